@@ -1,0 +1,49 @@
+"""Holdfast keeps SQL views over changing data up to date on Spark, at a cost that follows the change."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.connectors.changelog import changelog
+    from holdfast.connectors.files import files
+    from holdfast.connectors.foreach import foreach
+    from holdfast.connectors.rate import rate
+    from holdfast.connectors.sink import Sink
+    from holdfast.connectors.source import Offer, Part, Source
+    from holdfast.connectors.table import table
+    from holdfast.errors import HoldfastError
+    from holdfast.flow import Flow
+    from holdfast.results import Epoch, Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Epoch",
+    "Flow",
+    "HoldfastError",
+    "Offer",
+    "Part",
+    "Sink",
+    "Source",
+    "Status",
+    "changelog",
+    "files",
+    "foreach",
+    "rate",
+    "table",
+]
+
+_HOMES = {
+    "Epoch": "results", "Flow": "flow", "HoldfastError": "errors", "Offer": "connectors.source", "Part": "connectors.source",
+    "Sink": "connectors.sink", "Source": "connectors.source", "Status": "results", "changelog": "connectors.changelog",
+    "files": "connectors.files", "foreach": "connectors.foreach", "rate": "connectors.rate", "table": "connectors.table",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    # Looked up when first used: a worker that runs a kernel should not import the SQL parser to do so.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(import_module(f"holdfast.{_HOMES[name]}"), name)

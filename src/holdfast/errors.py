@@ -1,0 +1,106 @@
+"""Every error a user can meet, as one tree.
+
+    HoldfastError
+    ├── DeclarationError          a flow, source, view or sink is declared wrongly
+    │   ├── SchemaError           a schema text that does not parse, or a row or file that does not fit it
+    │   ├── SqlError              the SQL of a view is wrong
+    │   │   ├── UnknownName       a table or column that is not there
+    │   │   ├── AmbiguousName     a column that several inputs have
+    │   │   └── TypeMismatch      an expression whose types do not fit
+    │   └── Unsupported           SQL that is right, but that Holdfast cannot maintain yet
+    ├── InputError                the data that arrived is wrong; the flow stays usable
+    │   ├── BadFile               a malformed or truncated file in a source
+    │   └── NegativeMultiplicity  a row was deleted more often than inserted
+    ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
+    ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
+    ├── SinkError                 a sink refused a commit
+    └── LogError                  the log directory cannot be used
+        ├── LogBusy               another process has it
+        ├── LogForeign            it belongs to another flow
+        ├── LogFormat             it was written by a newer Holdfast
+        └── LogDamaged            a layer or lineage record does not read back
+
+Each carries, beside its text, the fields a program needs (``error.fields``).
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Base of the tree. ``fields`` holds what a program needs: name, epoch, path, position, rows, ..."""
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class DeclarationError(HoldfastError):
+    """A flow, source, view or sink is declared wrongly."""
+
+
+class SchemaError(DeclarationError):
+    """A schema text that does not parse, or a row or file that does not fit its schema."""
+
+
+class SqlError(DeclarationError):
+    """The SQL of a view is wrong."""
+
+
+class UnknownName(SqlError):
+    """A table or column that is not there."""
+
+
+class AmbiguousName(SqlError):
+    """A column name that several inputs have."""
+
+
+class TypeMismatch(SqlError):
+    """An expression whose types do not fit."""
+
+
+class Unsupported(DeclarationError):
+    """SQL that is right, but that Holdfast cannot maintain incrementally yet."""
+
+
+class InputError(HoldfastError):
+    """The data that arrived is wrong. Nothing of the epoch took effect; the flow stays usable."""
+
+
+class BadFile(InputError):
+    """A malformed or truncated file in a source."""
+
+
+class NegativeMultiplicity(InputError):
+    """A row was deleted more often than it was inserted."""
+
+
+class EvaluationError(HoldfastError):
+    """An expression failed on a row: an overflow, a division by zero, a cast that does not fit."""
+
+
+class EpochUnavailable(HoldfastError):
+    """A read as of an epoch that is not there yet, or that compaction has passed."""
+
+
+class SinkError(HoldfastError):
+    """A sink refused a commit."""
+
+
+class LogError(HoldfastError):
+    """The log directory cannot be used."""
+
+
+class LogBusy(LogError):
+    """Another process has the log."""
+
+
+class LogForeign(LogError):
+    """The log belongs to another flow."""
+
+
+class LogFormat(LogError):
+    """The log was written by a newer Holdfast."""
+
+
+class LogDamaged(LogError):
+    """A layer or a lineage record does not read back."""

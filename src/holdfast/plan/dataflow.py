@@ -1,0 +1,273 @@
+"""From plans to a dataflow: operators, the paths between them, and the stages they run in.
+
+Plans of several views are trees that share subtrees. Here they become one graph: a keyed node that occurs twice (by
+fingerprint) is one operator; the linear stretch between two keyed nodes is a *path*. Each view ends in a ``log``
+operator, which keeps the view's rows; so does each source whose rows the log must keep.
+
+Stages. Rows move between hosts only in an exchange, and all paths into a stage share that one exchange. An operator
+sits in the stage after its producers', unless its key is the very key by which a producer's output is spread already:
+then it runs in the same stage, in the same task, and no exchange is needed. So the number of exchanges of an epoch is
+the length of the longest chain of *different* keys, however many operators and views there are.
+
+Positions. From here on columns go by position: an operator's key and arguments are positions in what arrives at its
+port, and names matter no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import sqlglot
+from sqlglot import exp
+
+from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, TopK, Union
+
+Types = Mapping[Node, tuple[Field, ...]]
+
+
+@dataclass(frozen=True)
+class Path:
+    """Rows from a producer (a source's name or an operator's id) through linear steps to a port of an operator."""
+
+    producer: str
+    steps: tuple[Linear, ...]
+    consumer: str
+    port: int
+    local: bool = False
+    """True when the consumer runs in the producer's own task: no exchange."""
+
+    catalyst: bool = False
+    """True when a step needs Spark's own expressions: it runs in Spark, between two tasks."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A keyed operator: what it does (``node``), under which id its state is kept, and in which stage it runs."""
+
+    id: str
+    kind: str
+    """``aggregate``, ``join``, ``bucket`` or ``global`` (the two halves of a top-k), ``log``."""
+
+    node: Node
+    ports: int
+    keys: tuple[tuple[int, ...], ...]
+    """For each port, the positions of its key."""
+
+    spread: tuple[tuple[int, ...], ...]
+    """The ways in which its output is spread: tuples of output positions whose hash decides the partition."""
+
+    fields: tuple[Field, ...]
+    name: str = ""
+    check: bool = False
+    stage: int = 0
+
+
+@dataclass
+class Dataflow:
+    """All operators of a flow in an order in which each comes after its producers, and the paths between them."""
+
+    operators: dict[str, Operator] = field(default_factory=dict)
+    paths: list[Path] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+    """View (or kept source) → id of the ``log`` operator that holds its rows."""
+
+    @property
+    def stages(self) -> int:
+        return max((operator.stage for operator in self.operators.values()), default=0)
+
+    def into(self, consumer: str, port: int | None = None) -> list[Path]:
+        return [path for path in self.paths if path.consumer == consumer and port in (None, path.port)]
+
+    def out_of(self, producer: str) -> list[Path]:
+        return [path for path in self.paths if path.producer == producer]
+
+    def ancestors(self, ids: set[str]) -> set[str]:
+        """The operators and sources that ``ids`` depend on, themselves not included unless reached."""
+        reached: set[str] = set()
+        frontier = set(ids)
+        while frontier:
+            above = {path.producer for path in self.paths if path.consumer in frontier}
+            frontier = above - reached
+            reached |= above
+        return reached
+
+
+def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
+    """A view's rows are kept by meaning and arrangement: a renamed view, or one declared twice, is the same log."""
+    return f"{view_fingerprint}-log" + "".join(f"-{position}" for position in key)
+
+
+def build(
+    views: Mapping[str, Node],
+    kept_sources: Mapping[str, Source],
+    types: Types,
+    is_native: Callable[[tuple[Linear, ...], tuple[Field, ...], Types], bool],
+) -> Dataflow:
+    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` kept and checked."""
+    flow = Dataflow()
+    for name, source in kept_sources.items():
+        flow.sources[name] = source
+        keys = tuple(range(len(source.fields)))
+        operator = Operator(
+            id=log_id(fingerprint(source), keys), kind="log", node=source, ports=1, keys=(keys,), spread=(keys,),
+            fields=source.fields, name=name, check=True,
+        )  # fmt: skip
+        flow.operators[operator.id] = operator
+        flow.paths.append(Path(name, (), operator.id, 0))
+        flow.views[name] = operator.id
+    for name, node in views.items():
+        _add_log(flow, name, node, types)
+    flow.paths = [_placed(flow, path, types, is_native) for path in dict.fromkeys(flow.paths)]
+    _assign_stages(flow)
+    return flow
+
+
+def _add_log(flow: Dataflow, name: str, node: Node, types: Types) -> None:
+    key = _arrangement(node)
+    operator = Operator(
+        id=log_id(fingerprint(node), key), kind="log", node=node, ports=1, keys=(key,), spread=(key,),
+        fields=types[node], name=name,
+    )  # fmt: skip
+    flow.views[name] = operator.id
+    if operator.id not in flow.operators:
+        for producer, steps in _producers(flow, node, types):
+            flow.paths.append(Path(producer, steps, operator.id, 0))
+        flow.operators[operator.id] = operator
+
+
+def _arrangement(node: Node) -> tuple[int, ...]:
+    """By which columns a view's rows are kept: the key by which they are spread already, if that is a function of the
+    row (then no exchange is needed, and equal rows always meet); else the whole row."""
+    whole = tuple(range(len(node.columns)))
+    mapping: list[int | None] = list(whole)
+    while isinstance(node, Linear):
+        below = {name: place for place, name in enumerate(node.input.columns)}
+        refs = [below.get(_column_of(output.sql) or "") for output in node.outputs]
+        mapping = [None if place is None else refs[place] for place in mapping]
+        node = node.input
+    match node:
+        case Aggregate():
+            keys: tuple[tuple[int, ...], ...] = (tuple(range(len(node.keys))),)
+        case Join():
+            keys = _join_spread(node)
+        case TopK():
+            return ()
+        case _:
+            return whole
+    for key in keys:
+        found = [mapping.index(place) if place in mapping else None for place in key]
+        if all(place is not None for place in found):
+            return tuple(place for place in found if place is not None)
+    return whole
+
+
+def _join_spread(node: Join) -> tuple[tuple[int, ...], ...]:
+    left, right = list(node.left.columns), list(node.right.columns)
+    return (
+        tuple(left.index(key) for key in node.left_keys),
+        tuple(len(left) + right.index(key) for key in node.right_keys),
+    )
+
+
+def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Linear, ...]]]:
+    """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
+    match node:
+        case Source():
+            flow.sources[node.name] = node
+            return [(node.name, ())]
+        case Linear():
+            return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input, types)]
+        case Union():
+            return [found for child in node.inputs for found in _producers(flow, child, types)]
+        case _:
+            return [(_operator(flow, node, types), ())]
+
+
+def _operator(flow: Dataflow, node: Aggregate | Join | TopK, types: Types) -> str:
+    mark = fingerprint(node)
+    if mark in flow.operators:
+        return mark
+    match node:
+        case Aggregate():
+            columns = list(node.input.columns)
+            key = tuple(columns.index(name) for name in node.keys)
+            feeds: tuple[Node, ...] = (node.input,)
+            operator = Operator(
+                id=mark, kind="aggregate", node=node, ports=1, keys=(key,), spread=(tuple(range(len(key))),),
+                fields=types[node],
+            )  # fmt: skip
+        case Join():
+            feeds = (node.left, node.right)
+            left, right = list(node.left.columns), list(node.right.columns)
+            operator = Operator(
+                id=mark, kind="join", node=node, ports=2,
+                keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
+                spread=_join_spread(node), fields=types[node],
+            )  # fmt: skip
+        case TopK():
+            # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in one place.
+            feeds = (node.input,)
+            bucket = Operator(
+                id=f"{mark}-bucket", kind="bucket", node=node, ports=1, keys=(_arrangement(node.input),), spread=(),
+                fields=types[node],
+            )  # fmt: skip
+            for producer, steps in _producers(flow, node.input, types):
+                flow.paths.append(Path(producer, steps, bucket.id, 0))
+            flow.operators[bucket.id] = bucket
+            operator = Operator(
+                id=mark, kind="global", node=node, ports=1, keys=((),), spread=((),), fields=types[node]
+            )
+            flow.paths.append(Path(bucket.id, (), mark, 0))
+            flow.operators[mark] = operator
+            return mark
+    for port, feed in enumerate(feeds):
+        for producer, steps in _producers(flow, feed, types):
+            flow.paths.append(Path(producer, steps, mark, port))
+    flow.operators[mark] = operator
+    return mark
+
+
+def _placed(flow: Dataflow, path: Path, types: Types, is_native: Callable[..., bool]) -> Path:
+    """Whether ``path`` needs Spark's expressions, and whether its rows are where they are needed already."""
+    producer = flow.operators.get(path.producer)
+    fields = producer.fields if producer else flow.sources[path.producer].fields
+    if not is_native(path.steps, fields, types):
+        return replace(path, catalyst=True)
+    if producer is None:
+        return path
+    mapping: list[int | None] = list(range(len(fields)))
+    columns = [item.name for item in fields]
+    for step in path.steps:
+        below = {name: place for place, name in enumerate(step.input.columns)}
+        mapping = [None if (ref := below.get(_column_of(o.sql) or "")) is None else mapping[ref] for o in step.outputs]
+        columns = list(step.columns)
+    key = tuple(mapping[place] for place in flow.operators[path.consumer].keys[path.port])
+    return replace(path, local=key in producer.spread)
+
+
+def _assign_stages(flow: Dataflow) -> None:
+    """Place each operator as early as its producers allow; a path that cannot stay in its task crosses an exchange."""
+    for mark, operator in list(flow.operators.items()):
+        stage = 0
+        for path in flow.into(mark):
+            producer = flow.operators.get(path.producer)
+            stage = max(stage, 1 if producer is None else producer.stage + (0 if path.local else 1))
+        flow.operators[mark] = replace(operator, stage=stage)
+    flow.paths = [
+        replace(path, local=path.local and _stage(flow, path.producer) == _stage(flow, path.consumer))
+        for path in flow.paths
+    ]
+
+
+def _stage(flow: Dataflow, mark: str) -> int:
+    operator = flow.operators.get(mark)
+    return operator.stage if operator else 0
+
+
+def _column_of(sql: str) -> str | None:
+    """The column's name, if the expression is a column and nothing else."""
+    parsed = sqlglot.parse_one(sql, dialect="spark")
+    return parsed.name if isinstance(parsed, exp.Column) and not parsed.table else None

@@ -1,0 +1,122 @@
+"""A view's dataflow as text: what runs, where rows move, what is kept, and what a crash can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from holdfast.plan.dataflow import Dataflow, Operator, Path
+from holdfast.plan.nodes import Aggregate, Join, TopK
+
+
+class Sized(Protocol):
+    """A trace with its size."""
+
+    @property
+    def trace(self) -> str: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+def explain(flow: Dataflow, view: str, traces: Iterable[Sized] = ()) -> str:
+    """Draw the dataflow that ends in ``view``, the view on top, its sources at the bottom."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for trace in traces:
+        mark = trace.trace.rsplit(".", 1)[0] if "." in trace.trace else trace.trace
+        while mark not in flow.operators and "." in mark:
+            mark = mark.rsplit(".", 1)[0]
+        layers, total = sizes.get(mark, (0, 0))
+        sizes[mark] = (layers + trace.layers, total + trace.bytes)
+    lines: list[str] = []
+    _draw(flow, flow.views[view], sizes, lines, "", "", set())
+    mark = flow.views[view]
+    involved = {mark} | flow.ancestors({mark})
+    exchanges = flow.operators[mark].stage
+    kept = sum(sizes.get(each, (0, 0))[1] for each in involved)
+    lines += [
+        "",
+        f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {_size(kept)}",
+        "Every operator is deterministic: after a crash the epochs that were lost are computed again, bit for bit the same.",
+    ]
+    return "\n".join(lines)
+
+
+def _draw(
+    flow: Dataflow,
+    mark: str,
+    sizes: dict[str, tuple[int, int]],
+    lines: list[str],
+    first: str,
+    rest: str,
+    seen: set[str],
+) -> None:
+    operator = flow.operators.get(mark)
+    if operator is None:
+        lines.append(f"{first}source {mark}({', '.join(field.name for field in flow.sources[mark].fields)})")
+        return
+    layers, total = sizes.get(mark, (0, 0))
+    state = f"  [{_size(total)} in {layers} layers]" if layers else ""
+    again = "  (shown above)" if mark in seen else ""
+    lines.append(f"{first}{_title(operator)}  stage {operator.stage}{state}{again}")
+    if mark in seen:
+        return
+    seen.add(mark)
+    paths = flow.into(mark)
+    for place, path in enumerate(paths):
+        last = place == len(paths) - 1
+        stem, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        lines.append(f"{rest}{stem}{_path_text(path)}")
+        _draw(flow, path.producer, sizes, lines, rest + below, rest + below, seen)
+
+
+def _title(operator: Operator) -> str:
+    node = operator.node
+    names = [field.name for field in operator.fields]
+    match operator.kind, node:
+        case "log", _:
+            kind = "input" if operator.check else "view"
+            return f"{kind} {operator.name}({', '.join(names)})"
+        case "aggregate", Aggregate():
+            calls = ", ".join(
+                f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(call.arguments) or '*'})"
+                for call in node.calls
+            )
+            keys = ", ".join(node.keys) or "nothing"
+            return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
+        case "join", Join():
+            pairs = zip(node.left_keys, node.right_keys, strict=True)
+            return "join on " + " and ".join(f"{left} = {right}" for left, right in pairs)
+        case "bucket", TopK():
+            return f"first {node.limit + node.offset} of each bucket"
+        case "global", TopK():
+            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
+            return (
+                f"first {node.limit}"
+                + (f" after {node.offset}" if node.offset else "")
+                + (f" by {order}" if order else "")
+            )
+    return operator.kind
+
+
+def _path_text(path: Path) -> str:
+    how = "in place" if path.local else "exchange"
+    steps = []
+    for step in path.steps:
+        if step.predicate:
+            steps.append(f"where {step.predicate}")
+        computed = [f"{output.sql} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]
+        if computed:
+            steps.append("select " + ", ".join(computed))
+    text = "; ".join(steps)
+    return f"{how}{' through Spark' if path.catalyst else ''}{': ' + text if text else ''}"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return ""

@@ -1,0 +1,96 @@
+"""Fingerprints: what an operator means, as 16 hex digits. State is found again by it.
+
+Two nodes have the same fingerprint only if they hold the same rows in the same columns *by position*, so that one can
+read the state that the other wrote. Names of columns do not matter, except a source's: those say which data it reads.
+Expressions are compared as canonical text over input positions; AND ignores order and repetition; a `Linear` that
+only renames is its input. `VERSION` goes into every fingerprint: raise it when the meaning of an operator, or what it
+keeps in its trace, changes.
+
+Cost: linear in the number of distinct nodes (shared ones count once); expressions are parsed once per process.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+from sqlglot import exp
+
+from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
+from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+
+VERSION = 1
+
+
+def fingerprint(node: Node) -> str:
+    """The fingerprint of ``node``: 16 hex digits."""
+    return _fingerprint(node, {})
+
+
+def _fingerprint(node: Node, known: dict[int, str]) -> str:
+    # Known by identity, not by value: hashing a node would walk a shared input once per path to it.
+    if id(node) not in known:
+        known[id(node)] = _compute(node, known)
+    return known[id(node)]
+
+
+def _compute(node: Node, known: dict[int, str]) -> str:
+    match node:
+        case Source():
+            return _digest("source", node.name, tuple((field.name, field.type) for field in node.fields))
+        case Linear():
+            inner, columns = _fingerprint(node.input, known), node.input.columns
+            if node.predicate is None and tuple(plain(output.sql) for output in node.outputs) == columns:
+                return inner
+            outputs = tuple(by_position(output.sql, columns) for output in node.outputs)
+            return _digest("linear", inner, _predicate(node.predicate, columns), outputs)
+        case Union():
+            # A bag has no order, so neither have the inputs.
+            return _digest("union", tuple(sorted(_fingerprint(each, known) for each in node.inputs)))
+        case Join():
+            return _digest(
+                "join",
+                _fingerprint(node.left, known),
+                _fingerprint(node.right, known),
+                _positions(node.left_keys, node.left.columns),
+                _positions(node.right_keys, node.right.columns),
+            )
+        case Aggregate():
+            columns = node.input.columns
+            calls = tuple((call.function, _positions(call.arguments, columns), call.distinct) for call in node.calls)
+            return _digest("aggregate", _fingerprint(node.input, known), _positions(node.keys, columns), calls)
+        case TopK():
+            places = _positions(tuple(each.column for each in node.order), node.columns)
+            order = tuple(
+                (place, each.descending, each.nulls_first) for place, each in zip(places, node.order, strict=True)
+            )
+            return _digest("topk", _fingerprint(node.input, known), order, node.limit, node.offset)
+
+
+def _digest(*parts: object) -> str:
+    # repr quotes texts, so that different parts never give the same bytes
+    return blake2b(repr((VERSION, *parts)).encode(), digest_size=8).hexdigest()
+
+
+def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(columns.index(name) for name in names)
+
+
+@lru_cache(maxsize=8192)
+def by_position(sql: str, columns: tuple[str, ...]) -> str:
+    """The canonical text of an expression with input positions in the place of names."""
+    tree = exp.Tuple(expressions=[read(sql)])
+    for node in list(tree.find_all(exp.Column)):
+        place = f"${columns.index(node.name)}"
+        parent = node.parent
+        if isinstance(parent, exp.Anonymous) and parent.name.lower() in NAME_SENSITIVE:
+            place += f" {node.name}"
+        node.replace(column(place))
+    return render(tree.expressions[0])
+
+
+@lru_cache(maxsize=8192)
+def _predicate(sql: str | None, columns: tuple[str, ...]) -> tuple[str, ...]:
+    if sql is None:
+        return ()
+    return tuple(sorted({by_position(render(part), columns) for part in conjuncts(read(sql))}))

@@ -1,0 +1,154 @@
+"""The plan: what a view means, as frozen nodes.
+
+A node describes a collection: a bag of rows with named columns. Plans are values: two plans with the same
+meaning compare equal, and nothing in them knows of Spark, files or epochs. Column names are unique within a
+node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
+names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
+
+Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`) need their
+trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: its name, and its Spark type as DDL text (``bigint``, ``array<string>``)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A collection that comes from outside: a connector, or rows pushed by code."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+
+@dataclass(frozen=True)
+class Named:
+    """An output column of a `Linear`: its name and the expression that computes it."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Keep the rows for which ``predicate`` is true, then compute ``outputs`` from each."""
+
+    input: Node
+    predicate: str | None
+    outputs: tuple[Named, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(output.name for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class Union:
+    """All rows of all inputs (UNION ALL). Columns go by position; the names are the first input's."""
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.inputs[0].columns
+
+
+@dataclass(frozen=True)
+class Join:
+    """Pairs of rows whose keys are equal; a NULL in a key matches nothing. Further conditions sit in a `Linear` above."""
+
+    left: Node
+    right: Node
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns + self.right.columns
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
+
+    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop``.
+    ``distinct`` is legal for ``count`` alone. ``any_value`` stands for first, last and any_value alike: the least
+    non-null value, so that the choice is the same in every replay.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...]
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One row per distinct key with the aggregates of its rows; with no keys, one row always.
+
+    With keys and no calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
+    Columns: the keys, then the calls.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.keys + tuple(call.name for call in self.calls)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A column to sort by."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The rows at places ``offset`` to ``offset + limit`` of the order. Ties are broken by the whole row.
+
+    With no ``order`` it is a bare LIMIT: the order of the whole row alone.
+    """
+
+    input: Node
+    order: tuple[Order, ...]
+    limit: int
+    offset: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+
+Node = Source | Linear | Union | Join | Aggregate | TopK
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The nodes that ``node`` reads, in order."""
+    match node:
+        case Source():
+            return ()
+        case Linear(input=child) | Aggregate(input=child) | TopK(input=child):
+            return (child,)
+        case Union(inputs=children):
+            return children
+        case Join(left=left, right=right):
+            return (left, right)

@@ -1,0 +1,39 @@
+"""Rewrites: plans that mean the same and cost less. One rule per file; `RULES` is their order.
+
+A rule takes a whole plan and gives a whole plan with the same rows in the same columns (names and order). They are
+applied in turn until none changes anything.
+
+Keyed nodes hold state, and state that two views share is kept once, by fingerprint. So a keyed node that somebody else
+uses too, because it belongs to another view (``keep``) or occurs twice in this plan, is never changed: a filter pushed
+into it would make a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.plan.nodes import Node
+from holdfast.plan.rewrites.drop_identity import drop_identity
+from holdfast.plan.rewrites.fuse_linear import fuse_linear
+from holdfast.plan.rewrites.prune_columns import prune_columns
+from holdfast.plan.rewrites.push_filter import push_filter
+from holdfast.plan.rewrites.walk import Rule, reachable
+
+RULES: tuple[Rule, ...] = (fuse_linear, push_filter, prune_columns, drop_identity)
+
+_ROUNDS = 50
+
+
+def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
+    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are."""
+    kept = frozenset(id(each) for plan in keep for each in reachable(plan))
+    for _ in range(_ROUNDS):
+        before = node
+        for rule in RULES:
+            node = rule(node, kept)
+        if node == before:
+            break
+    return node
+
+
+__all__ = ["RULES", "Rule", "rewrite"]

@@ -1,0 +1,97 @@
+"""prune_columns: columns that nobody reads are dropped as early as possible, and so are aggregates.
+
+What a keyed node receives is what it keeps, so a column that is dropped below it is state that is not kept. First the
+needs of every node are collected, from the top down; a node that several read must satisfy all of them, and stays one
+node. Then the plan is built anew, from the bottom up, each node with the columns that are needed, in their old order.
+
+A `TopK` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
+it is always the same one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from holdfast.plan.expression import references
+from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.rewrites.walk import Kept, projection, reachable
+
+
+def prune_columns(node: Node, kept: Kept) -> Node:
+    nodes = reachable(node)
+    needs: dict[int, set[str]] = defaultdict(set)
+    needs[id(node)] |= set(node.columns)
+    for each in reversed(nodes):  # those that read a node come before it
+        if id(each) in kept:
+            needs[id(each)] |= set(each.columns)
+        _collect(each, needs)
+    done: dict[int, Node] = {}
+    for each in nodes:
+        done[id(each)] = each if id(each) in kept else _rebuild(each, needs[id(each)], needs, done)
+    return done[id(node)]
+
+
+def _collect(node: Node, needs: dict[int, set[str]]) -> None:
+    """Add what ``node`` needs of its inputs, given what is needed of it."""
+    wanted = needs[id(node)]
+    match node:
+        case Linear():
+            texts = [output.sql for output in node.outputs if output.name in wanted]
+            texts += [] if node.predicate is None else [node.predicate]
+            needs[id(node.input)] |= {name for text in texts for name in references(text)}
+        case Union():
+            places = [place for place, name in enumerate(node.columns) if name in wanted]
+            for each in node.inputs:
+                needs[id(each)] |= {each.columns[place] for place in places}
+        case Join():
+            for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
+                needs[id(side)] |= (wanted & set(side.columns)) | set(keys)
+        case Aggregate():
+            arguments = {name for call in node.calls if call.name in wanted for name in call.arguments}
+            needs[id(node.input)] |= set(node.keys) | arguments
+        case TopK():
+            needs[id(node.input)] |= wanted | {each.column for each in node.order}
+        case Source():
+            pass
+
+
+def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dict[int, Node]) -> Node:
+    """``node`` with the columns that are ``wanted``, over the inputs that are ``done``."""
+    match node:
+        case Source():
+            return node
+        case Linear():
+            outputs = tuple(output for output in node.outputs if output.name in wanted)
+            below = done[id(node.input)]
+            if below is node.input and len(outputs) == len(node.outputs):
+                return node
+            return Linear(below, node.predicate, outputs)
+        case Union():
+            places = [place for place, name in enumerate(node.columns) if name in wanted]
+            inputs = tuple(_exactly(done[id(each)], [each.columns[place] for place in places]) for each in node.inputs)
+            return node if all(new is old for new, old in zip(inputs, node.inputs, strict=True)) else Union(inputs)
+        case Join():
+            keys = set(node.left_keys), set(node.right_keys)
+            left = _only(done[id(node.left)], wanted | keys[0])
+            right = _only(done[id(node.right)], wanted | keys[1])
+            return node if left is node.left and right is node.right else replace(node, left=left, right=right)
+        case Aggregate():
+            calls = tuple(call for call in node.calls if call.name in wanted)
+            arguments = {name for call in calls for name in call.arguments}
+            below = _only(done[id(node.input)], set(node.keys) | arguments)
+            if below is node.input and len(calls) == len(node.calls):
+                return node
+            return replace(node, input=below, calls=calls)
+        case TopK():
+            below = _only(done[id(node.input)], wanted | {each.column for each in node.order})
+            return node if below is node.input else replace(node, input=below)
+
+
+def _only(node: Node, wanted: set[str]) -> Node:
+    """``node`` without the columns that are not wanted."""
+    return _exactly(node, [name for name in node.columns if name in wanted])
+
+
+def _exactly(node: Node, names: list[str]) -> Node:
+    return node if node.columns == tuple(names) else projection(node, tuple(names))

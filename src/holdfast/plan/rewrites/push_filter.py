@@ -1,0 +1,95 @@
+"""push_filter: a condition moves below the node it filters, where fewer rows are kept for it.
+
+Below a `Join`, if it touches one side. Below an `Aggregate`, if it touches keys alone: it keeps or drops whole groups.
+Below a `Union`, if the columns it touches have one type in all inputs (known, because they come straight from sources):
+a union casts its inputs to their common type, and ``x = '01'`` is another question to an int than to its text.
+Never below a `TopK`: which rows are first depends on the rows that are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
+from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.rewrites.walk import Kept, projection, readers, rewrite_up
+
+
+def push_filter(node: Node, kept: Kept) -> Node:
+    shared = {each for each, count in readers(node).items() if count > 1}
+    closed = {*kept, *shared}
+
+    def change(new: Node, old: Node) -> Node:
+        result = _push(new, closed)
+        if id(old) in shared:
+            closed.add(id(result))
+        return result
+
+    return rewrite_up(node, change, kept)
+
+
+def _push(node: Node, closed: set[int]) -> Node:
+    if not isinstance(node, Linear) or node.predicate is None or id(node.input) in closed:
+        return node
+    parts = [render(part) for part in conjuncts(read(node.predicate))]
+    match node.input:
+        case Join() as join:
+            left = [part for part in parts if _touches(part, join.left.columns)]
+            right = [part for part in parts if _touches(part, join.right.columns)]
+            below: Node = replace(join, left=_filtered(join.left, left), right=_filtered(join.right, right))
+            moved = left + right
+        case Aggregate() as aggregate:
+            moved = [part for part in parts if _touches(part, aggregate.keys)]
+            below = replace(aggregate, input=_filtered(aggregate.input, moved))
+        case Union() as union:
+            moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
+            below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
+        case _:
+            return node
+    if not moved:
+        return node
+    return Linear(below, _and([part for part in parts if part not in moved]), node.outputs)
+
+
+def _touches(part: str, columns: tuple[str, ...]) -> bool:
+    """Does the condition read some of these columns, and no others?"""
+    names = references(part)
+    return bool(names) and set(names) <= set(columns)
+
+
+def _filtered(node: Node, parts: list[str]) -> Node:
+    return projection(node, node.columns, _and(parts)) if parts else node
+
+
+def _and(parts: list[str]) -> str | None:
+    whole = conjunction([read(part) for part in parts])
+    return None if whole is None else render(whole)
+
+
+def _renamed(parts: list[str], union: Union, member: Node) -> list[str]:
+    names = {old: quoted(new) for old, new in zip(union.columns, member.columns, strict=True)}
+    return [substitute(part, names) for part in parts]
+
+
+def _one_type(union: Union, name: str) -> bool:
+    place = union.columns.index(name)
+    types = {_type(each, each.columns[place]) for each in union.inputs}
+    return len(types) == 1 and None not in types
+
+
+def _type(node: Node, name: str) -> str | None:
+    """The type of a column that comes straight from a source; None if it is computed."""
+    match node:
+        case Source():
+            return next(field.type for field in node.fields if field.name == name)
+        case Linear():
+            inner = plain(next(output.sql for output in node.outputs if output.name == name))
+            return None if inner is None else _type(node.input, inner)
+        case Union():
+            return _type(node.inputs[0], name) if _one_type(node, name) else None
+        case Join():
+            return _type(node.left if name in node.left.columns else node.right, name)
+        case Aggregate():
+            return _type(node.input, name) if name in node.keys else None
+        case TopK():
+            return _type(node.input, name)

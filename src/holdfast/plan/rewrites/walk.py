@@ -1,0 +1,69 @@
+"""Walking plans. Plans are graphs: a node that two others read is one object, and is visited (and rewritten) once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from holdfast.plan.expression import quoted
+from holdfast.plan.nodes import Aggregate, Join, Linear, Named, Node, Source, TopK, Union, inputs
+
+Kept = frozenset[int]  # the ids of nodes that must stay as they are
+Rule = Callable[[Node, Kept], Node]
+
+
+def reachable(node: Node) -> list[Node]:
+    """All nodes of a plan, each once, inputs before those that read them."""
+    found: dict[int, Node] = {}
+
+    def visit(each: Node) -> None:
+        if id(each) not in found:
+            for child in inputs(each):
+                visit(child)
+            found[id(each)] = each
+
+    visit(node)
+    return list(found.values())
+
+
+def readers(node: Node) -> Counter[int]:
+    """How many nodes of the plan read each node (by id)."""
+    return Counter(id(child) for each in reachable(node) for child in inputs(each))
+
+
+def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
+    """``node`` over other inputs; ``node`` itself if they are the same objects."""
+    if all(new is old for new, old in zip(children, inputs(node), strict=True)):
+        return node
+    match node:
+        case Source():
+            return node
+        case Linear() | Aggregate() | TopK():
+            return replace(node, input=children[0])
+        case Union():
+            return replace(node, inputs=children)
+        case Join():
+            return replace(node, left=children[0], right=children[1])
+
+
+def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> Node:
+    """Apply ``change(new, old)`` to every node, inputs first: ``new`` is the node ``old`` over its changed inputs.
+
+    Nodes that are kept are passed over, with all below them.
+    """
+    done: dict[int, Node] = {}
+
+    def visit(each: Node) -> Node:
+        if id(each) in kept:
+            return each
+        if id(each) not in done:
+            done[id(each)] = change(with_inputs(each, tuple(visit(child) for child in inputs(each))), each)
+        return done[id(each)]
+
+    return visit(node)
+
+
+def projection(node: Node, names: tuple[str, ...], predicate: str | None = None) -> Linear:
+    """The columns ``names`` of ``node``."""
+    return Linear(node, predicate, tuple(Named(name, quoted(name)) for name in names))

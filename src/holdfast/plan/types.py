@@ -1,0 +1,85 @@
+"""Spark's types, as DDL text, in Arrow.
+
+The text is Spark's ``simpleString`` (``bigint``, ``decimal(10,2)``, ``struct<a:int,b:array<string>>``), which
+`frontend.schema` normalises to. The mapping is the one Spark itself uses when it hands rows to Python, with one
+difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes do not depend
+on who wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import pyarrow as pa
+
+from holdfast.errors import SchemaError
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "interval day to second": pa.duration("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_VARCHAR = re.compile(r"(var)?char\(\d+\)")
+
+
+@lru_cache(maxsize=1024)
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of a Spark type given as simpleString."""
+    text = text.strip()
+    if text in _SIMPLE:
+        return _SIMPLE[text]
+    if match := _DECIMAL.fullmatch(text):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if _VARCHAR.fullmatch(text):
+        return pa.string()
+    if text.startswith("array<") and text.endswith(">"):
+        return pa.list_(pa.field("element", arrow_type(text[6:-1])))
+    if text.startswith("map<") and text.endswith(">"):
+        key, value = _split(text[4:-1])
+        return pa.map_(arrow_type(key), arrow_type(value))
+    if text.startswith("struct<") and text.endswith(">"):
+        return pa.struct([pa.field(name, arrow_type(kind)) for name, kind in map(_field, _split(text[7:-1]))])
+    raise SchemaError(f"type {text!r} is not one that Holdfast can keep", type=text)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that are not inside brackets or backticks."""
+    parts: list[str] = []
+    depth, start, quoted = 0, 0, False
+    for place, char in enumerate(text):
+        if char == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in "<(":
+            depth += 1
+        elif char in ">)":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    if text[start:]:
+        parts.append(text[start:])
+    return parts
+
+
+def _field(text: str) -> tuple[str, str]:
+    text = text.strip()
+    if text.startswith("`"):
+        end = text.index("`", 1)
+        return text[1:end], text[end + 1 :].lstrip(": ")
+    name, kind = text.split(":", 1)
+    return name.strip(), kind
