@@ -1,0 +1,274 @@
+"""Which layers to read: a cover of a rectangle of (key hash × epochs), from names alone.
+
+A layer is a rectangle [low, high) × [first, last]. It may be read in part: any slice of its hashes (it is sorted by
+them), and any range of its epochs (rows say theirs), except that its epochs first … ``floor`` were collapsed into one:
+it can be entered after epoch first - 1 or after one ≥ floor, and left at an epoch ≥ floor, nowhere between.
+
+The bounds of all layers cut the hash range into strips; inside a strip every layer covers all or nothing. For a strip,
+the *reach* is the set of epochs e such that (after, e] can be covered exactly: it grows from {after} by every layer
+that can be entered from it, until nothing changes. A cover is then read off backwards from ``as_of``, always by the
+layer that leads back furthest; each step ends in the reach again, so it cannot get stuck. Without collapsed layers that
+is the cover of fewest pieces.
+
+Pure: names in, names out. O(strips × layers), with a handful of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.trace.name import ALL, LayerName
+
+Reach = list[tuple[int, int]]
+"""Disjoint, ascending, inclusive ranges of epochs."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The lineage a reader believes in. ``digests[i]`` is the digest of epoch base + 1 + i. Layers with last ≤ base are
+    trusted (they were checked at start); others must carry the digest of their last epoch."""
+
+    base: int
+    digests: tuple[str, ...]
+
+    @property
+    def end(self) -> int:
+        """The last epoch of the chain."""
+        return self.base + len(self.digests)
+
+    def accepts(self, name: LayerName) -> bool:
+        if name.last <= self.base:
+            return True
+        return name.last <= self.end and self.digests[name.last - self.base - 1] == name.digest
+
+    def refutes(self, name: LayerName) -> bool:
+        """The layer is known to be of another history. What lies beyond the chain's end is neither accepted nor
+        refuted: it may be of an epoch that runs right now."""
+        return self.base < name.last <= self.end and not self.accepts(name)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Use the rows of this layer with hash in [low, high) and after < epoch ≤ upto."""
+
+    name: LayerName
+    low: int
+    high: int
+    after: int
+    upto: int
+
+
+def cover(
+    names: Iterable[LayerName],
+    low: int,
+    high: int,
+    as_of: int,
+    chain: Chain,
+    *,
+    after: int = -1,
+    exact: bool = False,
+) -> list[Piece]:
+    """Pieces that hold every row of [low, high) × (after, as_of] exactly once, in order of (low, after).
+
+    ``exact``: only layers whose rows still tell the epochs in question apart.
+    Raises EpochUnavailable if compaction has passed ``as_of`` (or it is beyond the chain), LogDamaged if something is
+    missing."""
+    if as_of <= after:
+        return []
+    usable = [name for name in names if chain.accepts(name)]
+    if exact:
+        usable = [name for name in usable if name.floor == name.first or name.floor <= after]
+    pieces: list[Piece] = []
+    open_pieces: dict[tuple[LayerName, int, int], Piece] = {}
+    for left, right, here in _strips(usable, low, high):
+        reach = _reach(here, after)
+        if not _contains(reach, as_of):
+            raise _missing(usable, low, high, after, as_of, chain, left, right, reach)
+        still_open: dict[tuple[LayerName, int, int], Piece] = {}
+        for name, start, stop in _path(here, reach, after, as_of):
+            # A piece that goes on through the next strip stays one piece.
+            before = open_pieces.pop((name, start, stop), None)
+            piece = Piece(name, before.low if before else left, right, start, stop)
+            still_open[name, start, stop] = piece
+        pieces.extend(open_pieces.values())
+        open_pieces = still_open
+    pieces.extend(open_pieces.values())
+    return sorted(pieces, key=lambda piece: (piece.low, piece.after, piece.high))
+
+
+def covered(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> int:
+    """The greatest e such that epochs [0, e] are covered for all of [low, high); -1 if none."""
+    usable = [name for name in names if chain.accepts(name)]
+    return _common(usable, low, high, -1)[-1][1]
+
+
+def span(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> tuple[int, int]:
+    """(after, upto): the widest range of epochs that these layers cover for all of [low, high)."""
+    usable = [name for name in names if chain.accepts(name)]
+    starts = sorted({name.first - 1 for name in usable})
+    spans = [(after, _common(usable, low, high, after)[-1][1]) for after in starts]
+    after, upto = max(spans, key=lambda s: s[1] - s[0], default=(-1, -1))
+    if upto <= after:
+        raise LogDamaged(
+            f"{len(usable)} layers have no epoch in common for the hashes [{low:#018x}, {high:#018x})",
+            low=low,
+            high=high,
+        )
+    return after, upto
+
+
+def garbage(names: Iterable[LayerName], chain: Chain, live_after: int) -> list[LayerName]:
+    """Layers that no cover for as_of ≥ live_after needs: those of another history, and those whose epochs others hold.
+
+    Taking all of them away leaves every epoch ≥ live_after that was readable so. The latest readable epoch stays so
+    even if it is below live_after, and layers that lie beyond a gap are kept: what is missing may come back."""
+    known = sorted(names)
+    usable = [name for name in known if chain.accepts(name)]
+    needed: set[LayerName] = set()
+    for _, _, here in _strips(usable, 0, ALL):
+        needed |= _needed(here, live_after)
+    return [name for name in known if chain.refutes(name) or (chain.accepts(name) and name not in needed)]
+
+
+def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
+    """A set of the strip's layers that is enough. Small layers are tried first, so that merged ones remain."""
+    full = _reach(here, -1)
+    live = min(live_after, full[-1][1])
+    wanted = _from(full, live)
+    kept = list(here)
+    for name in sorted(here, key=lambda n: (n.last - n.first, n.floor, n)):
+        if _entry(name, full) is None:
+            continue
+        without = [other for other in kept if other is not name]
+        if _from(_reach(without, -1), live) == wanted:
+            kept = without
+    return set(kept)
+
+
+def _strips(usable: list[LayerName], low: int, high: int) -> Iterator[tuple[int, int, tuple[LayerName, ...]]]:
+    """Maximal ranges in which the same layers are, in order, with those layers."""
+    bounds = {low, high}
+    for name in usable:
+        bounds.update(bound for bound in (name.low, name.high) if low < bound < high)
+    cuts = sorted(bounds)
+    for left, right in pairwise(cuts):
+        yield left, right, tuple(name for name in usable if name.low <= left and right <= name.high)
+
+
+def _entry(name: LayerName, reach: Reach) -> int | None:
+    """The least epoch of the reach after which the layer can be entered."""
+    if _contains(reach, name.first - 1):
+        return name.first - 1
+    for start, stop in reach:
+        if stop >= name.floor:
+            entry = max(start, name.floor)
+            return entry if entry < name.last else None
+    return None
+
+
+def _reach(here: Iterable[LayerName], after: int) -> Reach:
+    reach: Reach = [(after, after)]
+    ordered = sorted(here, key=lambda name: (name.last, name.first))
+    grown = True
+    while grown:
+        grown = False
+        for name in ordered:
+            entry = _entry(name, reach)
+            if entry is None:
+                continue
+            start = max(name.floor, entry + 1)
+            if not _contains_range(reach, start, name.last):
+                reach = _joined(reach, start, name.last)
+                grown = True
+    return reach
+
+
+def _path(here: tuple[LayerName, ...], reach: Reach, after: int, as_of: int) -> list[tuple[LayerName, int, int]]:
+    """(layer, after, upto) from ``as_of`` back to ``after``."""
+    path = []
+    until = as_of
+    while until > after:
+        choices = []
+        for name in here:
+            if name.floor <= until <= name.last:
+                entry = _entry(name, reach)
+                if entry is not None and entry < until:
+                    # Furthest back first; then uncut, most compacted, widest; then by name, so that all agree.
+                    cut = (entry >= name.first) + (until < name.last)
+                    choices.append((entry, cut, -name.floor, name.low - name.high, name))
+        entry, _, _, _, name = min(choices)
+        path.append((name, entry, until))
+        until = entry
+    return path
+
+
+def _missing(
+    usable: list[LayerName],
+    low: int,
+    high: int,
+    after: int,
+    as_of: int,
+    chain: Chain,
+    left: int,
+    right: int,
+    reach: Reach,
+) -> EpochUnavailable | LogDamaged:
+    if as_of > chain.end:
+        return EpochUnavailable(
+            f"epoch {as_of} is not there yet: the last one is {chain.end}", epoch=as_of, latest=chain.end
+        )
+    later = _from(_common(usable, low, high, after), as_of)
+    if later:
+        earliest = later[0][0]
+        return EpochUnavailable(
+            f"epoch {as_of} cannot be read any more: it was compacted into epoch {earliest}, "
+            f"the earliest from there on that can",
+            epoch=as_of,
+            earliest=earliest,
+        )
+    first = max((stop for _, stop in reach if stop < as_of), default=after) + 1
+    starts = [name.first for name in usable if name.low < right and name.high > left and name.first > first]
+    last = min([as_of, *(start - 1 for start in starts)])
+    return LogDamaged(
+        f"layers are missing: no layer holds epochs {first} to {last} of the hashes [{left:#018x}, {right:#018x}), "
+        f"needed to read as of epoch {as_of}",
+        low=left,
+        high=right,
+        first=first,
+        last=last,
+        epoch=as_of,
+    )
+
+
+def _common(usable: list[LayerName], low: int, high: int, after: int) -> Reach:
+    """Epochs that every strip reaches; always with ``after``."""
+    common: Reach = [(after, ALL)]
+    for _, _, here in _strips(usable, low, high):
+        reach = _reach(here, after)
+        common = [(max(a, c), min(b, d)) for a, b in common for c, d in reach if max(a, c) <= min(b, d)]
+    return common
+
+
+def _contains(reach: Reach, epoch: int) -> bool:
+    return any(start <= epoch <= stop for start, stop in reach)
+
+
+def _contains_range(reach: Reach, first: int, last: int) -> bool:
+    return any(start <= first and last <= stop for start, stop in reach)
+
+
+def _joined(reach: Reach, first: int, last: int) -> Reach:
+    joined: Reach = []
+    for start, stop in sorted([*reach, (first, last)]):
+        if joined and start <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _from(reach: Reach, least: int) -> Reach:
+    return [(max(start, least), stop) for start, stop in reach if stop >= least]

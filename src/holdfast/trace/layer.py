@@ -1,0 +1,245 @@
+"""A layer: an immutable, memory-mapped Arrow file of canonical rows.
+
+One IPC file, one record batch: ``_hash``, ``_sub`` (if the layout has one), ``c0…``, ``_epoch`` (unless all rows have
+one epoch, which is then in the metadata), and the additive columns in order of their names, without those that are all
+zero (``+diff`` stays). Schema metadata: ``holdfast.layer`` = format version, ``holdfast.layout``, ``holdfast.epoch``,
+``holdfast.collided``, and what the caller adds.
+
+The bytes are a function of the rows, the layout and the metadata, and the name ends with their checksum. So writing is
+idempotent: a temporary file, then a rename; who comes second finds the file there. Nothing is synced (memory level).
+Opening maps the file and reads its footer; a process keeps the last ``_CACHED`` layers open, which is safe because a
+name never gets other bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from holdfast.errors import LogDamaged, LogFormat
+from holdfast.trace import physical
+from holdfast.trace.canonical import canonical
+from holdfast.trace.equality import equal_rows
+from holdfast.trace.name import LayerName
+from holdfast.trace.physical import Ints, Words
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_constant
+
+FORMAT = "1"
+_CACHED = 1024
+
+
+def write_layer(
+    directory: Path,
+    block: Block,
+    layout: Layout,
+    *,
+    low: int,
+    high: int,
+    first: int,
+    last: int,
+    digest: str,
+    since: int = -1,
+    metadata: dict[str, str] | None = None,
+) -> LayerName:
+    """Write the rows as one layer of that range, and return its name. The rows need not be consolidated."""
+    block = consolidate(block, layout)
+    contents = layer_bytes(block, layout, epoch=last, metadata=metadata or {})
+    checksum = xxhash.xxh3_64_hexdigest(contents)
+    name = LayerName(low, high, first, last, digest, since, checksum)
+    path = directory / name.text()
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        temporary = directory / f".{uuid.uuid4().hex}.tmp"
+        try:
+            with open(temporary, "wb", buffering=0) as file:
+                file.write(contents)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    return name
+
+
+def layer_bytes(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> memoryview:
+    """The file for a canonical block; ``epoch`` stands for the rows' epoch when there are no rows."""
+    arrays = [pa.array(block.hash)]
+    names = ["_hash"]
+    if block.sub is not None:
+        arrays.append(pa.array(block.sub))
+        names.append("_sub")
+    for i, column in enumerate(block.columns):
+        arrays.append(canonical(column))
+        names.append(f"c{i}")
+    described = {"holdfast.layer": FORMAT, "holdfast.layout": f"{layout.width},{layout.key},{layout.sub}"}
+    if block.rows == 0 or is_constant(block.epoch):
+        described["holdfast.epoch"] = str(int(block.epoch[0]) if block.rows else epoch)
+    else:
+        arrays.append(pa.array(block.epoch))
+        names.append("_epoch")
+    if _collided(block, layout):
+        described["holdfast.collided"] = "yes"
+    for name in sorted(block.adds.keys() | {"+diff"}):
+        values = block.add(name)
+        if name == "+diff" or values.any():
+            arrays.append(pa.array(values))
+            names.append(name)
+    described.update(sorted(metadata.items()))
+    schema = pa.schema([pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)], metadata=described)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def _collided(block: Block, layout: Layout) -> bool:
+    """Whether two keys share a hash. Recorded where order within a hash matters: a reader that wants the first rows of
+    a key may stop early only if all rows of the hash are the key's."""
+    if layout.sub != "order" or layout.key == 0 or block.rows < 2:
+        return False
+    at = np.flatnonzero(block.hash[1:] == block.hash[:-1])
+    keys = block.columns[: layout.key]
+    return not equal_rows(physical.take_all(keys, at), physical.take_all(keys, at + 1)).all()
+
+
+class Layer:
+    """An open layer. All arrays are views of the mapped file: never write to them."""
+
+    def __init__(self, path: Path, name: LayerName, batch: pa.RecordBatch) -> None:
+        described = {k.decode(): v.decode() for k, v in (batch.schema.metadata or {}).items()}
+        version = described.pop("holdfast.layer", "")
+        if version != FORMAT:
+            raise LogFormat(
+                f"layer {path} has format {version or 'unknown'}; this Holdfast reads format {FORMAT}", path=str(path)
+            )
+        width, key, sub = described.pop("holdfast.layout").split(",")
+        self.path = path
+        self.name = name
+        self.rows: int = batch.num_rows
+        self.layout = Layout(int(width), int(key), sub)
+        self.collided = described.pop("holdfast.collided", "") == "yes"
+        epoch = described.pop("holdfast.epoch", None)
+        self.constant: int | None = None if epoch is None else int(epoch)
+        self.metadata = described
+        self._batch = batch
+        self._places = {field: i for i, field in enumerate(batch.schema.names)}
+
+    def _view(self, column: str) -> npt.NDArray[Any]:
+        return physical.fixed(self._batch.column(self._places[column]))
+
+    @cached_property
+    def hash(self) -> Words:
+        return self._view("_hash")
+
+    @cached_property
+    def sub(self) -> Words | None:
+        return self._view("_sub") if "_sub" in self._places else None
+
+    @cached_property
+    def epoch(self) -> Ints:
+        if self.constant is not None:
+            return constant_epoch(self.constant, self.rows)
+        return self._view("_epoch")
+
+    @cached_property
+    def columns(self) -> tuple[pa.Array, ...]:
+        return tuple(self._batch.column(self._places[f"c{i}"]) for i in range(self.layout.width))
+
+    @cached_property
+    def whole(self) -> Block:
+        adds = {name: self._view(name) for name in self._places if name.startswith("+")}
+        return Block(self.hash, self.sub, self.columns, self.epoch, adds)
+
+    def block(self, start: int = 0, stop: int | None = None) -> Block:
+        """Rows [start, stop), without copying."""
+        return self.whole.slice(start, self.rows if stop is None else stop)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Block:
+        return self.whole.take(rows)
+
+    def find(self, bound: int) -> int:
+        """The first row whose hash is at least ``bound``."""
+        return self.rows if bound >= 1 << 64 else int(np.searchsorted(self.hash, np.uint64(bound)))
+
+
+_open: OrderedDict[tuple[str, str], Layer] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_layer(path: Path) -> Layer:
+    """The layer in a file, mapped. FileNotFoundError if it is not there, LogDamaged if it does not read."""
+    key = os.path.split(path)
+    with _lock:
+        layer = _open.get(key)
+        if layer is not None:
+            _open.move_to_end(key)
+            return layer
+    layer = _map(Path(path))
+    with _lock:
+        _open[key] = layer
+        while len(_open) > _CACHED:
+            _open.popitem(last=False)
+    return layer
+
+
+def retain(directory: Path, names: Iterable[LayerName]) -> None:
+    """Let go of open layers of this directory that are not among ``names``: a mapping keeps a removed file's space."""
+    kept = {name.text() for name in names}
+    where = os.fspath(directory)
+    with _lock:
+        for key in [key for key in _open if key[0] == where and key[1] not in kept]:
+            del _open[key]
+
+
+def _map(path: Path) -> Layer:
+    name = LayerName.parse(path.name)
+    if name is None:
+        raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
+        if reader.num_record_batches != 1:
+            raise ValueError(f"expected one record batch, found {reader.num_record_batches}")
+        batch = reader.get_batch(0)
+        batch.validate()
+        _check_types(batch.schema)
+        return Layer(path, name, batch)
+    except (FileNotFoundError, LogFormat):
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise LogDamaged(f"layer {path} does not read: {error}", path=str(path)) from error
+
+
+def _check_types(schema: pa.Schema) -> None:
+    for field in schema:
+        wanted = {"_hash": pa.uint64(), "_sub": pa.uint64(), "_epoch": pa.int64()}.get(field.name)
+        if field.name.startswith("+"):
+            wanted = pa.int64()
+        if wanted is not None and field.type != wanted:
+            raise ValueError(f"column {field.name} has type {field.type}, expected {wanted}")
+
+
+def verify_layer(path: Path) -> None:
+    """Read the whole file and compare its checksum with its name; LogDamaged if they differ."""
+    name = LayerName.parse(Path(path).name)
+    if name is None:
+        raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
+    found = xxhash.xxh3_64_hexdigest(Path(path).read_bytes())
+    if found != name.checksum:
+        raise LogDamaged(
+            f"layer {path} is damaged: its bytes have checksum {found}, its name says {name.checksum}",
+            path=str(path),
+            expected=name.checksum,
+            found=found,
+        )
+    _map(Path(path))

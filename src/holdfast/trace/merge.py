@@ -1,0 +1,112 @@
+"""Merging layers, so that a trace stays a few layers however many epochs it has.
+
+Shape: let the cover of a partition's latest epoch be runs of epochs, oldest first, of w_1, w_2, … rows. It is in shape
+if w_i ≥ 2·w_{i+1} everywhere: then there are at most log2(rows) + 1 runs. Out of shape, the newest offending run is
+merged with every older one that is less than twice what has come together so far. A row is merged again only when its
+layer grows by half at least, so it is rewritten O(log rows) times in its life. A run of no rows weighs one: quiet
+epochs merge with each other, and are carried along when something else is merged.
+
+What a merge writes is the canonical form of the rows it covers, with epochs ≤ since made equal to since. Sums of
+integers do not depend on their order, so neither do the bytes: whatever merges came before, one (range, epochs, since)
+is one file. Reading and writing are O(rows merged); planning reads nothing but names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.errors import LogDamaged
+from holdfast.trace.cover import Chain, Piece, cover, covered, span
+from holdfast.trace.layer import write_layer
+from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Block, Layout
+from holdfast.trace.search import open_slice
+
+_FACTOR = 2
+_SIDE_BY_SIDE = 4
+"""A run made of more layers than this (left by other numbers of partitions) is rewritten as one."""
+
+
+def plan_merge(
+    names_with_rows: Iterable[tuple[LayerName, int]], low: int, high: int, chain: Chain
+) -> list[LayerName] | None:
+    """The layers to merge next in the partition [low, high); None if its trace is in shape."""
+    rows = dict(names_with_rows)
+    latest = covered(rows, low, high, chain)
+    if latest < 0:
+        return None
+    runs = _runs(cover(rows, low, high, latest, chain))
+    weights = [max(1, int(sum(_share(piece) * rows[piece.name] for piece in run))) for run in runs]
+    for newest in range(len(runs) - 1, -1, -1):
+        oldest, together = newest, weights[newest]
+        while oldest > 0 and weights[oldest - 1] < _FACTOR * together:
+            oldest -= 1
+            together += weights[oldest]
+        names = sorted({piece.name for run in runs[oldest : newest + 1] for piece in run})
+        if oldest < newest or len(names) > _SIDE_BY_SIDE:
+            return names
+    return None
+
+
+def _runs(pieces: list[Piece]) -> list[list[Piece]]:
+    """Pieces grouped by epochs, oldest first, cut wherever no piece goes across."""
+    runs: list[list[Piece]] = []
+    reached = -1
+    for piece in sorted(pieces, key=lambda p: (p.after, p.upto)):
+        if piece.after >= reached:
+            runs.append([])
+        runs[-1].append(piece)
+        reached = max(reached, piece.upto)
+    return runs
+
+
+def _share(piece: Piece) -> float:
+    """The part of the layer's rows that the piece holds, hashes being uniform."""
+    return (piece.high - piece.low) / (piece.name.high - piece.name.low)
+
+
+def merge(
+    directory: Path,
+    layout: Layout,
+    names: Iterable[LayerName],
+    low: int,
+    high: int,
+    since: int,
+    chain: Chain,
+    metadata: dict[str, str] | None = None,
+) -> LayerName:
+    """Write one layer of [low, high) that holds all epochs these layers hold together, those ≤ since collapsed.
+
+    If some of the layers were collapsed further already, so is the result: its name says how far. Nothing is removed.
+    """
+    names = list(names)
+    after, upto = span(names, low, high, chain)
+    pieces = cover(names, low, high, upto, chain, after=after)
+    floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
+    since = min(max([since, *floors]), upto)
+    if since <= after + 1:
+        since = -1  # there is nothing to collapse, and the name must not depend on who asked
+    blocks = []
+    for piece in pieces:
+        try:
+            block = open_slice(directory, piece, layout).block()
+        except FileNotFoundError as error:
+            raise LogDamaged(f"a layer to be merged is gone: {error}", path=str(directory)) from error
+        blocks.append(replace(block, epoch=np.maximum(block.epoch, since)) if since >= 0 else block)
+    digest = next(name.digest for name in names if name.last == upto and chain.accepts(name))
+    return write_layer(
+        directory,
+        Block.concat(blocks),
+        layout,
+        low=low,
+        high=high,
+        first=after + 1,
+        last=upto,
+        digest=digest,
+        since=since,
+        metadata=metadata,
+    )

@@ -1,0 +1,116 @@
+"""Binary searches in the mapped columns of a layer, for many keys at once.
+
+A ``Slice`` is a piece of a cover, opened: a run of a layer's rows. Keys come sorted, so that NumPy's search walks
+through the column once, front to back; the second search (by sub, inside the run of a hash) goes all keys in step, log2
+of the longest run times. Only the pages that hold probes and results are touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.errors import LogDamaged
+from holdfast.trace import physical
+from holdfast.trace.cover import Piece
+from holdfast.trace.layer import Layer, open_layer
+from holdfast.trace.physical import Bools, Ints, Words
+from holdfast.trace.rows import Block, Layout
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A piece of a cover, opened: rows [start, stop) of a layer, those with after < epoch ≤ upto if ``cut``."""
+
+    layer: Layer
+    start: int
+    stop: int
+    after: int
+    upto: int
+    cut: bool
+
+    def live(self, rows: npt.NDArray[np.integer]) -> Bools | None:
+        """Which of these rows of the layer lie in the piece's epochs; None: all do."""
+        if not self.cut:
+            return None
+        epoch = self.layer.epoch[rows]
+        live: Bools = (epoch > self.after) & (epoch <= self.upto)
+        return live
+
+    def block(self) -> Block:
+        block = self.layer.block(self.start, self.stop)
+        return block.filter((block.epoch > self.after) & (block.epoch <= self.upto)) if self.cut else block
+
+
+def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
+    """The rows of a piece. FileNotFoundError if the layer has vanished."""
+    layer = open_layer(directory / piece.name.text())
+    if layer.layout != layout:
+        raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path))
+    start = layer.find(piece.low) if piece.low > piece.name.low else 0
+    stop = layer.find(piece.high) if piece.high < piece.name.high else layer.rows
+    cut = piece.after >= piece.name.first or piece.upto < piece.name.last
+    if cut and layer.constant is not None:
+        cut = False
+        if not piece.after < layer.constant <= piece.upto:
+            stop = start
+    return Slice(layer, start, stop, piece.after, piece.upto, cut)
+
+
+def hash_runs(piece: Slice, hashes: Words) -> tuple[Ints, Ints, Ints]:
+    """For the hashes (sorted, unique) that are in the piece: which they are, and the rows [left, right) of the layer
+    that have them."""
+    column = piece.layer.hash[piece.start : piece.stop]
+    if not len(column) or not len(hashes):
+        none = np.zeros(0, np.int64)
+        return none, none, none
+    left = np.searchsorted(column, hashes)
+    which = np.flatnonzero(column[np.minimum(left, len(column) - 1)] == hashes)
+    which = which[left[which] < len(column)]
+    left = left[which]
+    right = left + 1
+    longer = np.flatnonzero(column[np.minimum(right, len(column) - 1)] == hashes[which])
+    longer = longer[right[longer] < len(column)]
+    if len(longer):
+        right[longer] = np.searchsorted(column, hashes[which[longer]], side="right")
+    return which, left + piece.start, right + piece.start
+
+
+def hits(piece: Slice, hashes: Words) -> tuple[Slice, Ints, Ints]:
+    """The rows of the layer with these hashes, and the index of the hash of each."""
+    size = piece.stop - piece.start
+    if size and len(hashes) and size < len(hashes):
+        # Fewer rows than keys: look the rows up among the keys.
+        column = piece.layer.hash[piece.start : piece.stop]
+        index = np.minimum(np.searchsorted(hashes, column), len(hashes) - 1)
+        rows = np.flatnonzero(hashes[index] == column)
+        return piece, index[rows], rows + piece.start
+    which, left, right = hash_runs(piece, hashes)
+    if len(which) and int((right - left).max()) == 1:
+        return piece, which, left
+    return piece, np.repeat(which, right - left), physical.ranges(left, right - left)
+
+
+def lower_bound(column: Words, left: Ints, right: Ints, values: Words) -> Ints:
+    """For each value, the first row of [left, right) that is not below it: binary searches in step."""
+    left, right = left.copy(), right.copy()
+    while len(open_ones := np.flatnonzero(left < right)):
+        middle = (left[open_ones] + right[open_ones]) >> 1
+        below = column[middle] < values[open_ones]
+        left[open_ones[below]] = middle[below] + 1
+        right[open_ones[~below]] = middle[~below]
+    return left
+
+
+def upper_bound(column: Words, left: Ints, right: Ints, values: Words) -> Ints:
+    """For each value, the first row of [left, right) that is above it."""
+    left, right = left.copy(), right.copy()
+    while len(open_ones := np.flatnonzero(left < right)):
+        middle = (left[open_ones] + right[open_ones]) >> 1
+        above = column[middle] > values[open_ones]
+        right[open_ones[above]] = middle[above]
+        left[open_ones[~above]] = middle[~above] + 1
+    return left

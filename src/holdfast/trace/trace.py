@@ -1,0 +1,142 @@
+"""A trace, open as of an epoch: the pieces of a cover, and searches over all of them.
+
+Every search goes piece by piece: a vectorised binary search in the mapped hash column, then a gather of the rows found.
+Rows are returned as the layers hold them: a row may come several times, at several epochs, and its diffs may cancel;
+``scan`` and ``first`` say that they consolidate. Cost of a search: O(keys · log rows) per piece, and the rows found;
+the state is never read otherwise. Matching is by hash: callers compare the keys.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.trace import ordered, physical, search
+from holdfast.trace.cover import Chain, cover
+from holdfast.trace.layer import retain
+from holdfast.trace.name import LayerName
+from holdfast.trace.physical import Ints, Words
+from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.search import Slice, open_slice
+
+_ATTEMPTS = 20
+
+
+def list_layers(directory: Path) -> list[LayerName]:
+    """The names of all layers in a trace's directory, which must exist."""
+    return [name for name in map(LayerName.parse, os.listdir(directory)) if name is not None]
+
+
+class Trace:
+    """The state of one operator's trace in the hash range [low, high), as of an epoch."""
+
+    def __init__(self, directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> None:
+        self.directory = directory
+        self.layout = layout
+        self.low, self.high = low, high
+        self.as_of = as_of
+        self.chain = chain
+        self.slices: list[Slice] = []
+
+    @staticmethod
+    def open(directory: Path, layout: Layout, low: int, high: int, as_of: int, chain: Chain) -> Trace:
+        """As of -1 a trace is empty, whether its directory exists or not."""
+        trace = Trace(Path(directory), layout, low, high, as_of, chain)
+        trace.slices = trace._open_cover(-1, as_of, exact=False)
+        return trace
+
+    @property
+    def layers(self) -> list[LayerName]:
+        return list(dict.fromkeys(piece.layer.name for piece in self.slices))
+
+    @property
+    def rows(self) -> int:
+        """Rows stored in the pieces; more than the rows as of the epoch if some cancel or are of later epochs."""
+        return sum(piece.stop - piece.start for piece in self.slices)
+
+    def matching(self, hashes: Words) -> tuple[Ints, Block]:
+        """All rows with these hashes (sorted, unique), and for each row the index of its hash."""
+        return self._gathered([search.hits(piece, hashes) for piece in self.slices])
+
+    def matching_pairs(self, hashes: Words, subs: Words) -> tuple[Ints, Block]:
+        """All rows with these (hash, sub) pairs (sorted, unique), and for each row the index of its pair. A hash's
+        run is searched by sub, never scanned."""
+        fresh = np.ones(len(hashes), np.bool_)
+        fresh[1:] = hashes[1:] != hashes[:-1]
+        starts = np.flatnonzero(fresh)
+        of_hash = np.cumsum(fresh) - 1
+        found = []
+        for piece in self.slices:
+            which, left, right = search.hash_runs(piece, hashes[starts])
+            # Every pair whose hash is there inherits its run.
+            run = np.full(len(starts), -1, np.int64)
+            run[which] = np.arange(len(which))
+            pairs = np.flatnonzero(run[of_hash] >= 0)
+            place = run[of_hash[pairs]]
+            assert piece.layer.sub is not None
+            first = search.lower_bound(piece.layer.sub, left[place], right[place], subs[pairs])
+            after = search.upper_bound(piece.layer.sub, first, right[place], subs[pairs])
+            found.append((piece, np.repeat(pairs, after - first), physical.ranges(first, after - first)))
+        return self._gathered(found)
+
+    def first(self, hashes: Words, count: int, *, last: bool = False) -> tuple[Ints, Block]:
+        """For each hash (sorted, unique), rows of positive diff, consolidated over layers and epochs, that include the
+        first (``last``: the last) ``count`` in order of sub, counting multiplicity, and all that tie with the
+        ``count``-th; sorted by (hash, sub, row). Where several keys share a hash, all rows of that hash."""
+        return ordered.first(self.slices, self.layout, self.as_of, hashes, count, last=last)
+
+    def changes(self, after: int, upto: int) -> Block:
+        """All rows with after < epoch ≤ upto, each at its epoch. EpochUnavailable if compaction passed ``after``."""
+        upto = min(upto, self.as_of)
+        try:
+            slices = self._open_cover(after, upto, exact=True)
+        except LogDamaged:
+            # The state is there, only its history is not.
+            self._open_cover(-1, upto, exact=False)
+            raise EpochUnavailable(
+                f"the changes after epoch {after} up to {upto} cannot be told apart any more: they were compacted",
+                after=after,
+                upto=upto,
+            ) from None
+        return self._joined([piece.block() for piece in slices])
+
+    def scan(self) -> Block:
+        """All rows as of the epoch, consolidated, all at ``as_of``."""
+        return consolidate(self._joined([piece.block() for piece in self.slices]).at(self.as_of), self.layout)
+
+    def _joined(self, blocks: Sequence[Block]) -> Block:
+        return Block.concat(blocks) if blocks else Block.empty(self.layout)
+
+    def _gathered(self, found: list[tuple[Slice, Ints, Ints]]) -> tuple[Ints, Block]:
+        """(piece, index per row, row of the layer) → index per row, rows."""
+        blocks, indices = [], []
+        for piece, index, rows in found:
+            live = piece.live(rows)
+            if live is not None:
+                index, rows = index[live], rows[live]
+            indices.append(index)
+            blocks.append(piece.layer.take(rows) if len(rows) else piece.layer.block(0, 0))
+        return np.concatenate(indices) if indices else np.zeros(0, np.int64), self._joined(blocks)
+
+    def _open_cover(self, after: int, upto: int, *, exact: bool) -> list[Slice]:
+        if upto <= after:
+            return []
+        for attempt in range(_ATTEMPTS):
+            try:
+                names = list_layers(self.directory)
+                retain(self.directory, names)
+                pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
+                return [open_slice(self.directory, piece, self.layout) for piece in pieces]
+            except FileNotFoundError as error:
+                # A merge took the file away after the listing; what it wrote instead is in the next one.
+                if attempt == _ATTEMPTS - 1 or not self.directory.exists():
+                    raise LogDamaged(
+                        f"trace {self.directory} has no layers to read as of epoch {upto}: {error}",
+                        path=str(self.directory),
+                        epoch=upto,
+                    ) from error
+        raise AssertionError("unreachable")
