@@ -1,0 +1,190 @@
+"""GROUP BY, DISTINCT and global aggregates, kept up to date from changes.
+
+State: the trace ``acc`` has, per key, the number of rows and the additive accumulators (`accumulators`); values in
+order (`extremes`) and multiplicities of distinct values (`distinct`) have traces of their own. An epoch finds the
+state of the groups it touches, adds its change, and compares each group's results before and after, bit for bit: what
+differs is retracted and inserted. A group is there while it has rows; with no keys there is one group, which is
+always there.
+
+Before the exchange, rows are combined: to partial accumulators where sums are all that is needed, otherwise to one
+row per key and arguments. Cost: O(change × log state); a key's row in ``acc`` is read once per layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import NegativeMultiplicity
+from holdfast.operators.accumulators import Totals, advance, combine, count_of, partial_sums
+from holdfast.operators.calls import AggregateSpec, CallSpec, distinct, inputs, is_additive, layouts, ordered
+from holdfast.operators.digits import Bools, Ints
+from holdfast.operators.distinct import distinct_change
+from holdfast.operators.extremes import change_of, ends
+from holdfast.operators.groups import Groups
+from holdfast.operators.results import describe, results
+from holdfast.operators.step import Context, Step
+from holdfast.trace import physical
+from holdfast.trace.hashing import hash_columns, normalise_keys
+from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows
+from holdfast.trace.trace import Trace
+
+__all__ = ["AggregateSpec", "CallSpec", "layouts", "prepare", "step"]
+
+FROM_LAST = {"min": False, "any_value": False, "max": True}
+"""Whether a function wants the last of a group's values, or the first."""
+
+
+def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
+    """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
+
+    Additive columns differ between batches: one that is missing is zero.
+    """
+    keys = [_column(change, place, kind) for place, kind in enumerate(spec.key_types)]
+    arguments = {place: normalise_keys(physical.plain(change.column(place))) for place in inputs(spec)}
+    diff = change.column("_diff").to_numpy()
+    hashes = hash_columns(keys, rows=change.num_rows)
+    if is_additive(spec):
+        order, starts = group_rows(hashes, keys)
+        columns = {place: physical.take(column, order) for place, column in _arguments(spec, keys, arguments).items()}
+        totals = partial_sums(spec, columns, diff[order], starts)
+        first = order[starts]
+        if not totals["+diff"].all():
+            alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
+            first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
+        return _table(hashes[first], physical.take_all(keys, first), totals)
+    rest = list(arguments.values())
+    order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
+    total = np.add.reduceat(diff[order], starts) if len(starts) else diff
+    alive = np.flatnonzero(total)
+    first = order[starts[alive]]
+    kept = {f"c{place}": physical.take(column, first) for place, column in arguments.items()}
+    return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
+
+
+def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    """One epoch of one partition."""
+    rows = _arrange(spec, arrived[0])
+    groups = rows.groups
+    forced = spec.keys == 0 and context.low == 0 and context.initial
+    if not len(groups):
+        if not forced:
+            none = [pa.nulls(0, call.result_type) for call in spec.calls]
+            return Step({}, _output(spec, groups, none, none, _nobody(0), _nobody(0)))
+        groups = Groups(np.zeros(1, dtype=np.uint64), ())
+    delta, layers = (rows.totals if len(rows.groups) else {}), {}
+    for places, state in distinct(spec).items():
+        suffix = f"distinct.{state}"
+        values = [rows.columns[place] for place in places]
+        layers[suffix], delta[f"+{state}.d"] = distinct_change(
+            groups, rows.places, values, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
+        )
+    old = _totals(groups, traces["acc"])
+    new, change = advance(spec, old, delta)
+    acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
+    layers["acc"] = consolidate(acc, layouts(spec)["acc"])
+    there_before, there_after = _present(spec, groups, old, new, context)
+    ends_before, ends_after = {}, {}
+    for place, functions in ordered(spec).items():
+        suffix = f"order.{place}"
+        layout = layouts(spec)[suffix]
+        had = count_of(old, f"+{place}.null")
+        moved = change_of(groups, rows.places, rows.columns[place], rows.diff, had, layout, context.epoch)
+        layers[suffix] = moved.layer
+        for last in {FROM_LAST[function] for function in functions}:
+            first, second = ends(moved, traces[suffix], layout, last=last)
+            for function in (function for function in functions if FROM_LAST[function] == last):
+                ends_before[function, place], ends_after[function, place] = first, second
+    before = results(spec, old, ends_before, groups.keys, len(groups))
+    after = results(spec, new, ends_after, groups.keys, len(groups))
+    same = equal_rows(before, after, rows=len(groups))
+    gone = there_before & ~(there_after & same)
+    come = there_after & ~(there_before & same)
+    return Step(layers, _output(spec, groups, before, after, gone, come))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What arrived, by group: the change of the additive state, and the rows themselves where they are needed."""
+
+    groups: Groups
+    totals: Totals
+    places: Ints
+    columns: dict[int, pa.Array]
+    diff: Ints
+
+
+def _arrange(spec: AggregateSpec, table: pa.Table) -> _Rows:
+    hashes = table.column("_hash").to_numpy()
+    keys = [physical.plain(table.column(f"c{place}")) for place in range(spec.keys)]
+    order, starts = group_rows(hashes, keys)
+    first = order[starts]
+    groups = Groups(hashes[first], physical.take_all(keys, first))
+    if is_additive(spec):
+        partial = {name: table.column(name).to_numpy()[order] for name in table.column_names if name.startswith("+")}
+        return _Rows(groups, combine(spec, partial, starts), np.zeros(0, dtype=np.int64), {}, partial["+diff"])
+    given = {place: physical.plain(table.column(f"c{place}")) for place in inputs(spec)}
+    columns = {place: physical.take(column, order) for place, column in _arguments(spec, keys, given).items()}
+    diff = table.column("_diff").to_numpy()[order]
+    places = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    return _Rows(groups, partial_sums(spec, columns, diff, starts), places, columns, diff)
+
+
+def _totals(groups: Groups, trace: Trace) -> Totals:
+    """The groups' accumulators as of the epoch before."""
+    candidates, block = trace.matching(groups.hashes)
+    places = groups.locate(block, candidates)
+    totals = {name: groups.sums(places, column) for name, column in block.adds.items()}
+    return {"+diff": np.zeros(len(groups), dtype=np.int64)} | totals
+
+
+def _present(
+    spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context
+) -> tuple[Bools, Bools]:  # fmt: skip
+    """Which groups were there before the epoch, and which are there after it."""
+    if (new["+diff"] < 0).any():
+        place = int(np.argmin(new["+diff"]))
+        raise NegativeMultiplicity(
+            f"a group has {new['+diff'][place]} rows after epoch {context.epoch}: {describe(groups.keys, place)}; "
+            "more of its rows were deleted than inserted",
+            epoch=context.epoch,
+            rows=[tuple(column[place].as_py() for column in groups.keys)],
+        )
+    if spec.keys == 0:
+        always = np.ones(len(groups), dtype=np.bool_)
+        return (_nobody(len(groups)) if context.initial else always), always
+    return old["+diff"] > 0, new["+diff"] > 0
+
+
+def _output(
+    spec: AggregateSpec, groups: Groups, before: list[pa.Array], after: list[pa.Array], gone: Bools, come: Bools
+) -> pa.Table:
+    """Retractions of the groups that are gone, then insertions of those that have come."""
+    left, entered = np.flatnonzero(gone), np.flatnonzero(come)
+    columns = list(physical.take_all(groups.keys, np.concatenate([left, entered])))
+    for call, old, new in zip(spec.calls, before, after, strict=True):
+        columns.append(physical.concat([physical.take(old, left), physical.take(new, entered)]).cast(call.result_type))
+    diff = np.concatenate([np.full(len(left), -1, dtype=np.int64), np.ones(len(entered), dtype=np.int64)])
+    return pa.table([*columns, pa.array(diff)], names=[*(f"c{place}" for place in range(len(columns))), "_diff"])
+
+
+def _nobody(size: int) -> Bools:
+    return np.zeros(size, dtype=np.bool_)
+
+
+def _column(change: pa.Table, place: int, kind: pa.DataType) -> pa.Array:
+    column = normalise_keys(physical.plain(change.column(place)))
+    return column if column.type.equals(kind) else column.cast(kind)
+
+
+def _arguments(spec: AggregateSpec, keys: list[pa.Array], others: dict[int, pa.Array]) -> dict[int, pa.Array]:
+    """The arguments of the calls, by their place in the input; an argument may be a key."""
+    used = {place for call in spec.calls for place in call.arguments}
+    return {place: keys[place] if place < spec.keys else others[place] for place in used}
+
+
+def _table(hashes: np.ndarray, keys: tuple[pa.Array, ...], rest: dict[str, pa.Array | Ints]) -> pa.Table:
+    columns = [pa.array(hashes), *keys, *(pa.array(c) if isinstance(c, np.ndarray) else c for c in rest.values())]
+    return pa.table(columns, names=["_hash", *(f"c{place}" for place in range(len(keys))), *rest])

@@ -1,0 +1,70 @@
+"""Rows arranged by a key: how a change becomes rows of a trace, and how it gets its columns back.
+
+A trace wants the key in front. ``places[i]`` is the column of the change that stands at place *i* of the trace: first
+the key's columns, in the key's order (one that the key names twice stands there twice), then the others in their own.
+Columns are kept as they came; only the hash is taken of the key normalised (-0.0 as 0.0, any NaN as one), so that keys
+which Spark takes for equal have one hash, and rows that differ in more than that stay different rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.trace import physical
+from holdfast.trace.hashing import hash_columns
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The order in which a trace keeps the columns of a row."""
+
+    places: tuple[int, ...]
+    key: int
+
+    @staticmethod
+    def by(key: Sequence[int], width: int) -> Arrangement:
+        """Arranged by the columns at the positions ``key`` of a row of ``width`` columns."""
+        return Arrangement((*key, *(place for place in range(width) if place not in key)), len(key))
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(len(self.places), self.key, "hash")
+
+    def prepare(self, change: pa.Table) -> pa.Table:
+        """The change with the hash of its key in front."""
+        keys = [change.column(place) for place in self.places[: self.key]]
+        hashes = pa.array(hash_columns(keys, rows=change.num_rows), pa.uint64())
+        return change.add_column(0, "_hash", hashes)
+
+    def block(self, arrived: pa.Table, epoch: int) -> Block:
+        """What ``prepare`` made, from anywhere, as the rows of one epoch: consolidated."""
+        columns = tuple(physical.plain(arrived.column(f"c{place}")) for place in self.places)
+        return consolidate(as_block(arrived, columns, None, epoch), self.layout)
+
+    def original(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """Columns of the trace in the order of the change."""
+        width = len(set(self.places))
+        return [columns[self.places.index(place)] for place in range(width)]
+
+
+def as_block(arrived: pa.Table, columns: tuple[pa.Array, ...], sub: npt.NDArray[np.uint64] | None, epoch: int) -> Block:
+    """The rows of a prepared table (``_hash``, …, ``_diff``), all at one epoch."""
+    hashes = physical.fixed(physical.plain(arrived.column("_hash")))
+    diff = physical.fixed(physical.plain(arrived.column("_diff")))
+    return Block(hashes, sub, columns, constant_epoch(epoch, len(hashes)), {"+diff": diff})
+
+
+def change_table(columns: Sequence[pa.Array], types: Sequence[pa.DataType], diff: npt.NDArray[np.int64]) -> pa.Table:
+    """A change of these columns. Columns of a trace without rows have no type yet: they get theirs here."""
+    typed = [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
+    names = [f"c{place}" for place in range(len(typed))]
+    schema = pa.schema(
+        [*(pa.field(name, kind) for name, kind in zip(names, types, strict=True)), ("_diff", pa.int64())]
+    )
+    return pa.Table.from_arrays([*typed, pa.array(diff, pa.int64())], schema=schema)

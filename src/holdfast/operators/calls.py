@@ -1,0 +1,128 @@
+"""What an aggregate is asked for, and which state each call needs.
+
+Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name
+of a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL,
+``+3.s.q`` and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.nan``, ``+3.pinf``, ``+3.ninf``
+count special doubles, ``+3-5.d`` counts distinct pairs; the trace ``order.3`` keeps the values of column 3 in order,
+and ``distinct.3-5`` the pairs with their multiplicities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.errors import Unsupported
+from holdfast.trace.rows import Layout
+
+SUMS = frozenset({"sum", "avg"})
+MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+EXTREMES = frozenset({"min", "max", "any_value"})
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """One aggregate call: its function, the places of its arguments in the input change (none for ``count(*)``)."""
+
+    function: str
+    arguments: tuple[int, ...]
+    argument_types: tuple[pa.DataType, ...]
+    result_type: pa.DataType
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        known = self.function in SUMS | MOMENTS | EXTREMES | {"count"}
+        if not known or (self.distinct and self.function != "count"):
+            raise Unsupported(f"aggregate {'distinct ' * self.distinct}{self.function}", function=self.function)
+
+    @property
+    def state(self) -> str:
+        """The name of the call's arguments in the state: ``3``, or ``3-5`` for several."""
+        return "-".join(map(str, self.arguments))
+
+    @property
+    def text(self) -> str:
+        """The call, for a message."""
+        arguments = ", ".join(f"column {place}" for place in self.arguments) or "*"
+        return f"{self.function}({'distinct ' * self.distinct}{arguments})"
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """Group by the first ``keys`` columns of the input change; no calls: DISTINCT; no keys: one row always."""
+
+    keys: int
+    calls: tuple[CallSpec, ...]
+    key_types: tuple[pa.DataType, ...]
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Additive state of the calls on the same arguments."""
+
+    arguments: tuple[int, ...]
+    state: str
+    sums: bool
+    squares: bool
+
+    @property
+    def nulls(self) -> str:
+        """How many rows have a NULL among the arguments. Mostly none have, and then the column costs nothing."""
+        return f"+{self.state}.null"
+
+    @property
+    def digits(self) -> tuple[str, ...]:
+        """The prefixes of its digit columns: of the sum, and of the sum of squares."""
+        return (f"+{self.state}.s.",) * self.sums + (f"+{self.state}.x.",) * self.squares
+
+
+def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
+    """The accumulators of a spec, besides ``+diff`` (how many rows a group has) and the counts of distinct values."""
+    found: dict[tuple[int, ...], set[str]] = {}
+    for call in spec.calls:
+        if call.arguments and not call.distinct:
+            found.setdefault(call.arguments, set()).add(call.function)
+    return tuple(
+        Accumulator(
+            arguments,
+            "-".join(map(str, arguments)),
+            sums=bool(functions & (SUMS | MOMENTS)),
+            squares=bool(functions & MOMENTS),
+        )
+        for arguments, functions in found.items()
+    )
+
+
+def ordered(spec: AggregateSpec) -> dict[int, set[str]]:
+    """The columns whose values must be kept in order, and the functions that ask for it."""
+    found: dict[int, set[str]] = {}
+    for call in spec.calls:
+        if call.function in EXTREMES:
+            found.setdefault(call.arguments[0], set()).add(call.function)
+    return found
+
+
+def distinct(spec: AggregateSpec) -> dict[tuple[int, ...], str]:
+    """The tuples of columns whose distinct values are counted, and their names in the state."""
+    return {call.arguments: call.state for call in spec.calls if call.distinct}
+
+
+def is_additive(spec: AggregateSpec) -> bool:
+    """Whether sums alone are enough, so that rows can be combined before the exchange."""
+    return not ordered(spec) and not distinct(spec)
+
+
+def inputs(spec: AggregateSpec) -> tuple[int, ...]:
+    """The columns of the input, besides the keys, that the calls need."""
+    return tuple(sorted({place for call in spec.calls for place in call.arguments if place >= spec.keys}))
+
+
+def layouts(spec: AggregateSpec) -> dict[str, Layout]:
+    """The traces of an aggregate: suffix → layout."""
+    found = {"acc": Layout(width=spec.keys, key=spec.keys, sub="none")}
+    for place in ordered(spec):
+        found[f"order.{place}"] = Layout(width=spec.keys + 1, key=spec.keys, sub="order")
+    for places, state in distinct(spec).items():
+        found[f"distinct.{state}"] = Layout(width=spec.keys + len(places), key=spec.keys, sub="hash")
+    return found

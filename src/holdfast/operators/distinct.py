@@ -1,0 +1,45 @@
+"""count(DISTINCT …): how many different values a group has, kept by watching multiplicities leave and reach zero.
+
+The trace has a row per (key, values) with its multiplicity, found by the hash of the key and the hash of the values,
+so that a group is never read as a whole. A value that becomes present adds 1 to the group's count, one that goes
+subtracts 1; the count itself is additive and lives with the other accumulators. A row with a NULL does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.accumulators import all_valid
+from holdfast.operators.digits import Ints
+from holdfast.operators.groups import Groups
+from holdfast.trace import physical
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
+from holdfast.trace.trace import Trace
+
+
+def distinct_change(
+    groups: Groups, places: Ints, values: list[pa.Array], diff: Ints, trace: Trace, layout: Layout, epoch: int
+) -> tuple[Block, Ints]:
+    """The new layer, and how many values each group gains. ``places``: the rows' groups; ``values`` are normalised."""
+    valid = all_valid(values)
+    if valid is not None:
+        kept = np.flatnonzero(valid)
+        places, values, diff = places[kept], list(physical.take_all(values, kept)), diff[kept]
+    columns = (*physical.take_all(groups.keys, places), *values)
+    rows = Block(groups.hash[places], None, columns, constant_epoch(epoch, len(places)), {"+diff": diff})
+    layer = consolidate(rows, layout)
+    if not layer.rows:
+        return layer, np.zeros(len(groups), dtype=np.int64)
+    assert layer.sub is not None
+    fresh = (layer.hash[1:] != layer.hash[:-1]) | (layer.sub[1:] != layer.sub[:-1])
+    pairs = np.flatnonzero(np.concatenate(([True], fresh)))
+    _, old = trace.matching_pairs(layer.hash[pairs], layer.sub[pairs])
+    # Rows that only share both hashes come along; they have no change, and drop out below.
+    both = consolidate(Block.concat([layer, replace(old.at(epoch), adds={"+old": old.diff})]), layout)
+    touched = both.filter(both.diff != 0)
+    before = touched.add("+old")
+    gains = (before + touched.diff > 0).astype(np.int64) - (before > 0)
+    return layer, groups.sums(groups.locate(touched), gains)

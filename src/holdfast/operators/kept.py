@@ -1,0 +1,58 @@
+"""The rows of a collection that a ``log`` operator keeps: as of an epoch, or its changes since one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import EpochUnavailable
+from holdfast.operators import log
+from holdfast.plan.nodes import Field
+from holdfast.trace.cover import Chain
+from holdfast.trace.rows import Block
+from holdfast.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a collection's rows are kept, and how. A plain value: it travels to the tasks."""
+
+    directory: str
+    spec: log.LogSpec
+    fields: tuple[Field, ...]
+    chain: Chain
+
+    def rows(self, low: int, high: int, at: int) -> pa.Table:
+        """The rows as of epoch ``at`` in a range of key hashes, each as often as it is there."""
+        block = self._open(low, high, at).scan()
+        return self._table(block).take(pa.array(np.repeat(np.arange(block.rows), block.diff)))
+
+    def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
+        """The changes with after < epoch ≤ upto, with ``_epoch`` and ``_diff``."""
+        block = self._open(low, high, upto).changes(after, upto)
+        table = self._table(block)
+        return table.append_column("_epoch", pa.array(block.epoch)).append_column("_diff", pa.array(block.diff))
+
+    def change_at(self, epoch: int) -> pa.Table:
+        """The change of one epoch, with ``_diff``."""
+        return self.changes(0, 2**64, epoch - 1, epoch).drop_columns(["_epoch"])
+
+    def check(self, name: str, epoch: int) -> None:
+        """Raise unless the collection can be read as of ``epoch``."""
+        try:
+            self._open(0, 2**64, epoch)
+        except EpochUnavailable as error:
+            raise EpochUnavailable(
+                f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
+            ) from None
+
+    def _open(self, low: int, high: int, at: int) -> Trace:
+        return Trace.open(Path(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
+
+    def _table(self, block: Block) -> pa.Table:
+        columns = self.spec.arrangement.original(block.columns)
+        typed = [column.cast(kind) for column, kind in zip(columns, self.spec.types, strict=True)]
+        return pa.table(typed, names=[field.name for field in self.fields])

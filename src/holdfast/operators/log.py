@@ -1,0 +1,82 @@
+"""The log of a collection: the rows of a view, or of a source whose rows are kept, arranged by a key.
+
+Trace ``rows``: every row with its diff, key first. The output is the consolidated change itself, so whatever reads a
+log (sinks, other views) sees no row twice and none that cancelled out.
+
+With ``check``, a row whose multiplicity would become negative is an error. Only a row that the change takes away from
+can do so: those are looked up, by hash and sub, and nothing else is read. Cost: one sort of the change; with ``check``
+O(rows taken away · log state).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import NegativeMultiplicity
+from holdfast.operators.arrangement import Arrangement, change_table
+from holdfast.operators.step import Context, Step
+from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.trace import Trace
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LogSpec:
+    """Rows of ``types``, arranged by the columns at ``key``; ``name`` is the collection's, for errors."""
+
+    types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    check: bool
+    name: str
+
+    @property
+    def arrangement(self) -> Arrangement:
+        return Arrangement.by(self.key, len(self.types))
+
+
+def layouts(spec: LogSpec) -> dict[str, Layout]:
+    return {"rows": spec.arrangement.layout}
+
+
+def prepare(spec: LogSpec, port: int, change: pa.Table) -> pa.Table:
+    return spec.arrangement.prepare(change)
+
+
+def step(spec: LogSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    block = spec.arrangement.block(arrived[0], context.epoch)
+    if spec.check:
+        _check(spec, block, traces["rows"], context.epoch)
+    output = change_table(spec.arrangement.original(block.columns), spec.types, block.diff)
+    return Step({"rows": block}, output)
+
+
+def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
+    """Raise if a row is taken away more often than it is there."""
+    taken = block.filter(block.diff < 0)
+    if not taken.rows:
+        return
+    assert taken.sub is not None  # consolidated in a layout with sub="hash"
+    fresh = np.ones(taken.rows, np.bool_)
+    fresh[1:] = (taken.hash[1:] != taken.hash[:-1]) | (taken.sub[1:] != taken.sub[:-1])
+    _, before = trace.matching_pairs(taken.hash[fresh], taken.sub[fresh])
+    # Rows that only share hash and sub with a taken one come along; "+taken" tells them apart.
+    marked = replace(taken, adds={"+diff": taken.diff, "+taken": taken.diff})
+    total = consolidate(Block.concat([before.at(epoch), marked]), trace.layout)
+    wrong = total.filter((total.diff < 0) & (total.add("+taken") < 0))
+    if not wrong.rows:
+        return
+    shown = change_table(spec.arrangement.original(wrong.columns), spec.types, wrong.diff).slice(0, _SHOWN)
+    rows = [tuple(row[f"c{place}"] for place in range(len(spec.types))) for row in shown.to_pylist()]
+    listed = ", ".join(f"{row!r} ({count})" for row, count in zip(rows, wrong.diff.tolist(), strict=False))
+    more = f" and {wrong.rows - _SHOWN} more" if wrong.rows > _SHOWN else ""
+    raise NegativeMultiplicity(
+        f"{spec.name!r}, epoch {epoch}: deleted more often than inserted: {listed}{more} (in brackets: how many copies "
+        "there would be); delete only rows that are there, with all their columns as they were inserted",
+        name=spec.name,
+        epoch=epoch,
+        rows=rows,
+    )

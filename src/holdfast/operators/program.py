@@ -1,0 +1,213 @@
+"""A dataflow, compiled for the tasks: plain picklable values that say all that a worker must do.
+
+The driver compiles once per flow; the program is broadcast; an epoch adds only its number, its digests and its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators import aggregate, join, log, topk
+from holdfast.operators.expressions import Stretch, compile_stretch
+from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
+from holdfast.plan.nodes import Aggregate, Field, Join, Linear, TopK
+from holdfast.plan.types import arrow_type
+
+KINDS: dict[str, ModuleType] = {"aggregate": aggregate, "join": join, "bucket": topk, "global": topk, "log": log}
+
+SLOTS = topk.BUCKETS
+"""Partitions are whole slots of the hash space, so that a top-k's buckets never straddle two."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a producer's rows go: native steps (none if Spark ran them), then a port of an operator."""
+
+    steps: tuple[Stretch, ...]
+    channel: int
+    local: bool
+    catalyst: bool
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of an operator: the columns it takes of what comes, and the schema of what `prepare` makes of it."""
+
+    columns: tuple[int, ...]
+    arrived: pa.Schema
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An operator, ready to run."""
+
+    id: str
+    kind: str
+    spec: Any
+    stage: int
+    ports: tuple[Port, ...]
+    channels: tuple[int, ...]
+    output: pa.Schema
+    persist: bool = True
+    """False in a backfill for operators that are only passed through: empty traces, nothing written."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """All operators by stage, and the routes out of each producer."""
+
+    operators: tuple[Compiled, ...]
+    routes: dict[str, tuple[Route, ...]]
+    channels: tuple[tuple[int, int], ...]
+    """Channel → (index of the operator, port)."""
+
+    stages: int
+    sources: dict[str, pa.Schema]
+
+    def at(self, stage: int) -> list[Compiled]:
+        return [operator for operator in self.operators if operator.stage == stage]
+
+
+def change_schema(fields: Iterable[Field]) -> pa.Schema:
+    """The schema of a change in flight: ``c0…``, ``_diff``."""
+    columns = [pa.field(f"c{place}", arrow_type(item.type)) for place, item in enumerate(fields)]
+    return pa.schema([*columns, pa.field("_diff", pa.int64())])
+
+
+def is_native(steps: tuple[Linear, ...], fields: tuple[Field, ...], types: Types) -> bool:
+    """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
+    return _native_steps(steps, fields, types) is not None
+
+
+def _native_steps(steps: tuple[Linear, ...], fields: tuple[Field, ...], types: Types) -> tuple[Stretch, ...] | None:
+    compiled = []
+    for step in steps:
+        columns = [(name, arrow_type(item.type)) for name, item in zip(step.input.columns, fields, strict=True)]
+        outputs = [(output.name, output.sql) for output in step.outputs]
+        stretch = compile_stretch(step.predicate, outputs, columns, [arrow_type(item.type) for item in types[step]])
+        if stretch is None:
+            return None
+        compiled.append(stretch)
+        fields = types[step]
+    return tuple(compiled)
+
+
+def compile_program(flow: Dataflow, types: Types, transient: Collection[str] = ()) -> Program:
+    """The program of ``flow``; operators in ``transient`` keep nothing."""
+    channels: list[tuple[int, int]] = []
+    operators: list[Compiled] = []
+    for operator in flow.operators.values():
+        spec, columns = _spec(operator, types)
+        ports = []
+        for port in range(operator.ports):
+            fields = _port_fields(flow, operator, port, types)
+            empty = pa.table(
+                [pa.array([], type=arrow_type(fields[place].type)) for place in columns[port]]
+                + [pa.array([], type=pa.int64())],
+                names=[f"c{place}" for place in range(len(columns[port]))] + ["_diff"],
+            )
+            ports.append(Port(columns[port], KINDS[operator.kind].prepare(spec, port, empty).schema))
+        numbers = tuple(range(len(channels), len(channels) + operator.ports))
+        channels += [(len(operators), port) for port in range(operator.ports)]
+        operators.append(
+            Compiled(
+                operator.id,
+                operator.kind,
+                spec,
+                operator.stage,
+                tuple(ports),
+                numbers,
+                change_schema(operator.fields),
+                persist=operator.id not in transient,
+            )  # fmt: skip
+        )
+    place = {compiled.id: compiled for compiled in operators}
+    routes: dict[str, list[Route]] = {}
+    for path in flow.paths:
+        steps = () if path.catalyst else _native_steps(path.steps, _producer_fields(flow, path), types) or ()
+        channel = place[path.consumer].channels[path.port]
+        routes.setdefault(path.producer, []).append(Route(steps, channel, path.local, path.catalyst))
+    return Program(
+        tuple(operators),
+        {producer: tuple(found) for producer, found in routes.items()},
+        tuple(channels),
+        flow.stages,
+        {name: change_schema(source.fields) for name, source in flow.sources.items()},
+    )
+
+
+def _producer_fields(flow: Dataflow, path: Path) -> tuple[Field, ...]:
+    producer = flow.operators.get(path.producer)
+    return producer.fields if producer else flow.sources[path.producer].fields
+
+
+def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) -> tuple[Field, ...]:
+    node = operator.node
+    match operator.kind, node:
+        case "aggregate", Aggregate():
+            return types[node.input]
+        case "join", Join():
+            return types[node.right if port else node.left]
+        case _:
+            return operator.fields
+
+
+def _arrow(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
+    return tuple(arrow_type(item.type) for item in fields)
+
+
+def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]:
+    """The operator's spec, and for each port the columns it takes, in the order it wants them."""
+    node = operator.node
+    whole = tuple(range(len(operator.fields)))
+    match operator.kind, node:
+        case "aggregate", Aggregate():
+            names = list(node.input.columns)
+            arguments = dict.fromkeys(names.index(name) for call in node.calls for name in call.arguments)
+            taken = tuple(dict.fromkeys((*operator.keys[0], *arguments)))
+            # A key that is named twice keeps both its places.
+            taken = (*operator.keys[0], *(place for place in arguments if place not in operator.keys[0]))
+            fields = types[node.input]
+            calls = tuple(
+                aggregate.CallSpec(
+                    call.function,
+                    tuple(taken.index(names.index(name)) for name in call.arguments),
+                    tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
+                    arrow_type(result.type),
+                    call.distinct,
+                )
+                for call, result in zip(node.calls, operator.fields[len(node.keys) :], strict=True)
+            )
+            key_types = _arrow(fields[place] for place in operator.keys[0])
+            return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
+        case "join", Join():
+            left, right = types[node.left], types[node.right]
+            spec = join.JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right))
+            return spec, [tuple(range(len(left))), tuple(range(len(right)))]
+        case (("bucket" | "global"), TopK()):
+            names = list(node.columns)
+            order = tuple((names.index(item.column), item.descending, item.nulls_first) for item in node.order)
+            return (
+                topk.TopKSpec(order, node.limit, node.offset, _arrow(operator.fields), operator.kind, operator.keys[0]),
+                [whole],
+            )
+        case _:
+            return log.LogSpec(_arrow(operator.fields), operator.keys[0], operator.check, operator.name), [whole]
+
+
+def bounds(partitions: int) -> np.ndarray:
+    """The first slot's hash of each partition, as uint64; partition i is [bounds[i], bounds[i+1])."""
+    width = 2**64 // SLOTS
+    return np.array([(place * SLOTS // partitions) * width for place in range(partitions)], dtype=np.uint64)
+
+
+def partition_range(partition: int, partitions: int) -> tuple[int, int]:
+    """The range of key hashes [low, high) of a partition."""
+    starts = [int(start) for start in bounds(partitions)] + [2**64]
+    return starts[partition], starts[partition + 1]

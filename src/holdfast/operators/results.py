@@ -1,0 +1,78 @@
+"""From the state of groups to the results of calls, as Spark in ANSI mode defines them.
+
+No non-null value: NULL (``count``: 0). A total that does not fit its type: an error that names the group.
+``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the scale of the result type.
+Results are functions of exact totals, so two equal states have bitwise equal results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import Unsupported
+from holdfast.operators import sums
+from holdfast.operators.accumulators import Totals, count_of, digits_of, specials_of
+from holdfast.operators.calls import MOMENTS, Accumulator, AggregateSpec, CallSpec, accumulators
+from holdfast.operators.digits import Bools, Floats, scaled
+
+
+def results(
+    spec: AggregateSpec, totals: Totals, extremes: dict[tuple[str, int], pa.Array], keys: Sequence[pa.Array], size: int
+) -> list[pa.Array]:
+    """One array per call, over ``size`` groups; ``extremes`` holds those of min, max and any_value."""
+    states = {accumulator.arguments: accumulator for accumulator in accumulators(spec)}
+    found = []
+    for call in spec.calls:
+        if call.function == "count":
+            if call.distinct:
+                counts = totals.get(f"+{call.state}.d", np.zeros(size, dtype=np.int64))
+            else:
+                counts = count_of(totals, states[call.arguments].nulls if call.arguments else "")
+            found.append(pa.array(counts).cast(call.result_type))
+        elif (call.function, *call.arguments) in extremes:
+            found.append(extremes[call.function, call.arguments[0]].cast(call.result_type))
+        else:
+            found.append(_summed(call, states[call.arguments], totals, keys, size))
+    return found
+
+
+def describe(keys: Sequence[pa.Array], place: int) -> str:
+    """The key of a group, for a message."""
+    return f"({', '.join(repr(column[place].as_py()) for column in keys)})" if keys else "all rows"
+
+
+def _summed(
+    call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array], size: int
+) -> pa.Array:  # fmt: skip
+    kind, argument = call.result_type, call.argument_types[0]
+    scale = argument.scale if pa.types.is_decimal(argument) else 0
+    counts = count_of(totals, state.nulls)
+    total = digits_of(totals, state.digits[0])
+    specials = specials_of(totals, state)
+
+    def explain(place: int) -> str:
+        return f"{call.text} of {describe(keys, place)}"
+
+    if call.function in MOMENTS:
+        sample = call.function.endswith("_samp")
+        squared = digits_of(totals, state.digits[1])
+        variance = sums.variances(total, squared, specials, counts, sample=sample, scale=scale)
+        spread = np.sqrt(np.maximum(variance, 0.0)) if call.function.startswith("stddev") else variance
+        return _nullable(spread, counts > int(sample), kind)
+    if pa.types.is_floating(kind):
+        doubles = sums.to_doubles(total, specials, size) / float(10**scale)
+        return _nullable(doubles / np.maximum(counts, 1) if call.function == "avg" else doubles, counts > 0, kind)
+    if call.function == "avg":
+        return sums.to_average(total, counts, scale, kind, explain)
+    if not pa.types.is_decimal(kind):
+        return sums.to_integers(total, counts > 0, kind, explain)
+    if kind.scale < scale:
+        raise Unsupported(f"{call.text}: a sum at scale {kind.scale} of numbers at scale {scale}", type=str(kind))
+    return sums.to_decimals(scaled(total, 10 ** (kind.scale - scale)), counts > 0, kind, explain)
+
+
+def _nullable(values: Floats, present: Bools, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=None if present.all() else ~present).cast(kind)

@@ -1,0 +1,248 @@
+"""One task of one stage: decode what arrived, run the stage's operators, route what they give.
+
+Messages are ``(partition, (channel, buffer))``: a buffer is an Arrow IPC stream of rows for a channel, that is, for one
+port of one operator. Messages for operators of later stages pass through untouched. Results for the driver (what the
+views changed, how long things took) travel on the channel ``RESULT``, in the sender's own partition, so that the last
+stage's tasks deliver those of all stages.
+
+A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
+hold, so a retry, a speculative copy, or a task run twice does no harm.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.expressions import apply
+from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
+from holdfast.operators.step import Context
+from holdfast.trace.cover import Chain
+from holdfast.trace.layer import write_layer
+from holdfast.trace.rows import Block
+from holdfast.trace.trace import Trace
+
+RESULT = -1
+TICK = -2
+"""A message without rows, to every partition: a quiet one advances too."""
+Message = tuple[int, tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch adds to the program."""
+
+    number: int
+    first: int
+    """The first epoch of the layers to write: the number itself, or 0 in a backfill."""
+
+    digest: str
+    chain: Chain
+    partitions: int
+    traces: str
+    deliver: frozenset[str] = frozenset()
+    """The logs whose output the driver wants (for sinks)."""
+
+
+@dataclass
+class Report:
+    """What a task did, for the driver."""
+
+    stage: int
+    partition: int
+    started: float = 0.0
+    ended: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Operator → rows of its output change."""
+
+    layers: dict[str, int] = field(default_factory=dict)
+    """Trace → number of layers it had."""
+
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    arrived: int = 0
+
+    def spend(self, what: str, since: float) -> float:
+        now = time.perf_counter()
+        self.seconds[what] = self.seconds.get(what, 0.0) + now - since
+        return now
+
+
+def ticks(partitions: int) -> Iterator[Message]:
+    for partition in range(partitions):
+        yield partition, (TICK, b"")
+
+
+def encode(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    result: bytes = sink.getvalue().to_pybytes()
+    return result
+
+
+def decode(buffer: bytes) -> pa.Table:
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_all()
+
+
+def zero_filled(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The tables on top of each other. Additive columns (``+…``) that one of them lacks are zeros there."""
+    if not tables:
+        return schema.empty_table()
+    if all(table.schema.equals(tables[0].schema) for table in tables):
+        return pa.concat_tables(tables)
+    names = list(dict.fromkeys(name for table in tables for name in table.column_names))
+    return pa.concat_tables([_with_columns(table, names) for table in tables])
+
+
+def _with_columns(table: pa.Table, names: list[str]) -> pa.Table:
+    have = set(table.column_names)
+    zeros = pa.array(np.zeros(table.num_rows, dtype=np.int64))
+    return pa.table([table.column(name) if name in have else zeros for name in names], names=names)
+
+
+class Router:
+    """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
+
+    def __init__(self, program: Program, epoch: Epoch, report: Report) -> None:
+        self.program = program
+        self.epoch = epoch
+        self.report = report
+        self.here: dict[int, list[pa.Table]] = {}
+        self.messages: list[Message] = []
+        self.catalyst: list[tuple[str, pa.Table]] = []
+        """What Spark's expressions must see first: (producer, rows)."""
+
+    def send(self, producer: str, change: pa.Table) -> None:
+        """Route a producer's change along all its paths."""
+        routes = self.program.routes.get(producer, ())
+        done: dict[tuple[object, ...], pa.Table] = {}
+        if any(route.catalyst for route in routes) and change.num_rows:
+            self.catalyst.append((producer, change))
+        for route in routes:
+            if route.catalyst:
+                continue
+            table = done.get(route.steps)
+            if table is None:
+                since = time.perf_counter()
+                table = change
+                for step in route.steps:
+                    table = apply(step, table)
+                done[route.steps] = table
+                self.report.spend("linear", since)
+            self.deliver(route, table)
+
+    def deliver(self, route: Route, table: pa.Table) -> None:
+        """Prepare rows for the port at the end of ``route``, and hand them over."""
+        if table.num_rows == 0:
+            return
+        since = time.perf_counter()
+        index, port = self.program.channels[route.channel]
+        operator = self.program.operators[index]
+        columns = [table.column(place) for place in operator.ports[port].columns]
+        change = pa.table(
+            [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
+        )
+        prepared = KINDS[operator.kind].prepare(operator.spec, port, change)
+        since = self.report.spend("prepare", since)
+        if route.local:
+            self.here.setdefault(route.channel, []).append(prepared)
+        else:
+            for partition, part in split(prepared, self.epoch.partitions):
+                self.messages.append((partition, (route.channel, encode(part))))
+            self.report.spend("split", since)
+
+
+def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
+    """Cut rows by the partition of their ``_hash``. Sorted rows are cut without a copy."""
+    if table.num_rows == 0:
+        return
+    hashes = table.column("_hash").to_numpy()
+    if partitions == 1:
+        yield 0, table
+        return
+    owner = np.searchsorted(bounds(partitions), hashes, side="right") - 1
+    if not (owner[1:] >= owner[:-1]).all():
+        order = np.argsort(owner.astype(np.uint8), kind="stable")
+        table, owner = table.take(pa.array(order)), owner[order]
+    cuts = np.searchsorted(owner, np.arange(partitions + 1))
+    for partition in range(partitions):
+        start, stop = int(cuts[partition]), int(cuts[partition + 1])
+        if stop > start:
+            yield partition, table.slice(start, stop - start)
+
+
+def run_stage(
+    program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message]
+) -> tuple[Router, Report]:
+    """Run the operators of a stage over what arrived for one partition."""
+    report = Report(stage, partition, started=time.time())
+    since = time.perf_counter()
+    router = Router(program, epoch, report)
+    mine = {channel for operator in program.at(stage) for channel in operator.channels}
+    for owner, (channel, buffer) in messages:
+        if channel in mine:
+            table = decode(buffer)
+            report.arrived += table.num_rows
+            router.here.setdefault(channel, []).append(table)
+        else:
+            router.messages.append((owner, (channel, buffer)))
+    report.spend("decode", since)
+    for operator in program.at(stage):
+        router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
+    return router, report
+
+
+def finish(router: Router, report: Report, partition: int) -> Iterator[Message]:
+    """The messages of a task that is done, its report last."""
+    report.ended = time.time()
+    yield from router.messages
+    yield partition, (RESULT, pickle.dumps(report))
+
+
+def run_operator(
+    operator: Compiled, partition: int, epoch: Epoch, here: dict[int, list[pa.Table]], report: Report
+) -> pa.Table:
+    """One step of one operator in one partition: read its traces, compute, write its new layers."""
+    module = KINDS[operator.kind]
+    low, high = partition_range(partition, epoch.partitions)
+    initial = epoch.first == 0
+    since = time.perf_counter()
+    arrived = [
+        zero_filled(here.pop(channel, []), port.arrived)
+        for channel, port in zip(operator.channels, operator.ports, strict=True)
+    ]
+    traces = {}
+    for suffix, layout in module.layouts(operator.spec).items():
+        directory = trace_directory(epoch, operator.id, suffix)
+        traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.number - 1, epoch.chain)
+        report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
+    since = report.spend("open", since)
+    step = module.step(operator.spec, arrived, traces, Context(epoch.number, low, high, initial))
+    since = report.spend("kernel", since)
+    if operator.persist:
+        for suffix, layout in module.layouts(operator.spec).items():
+            block = step.layers.get(suffix)
+            write_layer(
+                trace_directory(epoch, operator.id, suffix), Block.empty(layout) if block is None else block, layout,
+                low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
+                since=-1 if epoch.first == epoch.number else epoch.number, metadata={},
+            )  # fmt: skip
+    report.spend("write", since)
+    output: pa.Table = step.output
+    report.rows[operator.id] = output.num_rows
+    if operator.id in epoch.deliver:
+        report.outputs[operator.id] = encode(output)
+    return output
+
+
+def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:
+    return Path(epoch.traces) / f"{operator}.{suffix}"

@@ -1,0 +1,313 @@
+"""Terms: the expressions of a linear stretch, and how they are computed over a batch.
+
+Representation. A term is a frozen dataclass with the Arrow type of its value; a tree of them is what `reading` makes
+of an expression's text. ``value(frame)`` computes it over a batch: ``frame[i]`` is the batch's column *i*.
+
+Invariant. For every row a term gives the very bits that Spark 4 gives in ANSI mode, or fails where Spark fails:
+
+- NULL in, NULL out, but for the operators that look at it; AND and OR are three-valued.
+- Floats compare in Spark's order: NaN equals NaN and is greater than all else; -0.0 equals 0.0. A NaN that arithmetic
+  makes has the one bit pattern that NaNs have in flight.
+- Failure is lazy, as in Spark. A row on which a term fails (an overflow, a division by zero) is remembered in
+  ``Value.failed``, and holds NULL. An operator whose first operand is NULL does not look at its second, so the second's
+  failure is forgotten there. What is left at the root of an expression is raised by the caller.
+
+Terms that Spark evaluates under a condition (AND, OR, CASE, COALESCE, ...) have operands that cannot fail: `reading`
+sees to it. Cost: one pass of an Arrow kernel per term; failures cost more, but only when they happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Frame = Mapping[int, pa.Array]
+Mask = npt.NDArray[np.bool_]
+Comparison = Literal["=", "<", "<=", ">", ">="]
+
+
+class Value(NamedTuple):
+    """A term's values over a batch: an array, or one scalar for all rows; and the rows on which it failed."""
+
+    data: Any
+    failed: Mask | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression. ``raises``: some row can make it fail."""
+
+    type: pa.DataType
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return ()
+
+    @property
+    def raises(self) -> bool:
+        return any(operand.raises for operand in self.operands)
+
+    def value(self, frame: Frame) -> Value:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Column(Term):
+    """A column of the input, as it is."""
+
+    position: int
+
+    def value(self, frame: Frame) -> Value:
+        return Value(frame[self.position])
+
+
+@dataclass(frozen=True)
+class Constant(Term):
+    """A literal. ``content`` is a plain Python value that Arrow takes for ``type``; None is NULL."""
+
+    content: object
+
+    def value(self, frame: Frame) -> Value:
+        return Value(pa.scalar(self.content, self.type))
+
+
+@dataclass(frozen=True)
+class Widen(Term):
+    """A number in a wider type: any smaller integer in a larger one, an integer or a float in a double."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        # Not `safe`: a bigint above 2^53 is rounded to the nearest double, as in Java.
+        return inner._replace(data=pc.cast(inner.data, self.type, safe=False))
+
+
+@dataclass(frozen=True)
+class Compare(Term):
+    """``= < <= > >=`` between two values of one type, in Spark's order."""
+
+    operator: Comparison
+    left: Term
+    right: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.left, self.right)
+
+    def value(self, frame: Frame) -> Value:
+        left, right = self.left.value(frame), self.right.value(frame)
+        failed, why = in_order(left, right)
+        return Value(compare(self.operator, left.data, right.data), failed, why)
+
+
+@dataclass(frozen=True)
+class Same(Term):
+    """``<=>``: equal, or both NULL; never NULL itself."""
+
+    left: Term
+    right: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.left, self.right)
+
+    def value(self, frame: Frame) -> Value:
+        left, right = self.left.value(frame).data, self.right.value(frame).data
+        equal = pc.fill_null(compare("=", left, right), False)
+        return Value(pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right))))
+
+
+@dataclass(frozen=True)
+class Logic(Term):
+    """AND and OR, three-valued."""
+
+    operator: Literal["and", "or"]
+    left: Term
+    right: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.left, self.right)
+
+    def value(self, frame: Frame) -> Value:
+        kernel = pc.and_kleene if self.operator == "and" else pc.or_kleene
+        return Value(kernel(self.left.value(frame).data, self.right.value(frame).data))
+
+
+@dataclass(frozen=True)
+class Not(Term):
+    """NOT; of NULL it is NULL."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.invert(inner.data))
+
+
+@dataclass(frozen=True)
+class IsNull(Term):
+    """IS NULL."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        return Value(pc.is_null(self.operand.value(frame).data))
+
+
+@dataclass(frozen=True)
+class IsNan(Term):
+    """``isnan``; of NULL it is false."""
+
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        return Value(pc.fill_null(pc.is_nan(self.operand.value(frame).data), False))
+
+
+@dataclass(frozen=True)
+class Member(Term):
+    """``IN`` a list of literals of the operand's type. ``unknown``: NULL is in the list, so that "no" becomes NULL."""
+
+    operand: Term
+    choices: tuple[object, ...]
+    unknown: bool
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        data = self.operand.value(frame).data
+        kind = self.operand.type
+        if pa.types.is_floating(kind):
+            # `is_in` compares bits, and would take -0.0 for another number than 0.0.
+            found = pa.scalar(False)
+            for choice in self.choices:
+                found = pc.or_(found, compare("=", data, pa.scalar(choice, kind)))
+        else:
+            found = pc.is_in(data, value_set=pa.array(self.choices, kind))
+        no = pa.scalar(None, pa.bool_()) if self.unknown else pa.scalar(False)
+        found = pc.if_else(pc.fill_null(found, False), pa.scalar(True), no)
+        return Value(pc.if_else(pc.is_valid(data), found, pa.scalar(None, pa.bool_())))
+
+
+@dataclass(frozen=True)
+class Like(Term):
+    """``LIKE`` a pattern whose only wildcards are a ``%`` in front, at the end, or both."""
+
+    operand: Term
+    where: Literal["start", "end", "inside", "whole", "any"]
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        data = self.operand.value(frame).data
+        match self.where:
+            case "start":
+                return Value(pc.starts_with(data, self.text))
+            case "end":
+                return Value(pc.ends_with(data, self.text))
+            case "inside":
+                return Value(pc.match_substring(data, self.text))
+            case "whole":
+                return Value(pc.equal(data, pa.scalar(self.text, self.operand.type)))
+            case "any":
+                return Value(pc.if_else(pc.is_valid(data), pa.scalar(True), pa.scalar(None, pa.bool_())))
+
+
+@dataclass(frozen=True)
+class Choose(Term):
+    """CASE: the value of the first branch whose condition is true, else the default."""
+
+    conditions: tuple[Term, ...]
+    values: tuple[Term, ...]
+    default: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (*self.conditions, *self.values, self.default)
+
+    def value(self, frame: Frame) -> Value:
+        chosen = self.default.value(frame).data
+        for condition, term in zip(reversed(self.conditions), reversed(self.values), strict=True):
+            # A condition that is NULL is not true; if_else would make the result NULL.
+            taken = pc.fill_null(condition.value(frame).data, False)
+            chosen = pc.if_else(taken, term.value(frame).data, chosen)
+        return Value(chosen)
+
+
+@dataclass(frozen=True)
+class Coalesce(Term):
+    """The first operand that is not NULL."""
+
+    choices: tuple[Term, ...]
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return self.choices
+
+    def value(self, frame: Frame) -> Value:
+        return Value(pc.coalesce(*(choice.value(frame).data for choice in self.choices)))
+
+
+def compare(operator: Comparison, left: Any, right: Any) -> Any:
+    """Compare two arrays or scalars of one type in Spark's order; NULL where one of them is NULL."""
+    floating = pa.types.is_floating(left.type)
+    match operator:
+        case "=":
+            plain = pc.equal(left, right)
+            # A literal is never NaN: then IEEE's equality is Spark's.
+            if not floating or isinstance(left, pa.Scalar) or isinstance(right, pa.Scalar):
+                return plain
+            return pc.or_(plain, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+        case "<":
+            plain = pc.less(left, right)
+            if not floating or isinstance(right, pa.Scalar):
+                return plain
+            return pc.or_(plain, pc.and_(pc.is_nan(right), pc.invert(pc.is_nan(left))))
+        case ">":
+            return compare("<", right, left)
+        case "<=":
+            return pc.invert(compare("<", right, left))
+        case ">=":
+            return pc.invert(compare("<", left, right))
+
+
+def in_order(first: Value, second: Value) -> tuple[Mask | None, str]:
+    """Where an operator fails by its operands: Spark looks at the second only where the first is not NULL."""
+    if second.failed is None:
+        return first.failed, first.why
+    lazy = second.failed
+    if isinstance(first.data, pa.Scalar):
+        lazy = lazy & first.data.is_valid
+    elif first.data.null_count:
+        lazy = lazy & first.data.is_valid().to_numpy(zero_copy_only=False)
+    return (lazy, second.why) if first.failed is None else (first.failed | lazy, first.why)
