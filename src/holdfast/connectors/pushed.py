@@ -1,0 +1,152 @@
+"""Rows pushed from code: ``flow.input``.
+
+Every call of ``insert``, ``delete`` or ``update`` is one **change**, checked and converted to Arrow at the call, so
+that a wrong row is the caller's error and never the epoch's. Changes wait in order. An offer is a prefix of them, made
+of whole calls: an update is never torn in two. Offers count changes over the flow's whole life; the rows themselves
+wait in memory until an epoch took them, and are then in the log, which is where a replay finds them (``replayable`` is
+False).
+
+All methods may be called from any thread, also while an epoch runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connectors.rows import to_arrow
+from holdfast.connectors.source import Offer, Part, Source
+from holdfast.errors import InputError, SchemaError
+from holdfast.plan.nodes import Field
+
+PART_BYTES = 16 << 20
+"""Parts travel with the task that reads them; larger ones would make the task itself slow to ship."""
+
+
+class Pending(NamedTuple):
+    """What waits for an epoch."""
+
+    changes: int
+    inserted: int
+    deleted: int
+
+
+class Input(Source):
+    """A collection whose rows come from code."""
+
+    retracts = True
+    replayable = False
+
+    def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
+        self.name = name
+        self.fields = fields
+        self._lock = threading.Lock()
+        self._next = 0
+        self._offer: Offer | None = None
+        self._offered: list[pa.Table] = []
+        self._waiting: list[pa.Table] = []
+
+    def insert(self, rows: Any) -> None:
+        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch."""
+        self._push((rows, 1))
+
+    def delete(self, rows: Any) -> None:
+        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then."""
+        self._push((rows, -1))
+
+    def update(self, old: Any, new: Any) -> None:
+        """Remove ``old`` and add ``new``, in the same epoch."""
+        self._push((old, -1), (new, 1))
+
+    def discard(self) -> Pending:
+        """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch."""
+        with self._lock:
+            forgotten = _counted(self._offered + self._waiting)
+            self._offer, self._offered, self._waiting = None, [], []
+        return forgotten
+
+    @property
+    def pending(self) -> Pending:
+        """The changes that no epoch has taken yet."""
+        with self._lock:
+            return _counted(self._offered + self._waiting)
+
+    def _push(self, *changes: tuple[Any, int]) -> None:
+        tables = []
+        for rows, diff in changes:
+            table = to_arrow(rows, self.fields, subject=f"input '{self.name}'")
+            tables.append(table.append_column("_diff", pa.array(np.full(table.num_rows, diff, dtype=np.int64))))
+        change = pa.concat_tables(tables)
+        if change.num_rows:
+            with self._lock:
+                self._waiting.append(change)
+
+    def poll(self) -> Offer | None:
+        with self._lock:
+            if self._offer is None and self._waiting:
+                self._offered, self._waiting = self._waiting, []
+                self._offer = {"first": self._next, "changes": len(self._offered)}
+            return self._offer
+
+    def advance(self, offer: Offer) -> None:
+        with self._lock:
+            self._next = offer["first"] + offer["changes"]
+            # An offer of the past, or one that was discarded while its epoch ran, has nothing waiting here.
+            if offer == self._offer:
+                self._offer, self._offered = None, []
+
+    def parts(self, offer: Offer) -> list[Part]:
+        with self._lock:
+            if offer != self._offer:
+                last = offer["first"] + offer["changes"] - 1
+                raise InputError(
+                    f"input '{self.name}': changes {offer['first']} to {last} are not held "
+                    "any more; they are in the log if their epoch is complete",
+                    name=self.name,
+                )
+            rows = pa.concat_tables(self._offered)
+        return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
+
+    def waiting(self) -> int:
+        with self._lock:
+            return sum(table.num_rows for table in self._waiting)
+
+
+@dataclass(frozen=True)
+class InlinePart:
+    """Rows that are in the part itself, as an Arrow IPC stream."""
+
+    buffer: bytes
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        with pa.ipc.open_stream(self.buffer) as reader:
+            table = reader.read_all()
+        if not [field.type for field in table.schema][:-1] == [field.type for field in schema]:
+            raise SchemaError(f"rows of schema {table.schema.types} cannot be read as {schema.types}")
+        yield table.rename_columns([*schema.names, "_diff"])
+
+
+def _counted(changes: Sequence[pa.Table]) -> Pending:
+    diffs = [table.column("_diff").to_numpy() for table in changes]
+    inserted = sum(int(np.count_nonzero(diff > 0)) for diff in diffs)
+    return Pending(len(changes), inserted, sum(len(diff) for diff in diffs) - inserted)
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.Table]:
+    pieces = max(1, -(-rows.nbytes // PART_BYTES))
+    step = -(-rows.num_rows // pieces)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _encoded(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    buffer: bytes = sink.getvalue().to_pybytes()
+    return buffer

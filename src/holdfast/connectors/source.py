@@ -1,0 +1,73 @@
+"""What a source is. Implement `Source` to bring your own.
+
+A source is a collection that changes over time. Before each epoch the driver asks it for an **offer**: a small
+JSON-able value that says which part of its input the epoch takes (these files, those offsets). The offer goes into
+the epoch's lineage. The rows themselves never pass through the driver: tasks read them, from the offer.
+
+The contract, which is what makes replay exact:
+
+* An offer is a promise: the rows of an offer are the same whenever and wherever it is read.
+* ``poll`` gives the same offer again until ``advance`` says that an epoch took it.
+* ``advance`` is called once per offer, in order, first for the offers of the past when a flow is opened again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from holdfast.plan.nodes import Field
+
+Offer = dict[str, Any]
+"""A JSON-able value."""
+
+
+class Part(Protocol):
+    """A piece of an offer that one task reads. It is pickled and sent to a worker."""
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The rows, as tables of exactly ``schema`` (plus ``_diff`` int64 where the source retracts).
+
+        May be called several times, on several hosts, and at once: Spark retries and speculates.
+        """
+        ...
+
+
+class Source(ABC):
+    """A collection that comes from outside."""
+
+    fields: tuple[Field, ...]
+
+    retracts: bool = False
+    """Whether rows can be deleted. If so Holdfast keeps the source's rows, to refuse a deletion of a row that is not there."""
+
+    replayable: bool = True
+    """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
+
+    @abstractmethod
+    def poll(self) -> Offer | None:
+        """What the next epoch should take, or None when nothing waits. Called on the driver, at most once per epoch."""
+
+    @abstractmethod
+    def advance(self, offer: Offer) -> None:
+        """An epoch took ``offer``. Called on the driver, in order, once per offer."""
+
+    def parts(self, offer: Offer) -> list[Part]:
+        """The pieces of ``offer``, for tasks to read. Override this or `frame`."""
+        raise NotImplementedError(f"{type(self).__name__} must implement parts() or frame()")
+
+    def frame(self, spark: Any, offer: Offer) -> Any:
+        """``offer`` as a Spark DataFrame, for sources that Spark reads best; None (the default) means `parts`."""
+        return None
+
+    def reject(self, offer: Offer, error: Exception) -> bool:
+        """Reading ``offer`` failed. Return True to have ``poll`` asked again at once (for an offer without what failed);
+        False (the default) fails the epoch with ``error``; nothing of it took effect."""
+        return False
+
+    def waiting(self) -> int | None:
+        """How much waits behind the next offer (rows, files, …), where the source knows; for status only."""
+        return None

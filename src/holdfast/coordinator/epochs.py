@@ -1,0 +1,66 @@
+"""The coordinator: which epoch is next, and which history is the true one.
+
+A pure state machine: events in (an epoch began, completed, was abandoned), facts out (the next lineage, the chain of
+digests by which tasks tell true layers from stale ones). It knows no Spark, starts no thread, opens no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.coordinator.lineage import GENESIS, Lineage
+from holdfast.trace.cover import Chain
+
+WINDOW = 256
+"""So many digests go to the tasks. Layers of epochs before were checked, or written by this very process."""
+
+
+class Coordinator:
+    """Hands out epochs, one at a time."""
+
+    def __init__(self, history: Sequence[Lineage] = ()) -> None:
+        """``history``: the complete epochs of the log, all of them, in order."""
+        self._base = len(history) - 1
+        self._tail: list[str] = []
+        self._head = history[-1].digest if history else GENESIS
+        self._running: Lineage | None = None
+
+    @property
+    def last(self) -> int:
+        """The last complete epoch; -1 before the first."""
+        return self._base + len(self._tail)
+
+    @property
+    def head(self) -> str:
+        """The digest of the last complete epoch."""
+        return self._head
+
+    def chain(self) -> Chain:
+        """How to tell the layers of this history from stale ones, up to the last complete epoch."""
+        return Chain(self._base, tuple(self._tail))
+
+    def begin(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
+        """The lineage of the next epoch. It is not part of the history until `complete`."""
+        if self._running is not None:
+            raise RuntimeError(f"epoch {self._running.epoch} is still running")
+        self._running = Lineage(self.last + 1, self._head, offers, clock, seed)
+        return self._running
+
+    def complete(self, lineage: Lineage) -> None:
+        """All layers of the epoch are written: it is part of the history now."""
+        if self._running is not lineage:
+            raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
+        self._running = None
+        self._head = lineage.digest
+        self._tail.append(lineage.digest)
+        if len(self._tail) > WINDOW:
+            forgotten = len(self._tail) - WINDOW
+            self._base += forgotten
+            del self._tail[:forgotten]
+
+    def abandon(self, lineage: Lineage) -> None:
+        """The epoch failed. What it wrote carries a digest that no history has; its number is free again."""
+        if self._running is not lineage:
+            raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
+        self._running = None

@@ -1,0 +1,259 @@
+"""The log directory: where a flow's state lives, and the right to write to it.
+
+    <log>/holdfast.json         {"format": 1, "flow": "revenue"}; written once <log>/lock                  held (flock)
+    while a flow runs; says by whom <log>/collections.json      what the flow keeps: name → kind, sql, fields,
+    fingerprint, key; for tools that only read <log>/lineage/              the lineage of every complete epoch
+    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace
+
+Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
+say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. It belongs to
+the process, so it goes when the process dies, however it dies. Small files are replaced whole, by renaming, so a
+reader sees the old or the new one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from holdfast.errors import LogBusy, LogDamaged, LogError, LogForeign, LogFormat
+
+FORMAT = 1
+"""The format that this version writes. It reads all formats up to this one."""
+
+_OWN = ("holdfast.json", "lock", "collections.json", "lineage", "traces")
+_ATTEMPTS = 5
+_PAUSE = 0.05
+
+
+class LogDirectory:
+    """An open log directory. Get one from `open`."""
+
+    def __init__(self, path: Path, flow: str, lock: int | None) -> None:
+        self.path = path
+        self.flow = flow
+        self.traces = path / "traces"
+        self.lineage = path / "lineage"
+        self._lock = lock
+
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str], flow: str | None = None, *, create: bool = False, exclusive: bool = False
+    ) -> LogDirectory:
+        """Open the log at ``path``; ``flow`` is whose it must be (None: anybody's).
+
+        ``create`` makes one if there is none. ``exclusive`` takes the lock, until `close`. Raises `LogBusy`,
+        `LogForeign`, `LogFormat`, or `LogError`.
+        """
+        place = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
+        _check_place(place, create)
+        if not exclusive and not create:
+            return LogDirectory(place, _read_header(place, flow), None)
+        if create:
+            _make(place)
+        lock = _take_lock(place) if exclusive else None
+        try:
+            if create and not (place / "holdfast.json").exists():
+                write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
+            name = _read_header(place, flow)
+            if exclusive:
+                _remove_leftovers(place)
+        except BaseException:
+            if lock is not None:
+                os.close(lock)
+            raise
+        return LogDirectory(place, name, lock)
+
+    def trace_path(self, fingerprint: str, suffix: str) -> Path:
+        """The directory of a trace's layers."""
+        return self.traces / f"{fingerprint}.{suffix}"
+
+    def write_collections(self, collections: dict[str, Any]) -> None:
+        """Say what the flow keeps."""
+        write_whole(self.path / "collections.json", _text(collections))
+
+    def read_collections(self) -> dict[str, Any]:
+        """What the flow keeps; nothing if it never ran."""
+        return _read_json(self.path / "collections.json") or {}
+
+    def holder(self) -> dict[str, Any] | None:
+        """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""
+        try:
+            probe = os.open(self.path / "lock", os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder(probe)
+        finally:
+            os.close(probe)
+        return None
+
+    def close(self) -> None:
+        """Give the lock back. Everything else is on disk already."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a small file in one step: readers, and a crash, see the old one or the new one."""
+    hidden = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        hidden.write_text(text, encoding="utf-8")
+        os.replace(hidden, path)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        _refuse(path, error)
+
+
+def _check_place(place: Path, create: bool) -> None:
+    try:
+        if place.is_dir():
+            entries = sorted(os.listdir(place))
+        elif place.exists() or place.is_symlink():
+            raise LogError(f"log {place}: it is a file; a log is a directory", path=str(place))
+        elif create:
+            return
+        else:
+            raise LogError(f"log {place}: it does not exist; is the path right, and has the flow run?", path=str(place))
+    except OSError as error:
+        _refuse(place, error)
+    if "holdfast.json" in entries:
+        return
+    if not create:
+        raise LogError(f"log {place}: it is not a Holdfast log (there is no holdfast.json in it)", path=str(place))
+    foreign = [name for name in entries if name not in _OWN and not name.startswith(".")]
+    if foreign:
+        some = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
+        raise LogError(
+            f"log {place}: the directory holds other things ({some}) and no log; give the flow a directory of its own",
+            path=str(place),
+        )
+
+
+def _make(place: Path) -> None:
+    try:
+        (place / "traces").mkdir(parents=True, exist_ok=True)
+        (place / "lineage").mkdir(exist_ok=True)
+    except OSError as error:
+        _refuse(place, error)
+
+
+def _read_header(place: Path, flow: str | None) -> str:
+    header = _read_json(place / "holdfast.json")
+    found, name = (header or {}).get("format"), (header or {}).get("flow")
+    if not isinstance(found, int) or not isinstance(name, str):
+        raise LogDamaged(f"log {place}: holdfast.json does not say whose log it is", path=str(place / "holdfast.json"))
+    if found > FORMAT:
+        raise LogFormat(
+            f"log {place}: it was written in format {found}, and this Holdfast reads formats up to {FORMAT}; "
+            "install the newer Holdfast",
+            path=str(place),
+            found=found,
+            expected=FORMAT,
+        )
+    if flow is not None and name != flow:
+        raise LogForeign(
+            f"log {place}: it belongs to flow '{name}', not to '{flow}'; give each flow a log of its own",
+            path=str(place),
+            found=name,
+            expected=flow,
+        )
+    return name
+
+
+def _take_lock(place: Path) -> int:
+    try:
+        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        _refuse(place, error)
+    # Somebody who only asks who holds the lock holds it for an instant, too.
+    for attempt in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if attempt < _ATTEMPTS - 1:
+                time.sleep(_PAUSE)
+                continue
+            holder = _holder(lock)
+            os.close(lock)
+            raise _busy(place, holder) from None
+        except OSError as error:
+            os.close(lock)
+            _refuse(place, error)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, _text({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}).encode(), 0)
+    except OSError as error:
+        os.close(lock)
+        _refuse(place, error)
+    return lock
+
+
+def _busy(place: Path, holder: dict[str, Any]) -> LogBusy:
+    pid, host = holder.get("pid"), holder.get("host")
+    if pid == os.getpid() and host == socket.gethostname():
+        who = "a flow of this very process has it; close() that one first"
+    elif pid is None:
+        who = "another process has it"
+    else:
+        who = f"process {pid} on {host} has it; stop that one first"
+    return LogBusy(f"log {place}: {who}", path=str(place), pid=pid, host=host)
+
+
+def _holder(lock: int) -> dict[str, Any]:
+    try:
+        held = json.loads(os.pread(lock, 4096, 0))
+    except (OSError, ValueError):
+        return {}  # it has the lock, but has not written its name yet
+    return held if isinstance(held, dict) else {}
+
+
+def _remove_leftovers(place: Path) -> None:
+    for leftover in place.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None if there is no such file."""
+    try:
+        held = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _refuse(path, error)
+    except ValueError as error:
+        raise LogDamaged(f"log {path.parent}: {path.name} does not read as JSON ({error})", path=str(path)) from None
+    if not isinstance(held, dict):
+        raise LogDamaged(f"log {path.parent}: {path.name} does not hold a JSON object", path=str(path))
+    return held
+
+
+def _text(held: dict[str, Any]) -> str:
+    return json.dumps(held, indent=1) + "\n"
+
+
+_FIXES = {
+    errno.EACCES: "permission denied; give this user the right to write there, or choose another directory",
+    errno.EPERM: "permission denied; give this user the right to write there, or choose another directory",
+    errno.EROFS: "the file system is read-only; choose a directory that can be written to",
+    errno.ENOSPC: "the disk is full; make room and try again",
+    errno.EDQUOT: "the disk quota is used up; make room and try again",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.ENOLCK: "the file system has no locks; choose a directory on a local disk",
+}
+
+
+def _refuse(path: Path, error: OSError) -> NoReturn:
+    fix = _FIXES.get(error.errno or 0, error.strerror or str(error))
+    raise LogError(f"log {path}: {fix}", path=str(path), errno=error.errno) from error
