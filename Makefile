@@ -1,0 +1,42 @@
+# Every target sets up what it needs: a virtual environment in .venv, and a Java that Spark runs on.
+#   make demo ARGS="--scale 2"      make test ARGS="tests/trace -k merge"
+
+VENV  := .venv
+STAMP := $(VENV)/.installed
+ARGS  ?=
+
+# Spark finds Java through JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
+SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
+         export PYSPARK_PYTHON="$(CURDIR)/$(VENV)/bin/python";
+
+.PHONY: setup demo test test-slow check bench clean
+.DEFAULT_GOAL := test
+
+setup: $(STAMP)
+	@scripts/ensure-java.sh
+
+$(STAMP): pyproject.toml constraints.txt
+	python="$$(scripts/ensure-python.sh)" && { test -x $(VENV)/bin/python || "$$python" -m venv $(VENV); }
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(SPARK) $(VENV)/bin/holdfast demo $(ARGS)
+
+test: $(STAMP)
+	@$(SPARK) $(VENV)/bin/python -m pytest $(ARGS)
+
+test-slow: $(STAMP)
+	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)
+
+check: $(STAMP)
+	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/mypy
+
+bench: $(STAMP)
+	@$(SPARK) $(VENV)/bin/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info

@@ -1,0 +1,38 @@
+"""The benchmarks' input: Parquet files of (key bigint, value bigint), and a session for both sides."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from holdfast.spark.session import SETTINGS
+
+SCHEMA = "key bigint, value bigint"
+
+
+def session(event_log: Path | None = None) -> SparkSession:
+    """One local session for everything that is compared."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName("holdfast-benchmark")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    if event_log is not None:
+        event_log.mkdir(parents=True, exist_ok=True)
+        builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())
+        builder = builder.config("spark.eventLog.compress", "false").config("spark.eventLog.rolling.enabled", "false")
+    return builder.getOrCreate()
+
+
+def write_rows(path: Path, keys: np.ndarray, random: np.random.Generator) -> None:
+    """A file of these keys with random values, in two row groups, put in place at once."""
+    values = random.integers(0, 1000, len(keys))
+    table = pa.table({"key": pa.array(keys, pa.int64()), "value": pa.array(values, pa.int64())})
+    hidden = path.with_name("." + path.name)
+    pq.write_table(table, hidden, row_group_size=max(1, (len(keys) + 1) // 2))
+    hidden.rename(path)

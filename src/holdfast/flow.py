@@ -1,0 +1,285 @@
+"""The user's handle: a flow with its sources, views and sinks.
+
+Declaring only records: no Spark is started, no file is opened. The first ``step``, ``run``, ``read`` or ``explain``
+makes an `Engine` of what is declared; a declaration after that makes the next one start from the log anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from holdfast.connectors.pushed import Input
+from holdfast.connectors.sink import Sink
+from holdfast.connectors.source import Source
+from holdfast.errors import DeclarationError, UnknownName
+from holdfast.frontend.nearest import did_you_mean
+from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.sql import plan_sql
+from holdfast.frontend.verbs import Table
+from holdfast.plan import nodes
+from holdfast.plan.rewrites import rewrite
+from holdfast.results import Epoch, Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from holdfast.engine import Engine
+
+
+class Flow:
+    """SQL views over changing inputs, kept up to date on Spark.
+
+    ``log`` is the directory that holds the flow's state; a flow constructed again on the same log goes on where it was.
+    With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
+    default one per core); it may change from run to run. ``retain`` says how many epochs back views can be read
+    (``"all"`` for all of them).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: str | Path,
+        spark: SparkSession | None = None,
+        partitions: int | None = None,
+        *,
+        retain: int | Literal["all"] = 1000,
+    ) -> None:
+        if not name or not isinstance(name, str):
+            raise DeclarationError(f"flow: the name must be a text, not {name!r}")
+        if partitions is not None and not 1 <= partitions <= 256:
+            raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
+        if retain != "all" and (not isinstance(retain, int) or isinstance(retain, bool) or retain < 0):
+            raise DeclarationError(
+                f"flow '{name}': retain must be a number of epochs or 'all', not {retain!r}", flow=name
+            )
+        self.name = name
+        self._log = Path(log)
+        self._spark = spark
+        self._partitions = partitions
+        self._retain = None if retain == "all" else retain
+        self._sources: dict[str, Source] = {}
+        self._queries: dict[str, str | Table] = {}
+        self._views: dict[str, nodes.Node] = {}
+        self._sinks: list[tuple[str, Sink]] = []
+        self._engine: Engine | None = None
+        self._advanced: dict[str, int] = {}
+        self._closed = False
+        self._stopping = False
+
+    # -- declarations ---------------------------------------------------------------------------------------------
+
+    def source(self, name: str, source: Source) -> Self:
+        """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own `Source`."""
+        if not isinstance(source, Source):
+            raise DeclarationError(
+                f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
+            )
+        self._new_name(name, "source")
+        self._sources[name] = source
+        self._declared()
+        return self
+
+    def input(self, name: str, schema: str) -> Input:
+        """A collection that code changes, with ``insert``, ``delete`` and ``update``."""
+        self._new_name(name, "input")
+        pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
+        self._sources[name] = pushed
+        self._declared()
+        return pushed
+
+    def view(self, name: str, query: str | Table) -> Self:
+        """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
+
+        Declaring a view again replaces it; views that read it follow.
+        """
+        if name in self._sources:
+            raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
+        if not name or not isinstance(name, str):
+            raise DeclarationError(f"view: the name must be a text, not {name!r}")
+        queries = {**self._queries, name: query}
+        views = self._planned(queries)
+        self._typed(name, views[name])
+        self._queries, self._views = queries, views
+        self._declared()
+        return self
+
+    def drop(self, view: str) -> Self:
+        """Keep a view no more. Views that read it, and its sinks, must go first."""
+        self._view(view)
+        queries = {name: query for name, query in self._queries.items() if name != view}
+        if any(target == view for target, _ in self._sinks):
+            raise DeclarationError(f"view '{view}': a sink still takes its changes", view=view)
+        self._queries, self._views = queries, self._planned(queries)
+        self._declared()
+        return self
+
+    def sink(self, view: str, sink: Sink) -> Self:
+        """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own `Sink`."""
+        self._view(view)
+        if not isinstance(sink, Sink):
+            raise DeclarationError(
+                f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
+            )
+        self._sinks.append((view, sink))
+        self._declared()
+        return self
+
+    def table(self, name: str) -> Table:
+        """A source or view through PySpark's DataFrame verbs; give the result to `view`."""
+        catalog = self._catalog(self._views)
+        if name not in catalog:
+            raise UnknownName(f"table '{name}' not found{did_you_mean(name, catalog)}", name=name)
+        return Table(catalog[name], column_sql=_column_sql)
+
+    def _planned(self, queries: dict[str, str | Table]) -> dict[str, nodes.Node]:
+        views: dict[str, nodes.Node] = {}
+        for name, query in queries.items():
+            plan = plan_sql(name, query, self._catalog(views)) if isinstance(query, str) else query.plan
+            # What an earlier view keeps is kept once: no rewrite may make a variant of it.
+            views[name] = rewrite(plan, keep=views.values())
+        return views
+
+    def _catalog(self, views: dict[str, nodes.Node]) -> dict[str, nodes.Node]:
+        sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self._sources.items()}
+        return {**sources, **views}
+
+    def _new_name(self, name: str, kind: str) -> None:
+        if not name or not isinstance(name, str):
+            raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
+        if name in self._sources or name in self._views:
+            raise DeclarationError(f"{kind} '{name}': there is a source or view of that name already", name=name)
+
+    def _view(self, name: str) -> None:
+        if name not in self._views:
+            raise UnknownName(f"view '{name}' not found{did_you_mean(name, self._views)}", name=name)
+
+    def _typed(self, name: str, node: nodes.Node) -> None:
+        """Types are Spark's to judge: at once if there is a session, else when the flow starts."""
+        if self._spark is None:
+            import sys
+
+            if "pyspark.sql" not in sys.modules:
+                return
+            from pyspark.sql import SparkSession
+
+            session = SparkSession.getActiveSession()
+        else:
+            session = self._spark
+        if session is not None:
+            from holdfast.spark.analysis import Analyst
+
+            Analyst(session).settle(name, node)
+
+    def _declared(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def step(self) -> Epoch:
+        """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited."""
+        return self._started().step()
+
+    def run(
+        self,
+        *,
+        until: Literal["idle"] | None = None,
+        epochs: int | None = None,
+        interval: float = 0.1,
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> int:
+        """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
+
+        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand.
+        """
+        if until not in (None, "idle"):
+            raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
+        self._stopping = False
+        done = 0
+        while not self._stopping and (epochs is None or done < epochs):
+            result = self.step()
+            if not result.idle:
+                done += 1
+                if on_epoch is not None:
+                    on_epoch(result)
+            elif until == "idle":
+                break
+            else:
+                time.sleep(interval)
+        return done
+
+    def stop(self) -> None:
+        """End `run` after the epoch at hand. May be called from another thread or a signal handler."""
+        self._stopping = True
+
+    def _started(self) -> Engine:
+        if self._closed:
+            raise DeclarationError(f"flow '{self.name}' is closed")
+        if self._engine is None:
+            from holdfast.engine import Declared, Engine
+            from holdfast.spark.session import start_local
+
+            if self._spark is None:
+                self._spark = start_local()
+            declared = Declared(
+                name=self.name,
+                log=self._log,
+                sources=dict(self._sources),
+                views=dict(self._views),
+                texts={name: query if isinstance(query, str) else "(table)" for name, query in self._queries.items()},
+                sinks=tuple(self._sinks),
+                retain=self._retain,
+            )
+            partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
+            self._engine = Engine(declared, self._spark, partitions, self._advanced)
+        return self._engine
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, view: str, at: int | None = None) -> DataFrame:
+        """The view as a Spark DataFrame: now, or as of epoch ``at``."""
+        self._view(view)
+        return self._started().read(view, at)
+
+    def changes(self, view: str, since: int = -1) -> DataFrame:
+        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
+        self._view(view)
+        return self._started().changes(view, since)
+
+    def explain(self, view: str) -> str:
+        """The dataflow of a view, the state it keeps, and what a crash can do to it."""
+        self._view(view)
+        return self._started().explain(view)
+
+    def status(self) -> Status:
+        """How the flow stands: epochs, latency, what waits, what state is kept."""
+        return self._started().status()
+
+    def close(self) -> None:
+        """Stop, release the log, keep everything. A Spark session that the flow started stays for others."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, log={str(self._log)!r}, sources={list(self._sources)}, views={list(self._views)})"
+
+
+def _column_sql(column: Any) -> str:
+    from holdfast.spark.columns import column_sql
+
+    return column_sql(column)

@@ -1,0 +1,39 @@
+"""Building plan nodes from resolved trees, and choosing names for what the user did not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from holdfast.plan.expression import Tree, column, quoted, render
+from holdfast.plan.nodes import Linear, Named, Node
+
+Item = tuple[str, Tree]  # an output column: its name, and the bare tree that computes it
+
+
+def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
+    """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing."""
+    outputs = tuple(Named(name, render(tree)) for name, tree in items)
+    same = tuple(output.name for output in outputs) == node.columns
+    if predicate is None and same and all(output.sql == quoted(output.name) for output in outputs):
+        return node
+    return Linear(node, None if predicate is None else render(predicate), outputs)
+
+
+def extend(node: Node, items: Sequence[Item]) -> Node:
+    """``node`` with further columns."""
+    return linear(node, None, [(name, column(name)) for name in node.columns] + list(items))
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """``name``, or ``name`` with a number that makes it differ (ignoring case) from all that are taken."""
+    lower = {each.lower() for each in taken}
+    result, number = name, 2
+    while result.lower() in lower:
+        result, number = f"{name}_{number}", number + 1
+    return result
+
+
+def label(tree: Tree) -> str:
+    """A readable name for an expression: its text, without backticks, cut to a bearable length."""
+    text = render(tree).replace("`", "")
+    return text if len(text) <= 60 else text[:59] + "…"

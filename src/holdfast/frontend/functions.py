@@ -1,0 +1,81 @@
+"""Spark's functions that are not plain scalars, by name.
+
+Every other name is taken for a scalar function and passed to Spark as it is. So these lists must be complete: an
+aggregate that is missing here would be computed row by row. They were read off Spark 4.3's function registry.
+"""
+
+from __future__ import annotations
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Aggregates that can be maintained, and the function of `plan.nodes.Call` that does it.
+AGGREGATES = {
+    "count": "count",
+    "sum": "sum",
+    "avg": "avg",
+    "mean": "avg",
+    "min": "min",
+    "max": "max",
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "std": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    "any_value": "any_value",
+    "first": "any_value",
+    "first_value": "any_value",
+    "last": "any_value",
+    "last_value": "any_value",
+}
+
+OTHER_AGGREGATES = _names(
+    """
+    any approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg
+    bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list collect_set
+    collect_union corr count_if count_min_sketch covar_pop covar_samp every grouping grouping_id histogram_numeric
+    hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float kurtosis listagg max_by measure median min_by mode percentile
+    percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
+    regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some string_agg theta_intersection_agg theta_sketch_agg
+    theta_union_agg try_avg try_sum tuple_intersection_agg_double tuple_intersection_agg_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer vector_avg
+    vector_sum
+    """
+)
+
+GENERATORS = _names(
+    """
+    collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer python_worker_logs
+    sql_keywords stack variant_explode variant_explode_outer
+    """
+)
+
+TIME_WINDOWS = frozenset(("window", "session_window", "window_time"))
+
+WINDOW_FUNCTIONS = _names("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
+
+# Another value at each call, each run, or each session: a replay would not repeat them.
+NONDETERMINISTIC = _names(
+    """
+    curdate current_catalog current_database current_date current_path current_schema current_time current_timestamp
+    current_timezone current_user input_file_block_length input_file_block_start input_file_name java_method localtime
+    localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user shuffle
+    spark_partition_id try_reflect uniform user uuid
+    """
+)
+
+# Names that Spark reads as a call without parentheses, where no column has that name.
+BARE_CALLS = _names(
+    "current_date current_time current_timestamp current_user localtime localtimestamp session_user user"
+)
+
+# Deterministic only with at least so many arguments: unix_timestamp() is the clock, aes_encrypt draws its own IV.
+DETERMINISTIC_FROM = {"unix_timestamp": 1, "to_unix_timestamp": 1, "aes_encrypt": 5}
+
+# These take a unit (a bare word that is not a column) as the first of three arguments.
+UNIT_FIRST = _names("dateadd date_add datediff date_diff timestampadd timestampdiff")

@@ -1,0 +1,217 @@
+"""From what the user wrote to a bare tree over the plan's columns.
+
+Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
+no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
+becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anonymous` call with the name of a
+`plan.nodes.Call` function. Its result mentions no name of the user's any more, so that it can be moved and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from holdfast.errors import SqlError
+from holdfast.frontend import functions
+from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
+from holdfast.frontend.place import Text
+from holdfast.frontend.refuse import check_expression, nondeterministic
+from holdfast.plan.expression import NAME_SENSITIVE, Tree
+
+# Names that are no references: a field, an alias, a collation, a unit, the name of a named argument.
+_NO_REFERENCE: dict[type[Tree], str] = {
+    exp.Dot: "expression",
+    exp.Alias: "alias",
+    exp.Collate: "expression",
+    exp.Interval: "unit",
+    exp.Kwarg: "this",
+}
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """Names of the select list and what they stand for; ``first``: they go before the columns of the inputs."""
+
+    trees: Mapping[str, Tree] = field(default_factory=dict)
+    first: bool = False
+
+
+def is_aggregate(tree: Tree) -> bool:
+    """Is this (resolved) node an aggregate call?"""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in functions.AGGREGATES
+
+
+def has_aggregate(tree: Tree) -> bool:
+    return any(is_aggregate(node) for node in tree.walk())
+
+
+def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
+    """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
+    check_expression(tree, text)
+    result = _Resolver(scope, text, aliases or Aliases()).visit(tree, {}, False)
+    if aggregates and has_aggregate(result):
+        call = next(node for node in tree.walk() if is_aggregate(node))
+        raise text.error(SqlError, f"aggregate {call.name.lower()} in {aggregates}, where none may be", call)
+    return result
+
+
+class _Resolver:
+    def __init__(self, scope: Scope, text: Text, aliases: Aliases) -> None:
+        self.scope, self.text, self.aliases = scope, text, aliases
+        self.taken = {inner.lower() for relation in scope.relations for inner in relation.internal}
+
+    def visit(self, tree: Tree, variables: Mapping[str, str], inside: bool) -> Tree:
+        """``variables``: lambda variables in reach; ``inside``: in an aggregate's argument."""
+        match tree:
+            case exp.Paren():
+                return self.visit(tree.this, variables, inside)
+            case exp.Identifier():
+                return self._reference([tree], variables, inside)
+            case exp.Column(this=exp.Star()):
+                raise self.text.unsupported("* inside an expression", tree)
+            case exp.Star():
+                raise self.text.unsupported("* inside an expression", tree)
+            case exp.Lambda():
+                return self._lambda(tree, variables, inside)
+            case exp.IgnoreNulls() | exp.RespectNulls():
+                return self._nulls(tree, variables, inside)
+            case exp.Anonymous():
+                return self._call(tree, variables, inside)
+            case exp.Tuple():
+                return exp.Tuple(expressions=[self._named(each, variables, inside, None) for each in tree.expressions])
+            case exp.DataType() | exp.Var() | exp.Literal():
+                return tree.copy()
+        if (names := parts(tree)) is not None:
+            return self._reference(names, variables, inside)
+        return self._rebuild(tree, variables, inside)
+
+    def _rebuild(self, tree: Tree, variables: Mapping[str, str], inside: bool) -> Tree:
+        kept = _NO_REFERENCE.get(type(tree))
+
+        def part(key: str, value: object) -> object:
+            if not isinstance(value, exp.Expr):
+                return value
+            return value.copy() if key == kept else self.visit(value, variables, inside)
+
+        arguments = {
+            key: [part(key, each) for each in value] if isinstance(value, list) else part(key, value)
+            for key, value in tree.args.items()
+        }
+        return type(tree)(**arguments)
+
+    def _reference(self, names: list[exp.Identifier], variables: Mapping[str, str], inside: bool) -> Tree:
+        first = names[0].name.lower()
+        if first in variables:
+            return fields_of(exp.Identifier(this=variables[first], quoted=False), names[1:])
+        alias = self.aliases.trees.get(first)
+        if alias is not None and inside and has_aggregate(alias):
+            alias = None
+        qualified = len(names) > 1 and self.scope.called(first)
+        if alias is not None and self.aliases.first and not inside and not qualified:
+            return fields_of(alias.copy(), names[1:])
+        found = look_up(self.scope, names, self.text)
+        if found is None and alias is not None:
+            found = fields_of(alias.copy(), names[1:])
+        if found is not None:
+            return found
+        if len(names) == 1 and first in functions.BARE_CALLS:
+            raise nondeterministic(first, names[0], self.text)
+        raise unknown_column(self.scope, names, self.text, tuple(self.aliases.trees))
+
+    def _lambda(self, tree: exp.Lambda, variables: Mapping[str, str], inside: bool) -> Tree:
+        number = len(set(variables.values()))
+        reach, own = dict(variables), []
+        for variable in tree.expressions:
+            while f"_v{number}" in self.taken:
+                number += 1
+            reach[variable.name.lower()] = f"_v{number}"
+            own.append(exp.Identifier(this=f"_v{number}", quoted=False))
+            number += 1
+        return exp.Lambda(this=self.visit(tree.this, reach, inside), expressions=own)
+
+    def _named(self, tree: Tree, variables: Mapping[str, str], inside: bool, place: int | None) -> Tree:
+        """An argument whose name becomes a field's name (``place``: its number, if it has a name even without one)."""
+        names = [tree] if isinstance(tree, exp.Identifier) else parts(tree)
+        value = self.visit(tree, variables, inside)
+        if isinstance(tree, exp.Alias):
+            return value
+        name = names[-1].name if names else (f"col{place}" if place is not None else None)
+        return value if name is None else exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=True))
+
+    def _call(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+        name = call.name.lower()
+        if name in functions.AGGREGATES:
+            return self._aggregate(call, variables, inside)
+        arguments = list(call.expressions)
+        for each in arguments:
+            if isinstance(each, exp.Distinct):
+                raise self.text.error(SqlError, f"DISTINCT in {name}, which is not an aggregate", call)
+        if name == "struct":
+            visited = [self._named(each, variables, inside, place) for place, each in enumerate(arguments, 1)]
+        else:
+            visited = []
+            for place, each in enumerate(arguments):
+                if place == 0 and len(arguments) == 3 and name in functions.UNIT_FIRST and (unit := parts(each)):
+                    visited.append(exp.Var(this=unit[-1].name.upper()))
+                else:
+                    visited.append(self.visit(each, variables, inside))
+        if name in NAME_SENSITIVE:
+            self._check_names(call, visited)
+        this = call.this.copy() if isinstance(call.this, exp.Expr) else name
+        return exp.Anonymous(this=this, expressions=visited)
+
+    def _check_names(self, call: exp.Anonymous, visited: list[Tree]) -> None:
+        for written, each in zip(call.expressions, visited, strict=True):
+            names = parts(written)
+            if names and isinstance(each, exp.Column) and each.name.lower() != names[-1].name.lower():
+                advice = "it takes field names from column names, which a join qualifies; use it in a view of its own"
+                raise self.text.unsupported(f"{call.name.lower()} over a join", call, advice)
+
+    def _nulls(self, tree: Tree, variables: Mapping[str, str], inside: bool) -> Tree:
+        inner = tree.this
+        if isinstance(inner, exp.Anonymous) and functions.AGGREGATES.get(inner.name.lower()) == "any_value":
+            return self.visit(inner, variables, inside)  # any_value passes over NULLs anyway
+        raise self.text.error(SqlError, "IGNORE NULLS belongs behind first, last or any_value", tree)
+
+    def _aggregate(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+        written, function = call.name.lower(), functions.AGGREGATES[call.name.lower()]
+        if inside:
+            raise self.text.error(SqlError, f"aggregate {written} inside another aggregate", call)
+        if variables:
+            raise self.text.error(SqlError, f"aggregate {written} inside a lambda function", call)
+        nulls = (exp.IgnoreNulls, exp.RespectNulls)
+        arguments = [each.this if isinstance(each, nulls) else each for each in call.expressions]
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            if function != "count":
+                raise self.text.unsupported(f"DISTINCT in {written}", call, "only count(DISTINCT …) is maintained")
+            arguments = list(arguments[0].expressions)
+        if function == "any_value" and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
+            arguments = arguments[:1]  # first(x, true): ignore nulls
+        if function == "count" and not distinct:
+            return self._count(call, arguments)
+        if len(arguments) != 1 and not (distinct and arguments):
+            raise self.text.error(SqlError, f"{written} takes one argument, found {len(arguments)}", call)
+        visited = [self.visit(each, variables, True) for each in arguments]
+        if distinct:
+            return exp.Anonymous(this=function, expressions=[exp.Distinct(expressions=list(dict.fromkeys(visited)))])
+        return exp.Anonymous(this=function, expressions=visited)
+
+    def _count(self, call: exp.Anonymous, arguments: list[Tree]) -> Tree:
+        if not arguments:
+            raise self.text.error(SqlError, "count takes an argument; write count(*)", call)
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            return exp.Anonymous(this="count", expressions=[exp.Star()])
+        visited = [self.visit(each, {}, True) for each in arguments]
+        counted = [each for each in visited if not isinstance(each, (exp.Literal, exp.Boolean))]  # these are never NULL
+        if not counted:
+            return exp.Anonymous(this="count", expressions=[exp.Star()])
+        if len(counted) == 1:
+            return exp.Anonymous(this="count", expressions=counted)
+        some: Tree = exp.Is(this=counted[0], expression=exp.Null())
+        for each in counted[1:]:
+            some = exp.Or(this=some, expression=exp.Is(this=each, expression=exp.Null()))
+        counted_once = exp.Anonymous(this="if", expressions=[some, exp.Null(), exp.Literal.number(1)])
+        return exp.Anonymous(this="count", expressions=[counted_once])

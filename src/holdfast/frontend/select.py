@@ -1,0 +1,193 @@
+"""The upper half of a SELECT: its list, GROUP BY, HAVING, DISTINCT, ORDER BY and LIMIT, over rows that FROM gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from holdfast.errors import SqlError
+from holdfast.frontend.build import Item, label, linear, unique
+from holdfast.frontend.grouping import Grouping
+from holdfast.frontend.names import Relation, Scope
+from holdfast.frontend.naming import output_name
+from holdfast.frontend.place import Text
+from holdfast.frontend.resolve import Aliases, has_aggregate, resolve
+from holdfast.frontend.starred import expand
+from holdfast.plan.expression import Tree, column
+from holdfast.plan.nodes import Aggregate, Node, Order, TopK
+
+
+@dataclass(frozen=True)
+class Sort:
+    """One ORDER BY expression: resolved, as written, and its direction."""
+
+    tree: Tree
+    written: Tree
+    descending: bool
+    nulls_first: bool
+
+
+def finish_select(select: exp.Select, scope: Scope, node: Node, predicate: Tree | None, text: Text) -> Node:
+    """The plan of ``select``, whose FROM and WHERE are ``node`` and ``predicate`` over ``scope``."""
+    items, written = _items(select, scope, text)
+    aliases = {name.lower(): tree for name, tree in reversed(items)}
+    having = select.args.get("having")
+    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True))
+    sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
+    grouped = select.args.get("group") is not None or having is not None
+    used = [tree for _, tree in items] + [sort.tree for sort in sorts]
+    used += [] if having_tree is None else [having_tree]
+    if grouped or any(has_aggregate(tree) for tree in used):
+        keys = _keys(select, items, scope, text)
+        grouping = Grouping(keys, items, used, text)
+        node = grouping.plan(node, predicate)
+        items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
+        sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]
+        predicate = None if having_tree is None else grouping.above(having_tree, having)
+    if select.args.get("distinct") is not None:
+        node = linear(node, predicate, items)
+        node = Aggregate(node, node.columns, ())
+        sorts = [replace(sort, tree=_among(sort, items, text)) for sort in sorts]
+        return _top(node, None, [(name, column(name)) for name in node.columns], sorts, select, text)
+    return _top(node, predicate, items, sorts, select, text)
+
+
+def limited(node: Node, query: Tree, text: Text) -> Node:
+    """``node`` with the ORDER BY and LIMIT of ``query`` (a UNION, or a query in parentheses) on it."""
+    items: list[Item] = [(name, column(name)) for name in node.columns]
+    scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
+    sorts = _sorts(query, items, scope, text, Aliases())
+    for sort in sorts:
+        if has_aggregate(sort.tree):
+            raise text.error(SqlError, "aggregate in ORDER BY of a UNION", sort.written)
+    return _top(node, None, items, sorts, query, text)
+
+
+def _items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], list[Tree]]:
+    """The output columns, and for each what the user wrote."""
+    items: list[Item] = []
+    written: list[Tree] = []
+    aliases: dict[str, Tree] = {}
+    for expression in select.expressions:
+        starred = expand(expression, scope, text)
+        if starred is not None:
+            items += starred
+            written += [expression] * len(starred)
+            continue
+        if isinstance(expression, exp.Aliases):
+            raise text.unsupported("several aliases for one expression", expression)
+        inner = expression.this if isinstance(expression, exp.Alias) else expression
+        tree = resolve(inner, scope, text, Aliases(aliases))
+        name = expression.alias if isinstance(expression, exp.Alias) else output_name(inner, tree, scope)
+        if isinstance(expression, exp.Alias):
+            aliases.setdefault(name.lower(), tree)
+        items.append((name, tree))
+        written.append(expression)
+    check_names(items, written, text)
+    return items, written
+
+
+def check_names(items: list[Item], written: list[Tree], text: Text) -> None:
+    """Refuse two output columns of one name."""
+    seen: dict[str, str] = {}
+    for (name, _), place in zip(items, written, strict=True):
+        if name == "":
+            raise text.error(SqlError, "an output column has an empty name", place, name=name)
+        if name.lower() in seen:
+            other = seen[name.lower()]
+            advice = "name the columns, or rename one with AS" if isinstance(place, exp.Star) else "rename one with AS"
+            raise text.error(SqlError, f"two output columns are called {other!r}; {advice}", place, name=name)
+        seen[name.lower()] = name
+
+
+def _ordinal(tree: Tree, items: list[Item], clause: str, text: Text) -> Tree | None:
+    """The output column that a number in GROUP BY or ORDER BY stands for."""
+    if not (isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdigit()):
+        return None
+    place = int(tree.name)
+    if not 1 <= place <= len(items):
+        raise text.error(SqlError, f"{clause} {place}: the select list has {len(items)} columns", name=place)
+    return items[place - 1][1].copy()
+
+
+def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> list[Tree]:
+    group = select.args.get("group")
+    if group is None:
+        return []
+    if group.args.get("all"):
+        return [tree for _, tree in items if not has_aggregate(tree)]
+    aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
+    keys: list[Tree] = []
+    for expression in group.expressions:
+        if isinstance(expression, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+            name = {"rollup": "ROLLUP", "cube": "CUBE"}.get(expression.key, "GROUPING SETS")
+            raise text.unsupported(name, expression, keyword=name.split(" ")[0])
+        key = _ordinal(expression, items, "GROUP BY", text)
+        if key is None:
+            key = resolve(expression, scope, text, aliases)
+        if has_aggregate(key):
+            raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
+        keys.append(key)
+    return keys
+
+
+def _sorts(query: Tree, items: list[Item], scope: Scope, text: Text, aliases: Aliases) -> list[Sort]:
+    order = query.args.get("order")
+    sorts: list[Sort] = []
+    for each in order.expressions if order is not None else ():
+        descending = bool(each.args.get("desc"))
+        nulls_first = bool(each.args.get("nulls_first"))
+        if isinstance(each.this, exp.Var) and each.this.name.upper() == "ALL":
+            sorts += [Sort(tree, each, descending, nulls_first) for _, tree in items]
+            continue
+        tree = _ordinal(each.this, items, "ORDER BY", text)
+        if tree is None:
+            tree = resolve(each.this, scope, text, aliases)
+        sorts.append(Sort(tree, each, descending, nulls_first))
+    return sorts
+
+
+def _among(sort: Sort, items: list[Item], text: Text) -> Tree:
+    """The output column that ``sort`` is: behind DISTINCT there is nothing else to sort by."""
+    for name, tree in items:
+        if tree == sort.tree:
+            return column(name)
+    message = "with SELECT DISTINCT, ORDER BY may only name columns of the select list"
+    raise text.error(SqlError, message, sort.written)
+
+
+def _number(query: Tree, clause: str, text: Text) -> int | None:
+    """The value of LIMIT or OFFSET."""
+    found = query.args.get(clause)
+    if found is None:
+        return None
+    value = found.expression if isinstance(found, (exp.Limit, exp.Offset)) else found.args.get("count")
+    if isinstance(value, exp.Var) and value.name.upper() == "ALL":
+        return None
+    if isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit():
+        return int(value.name)
+    if isinstance(value, exp.Neg):
+        raise text.error(SqlError, f"{clause.upper()} must not be negative", query, clause.upper(), after=True)
+    construct = f"{clause.upper()} that is not a number"
+    raise text.unsupported(construct, query, "write the number", clause.upper(), after=True)
+
+
+def _top(node: Node, predicate: Tree | None, items: list[Item], sorts: list[Sort], query: Tree, text: Text) -> Node:
+    """The select list over ``node``, cut to the LIMIT. Without one the order means nothing: a view is a bag."""
+    limit, offset = _number(query, "limit", text), _number(query, "offset", text) or 0
+    if limit is None:
+        if offset:
+            raise text.unsupported("OFFSET without LIMIT", query, keyword="OFFSET", after=True)
+        return linear(node, predicate, items)
+    hidden: list[Item] = []
+    order: list[Order] = []
+    for sort in sorts:
+        name = next((name for name, tree in [*items, *hidden] if tree == sort.tree), None)
+        if name is None:
+            name = unique(label(sort.tree), [each for each, _ in [*items, *hidden]])
+            hidden.append((name, sort.tree))
+        if all(name != each.column for each in order):
+            order.append(Order(name, sort.descending, sort.nulls_first))
+    node = TopK(linear(node, predicate, [*items, *hidden]), tuple(order), limit, offset)
+    return linear(node, None, [(name, column(name)) for name, _ in items])

@@ -1,0 +1,205 @@
+"""A view's SQL to a plan.
+
+Each query is planned inside out: WITH and FROM give relations, the conditions join and filter them, GROUP BY and the
+aggregates make an `Aggregate`, the select list is a `Linear`, DISTINCT an `Aggregate` without calls, and LIMIT a
+`TopK`. A table is the node the catalog holds for it, so views on views share their nodes. The plan is simple rather
+than good: `plan.rewrites` makes it good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from holdfast.errors import SqlError
+from holdfast.frontend.build import linear
+from holdfast.frontend.joins import join_all, qualified
+from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
+from holdfast.frontend.place import Text
+from holdfast.frontend.refuse import check_clauses, check_statement
+from holdfast.frontend.resolve import resolve
+from holdfast.frontend.select import finish_select, limited
+from holdfast.plan.expression import Tree, column, conjunction, conjuncts
+from holdfast.plan.nodes import Aggregate, Node, Union
+
+
+def plan_sql(name: str, sql: str, catalog: Mapping[str, Node]) -> Node:
+    """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read."""
+    text = Text(sql, f"view {name!r}", name)
+    statement = text.parse()
+    check_statement(statement, text)
+    return Planner(text, catalog).query(statement)
+
+
+class Planner:
+    """Plans queries whose tables are in ``tables`` (the catalog, shadowed by the CTEs in reach)."""
+
+    def __init__(self, text: Text, tables: Mapping[str, Node]) -> None:
+        self.text, self.tables = text, tables
+        self._found = {name.lower(): node for name, node in tables.items()}
+
+    def query(self, query: Tree) -> Node:
+        """The plan of a SELECT, a UNION, or one of these in parentheses."""
+        with_ = query.args.get("with_")
+        if with_ is not None:
+            return self._with(with_, query)
+        check_clauses(query, self.text)
+        match query:
+            case exp.Select():
+                return self._select(query)
+            case exp.Union():
+                return self._union(query)
+            case exp.Subquery() if isinstance(query.this, exp.Query):
+                return limited(self.query(query.this), query, self.text)
+            case exp.SetOperation():
+                raise self.text.unsupported(query.key.upper(), query, keyword=query.key.upper(), after=True)
+        raise self.text.unsupported(query.key.upper(), query)
+
+    def _with(self, with_: Tree, query: Tree) -> Node:
+        if with_.args.get("recursive"):
+            raise self.text.unsupported("WITH RECURSIVE", with_, keyword="RECURSIVE")
+        planner = self
+        defined: set[str] = set()
+        for cte in with_.expressions:
+            if not isinstance(cte.this, exp.Query):
+                raise self.text.unsupported("a CTE that is not a query", cte)
+            name = cte.alias
+            if name.lower() in defined:
+                raise self.text.error(SqlError, f"WITH defines {name!r} twice", cte, name=name)
+            defined.add(name.lower())
+            node = planner.query(cte.this)
+            alias = cte.args.get("alias")
+            names = [each.name for each in (alias.args.get("columns") or ())] if alias is not None else []
+            if names:
+                node = self._renamed(node, names, cte)
+            planner = Planner(self.text, {**_without(planner.tables, name), name: node})
+        body = query.copy()
+        body.set("with_", None)
+        return planner.query(body)
+
+    def _renamed(self, node: Node, names: list[str], tree: Tree) -> Node:
+        self._check_count(len(names), len(node.columns), tree)
+        return linear(node, None, [(new, column(old)) for new, old in zip(names, node.columns, strict=True)])
+
+    def _check_count(self, names: int, columns: int, tree: Tree) -> None:
+        if names != columns:
+            message = f"{names} column names are given for {columns} columns"
+            raise self.text.error(SqlError, message, tree, expected=columns, found=names)
+
+    def _union(self, query: exp.Union) -> Node:
+        if query.args.get("by_name") or query.args.get("side") or query.args.get("kind"):
+            raise self.text.unsupported("UNION BY NAME", query, keyword="NAME", after=True)
+        left, right = self.query(query.this), self.query(query.expression)
+        if len(left.columns) != len(right.columns):
+            message = (
+                f"UNION of {len(left.columns)} columns ({', '.join(left.columns)}) "
+                f"with {len(right.columns)} ({', '.join(right.columns)})"
+            )
+            raise self.text.error(SqlError, message, query.expression)
+        # a UNION ALL b UNION ALL c is one node
+        inputs = left.inputs if isinstance(left, Union) and isinstance(query.this, exp.Union) else (left,)
+        node: Node = Union((*inputs, right))
+        if query.args.get("distinct"):
+            node = Aggregate(node, node.columns, ())
+        return limited(node, query, self.text)
+
+    def _select(self, select: exp.Select) -> Node:
+        scope, node, conditions = self._from(select)
+        where = select.args.get("where")
+        if where is not None:
+            conditions += conjuncts(resolve(where.this, scope, self.text, aggregates="WHERE"))
+        if len(scope.relations) > 1:
+            places = [select.args["from_"].this, *(join.this for join in select.args["joins"])]
+            node, conditions = join_all(scope.relations, places, conditions, self.text)
+        return finish_select(select, scope, node, conjunction(conditions), self.text)
+
+    def _from(self, select: exp.Select) -> tuple[Scope, Node, list[Tree]]:
+        """The scope of a SELECT, its first relation's node, and the conditions of its joins."""
+        from_ = select.args.get("from_")
+        if from_ is None:
+            advice = "a view needs an input that can change"
+            raise self.text.unsupported("SELECT without FROM", select, advice, "SELECT")
+        joins: list[exp.Join] = select.args.get("joins") or []
+        relations = [self._relation(from_.this)]
+        if not joins:
+            return Scope(tuple(relations), {}), relations[0].node, []
+        relations = [qualified(relations[0], ())]
+        merged: dict[str, str] = {}
+        conditions: list[Tree] = []
+        for join in joins:
+            self._check_join(join)
+            relation = self._relation(join.this)
+            if any(relation.alias.lower() == other.alias.lower() for other in relations):
+                message = f"table {relation.alias!r} appears twice in FROM; give each its own alias"
+                raise self.text.error(SqlError, message, join.this, name=relation.alias)
+            relation = qualified(relation, [name for other in relations for name in other.internal])
+            before, relations = Scope(tuple(relations), merged), [*relations, relation]
+            using = [each for each in join.args.get("using") or ()]
+            for key in using:
+                condition, merge = self._using(key, before, relation)
+                conditions.append(condition)
+                merged = {**merged, **merge}
+            if (on := join.args.get("on")) is not None:
+                conditions += conjuncts(resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON"))
+        return Scope(tuple(relations), merged), relations[0].node, conditions
+
+    def _using(self, key: Tree, before: Scope, relation: Relation) -> tuple[Tree, dict[str, str]]:
+        """The condition of one USING column, and which column it hides."""
+        sides = []
+        for scope in (before, Scope((relation,), {})):
+            name = exp.to_identifier(key.name, quoted=True).update_positions(key)
+            found = look_up(scope, [name], self.text)
+            if found is None:
+                raise unknown_column(scope, [name], self.text)
+            sides.append(found)
+        left, right = sides
+        return exp.EQ(this=left, expression=right), {right.name: left.name}
+
+    def _check_join(self, join: exp.Join) -> None:
+        words = [str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")]
+        words = [word for word in words if word not in ("", "INNER")]
+        if words and words != ["CROSS"]:
+            keyword = words[0] if words[0] != "OUTER" else "FULL"
+            raise self.text.unsupported(f"{' '.join(words)} JOIN", join.this, keyword=keyword)
+
+    def _relation(self, tree: Tree) -> Relation:
+        """A table or derived table of FROM."""
+        for key, construct in (("pivots", ""), ("sample", ""), ("version", "time travel"), ("when", "time travel")):
+            if tree.args.get(key):
+                if construct:
+                    raise self.text.unsupported(f"{construct} in a query", tree, "read the view with at= instead")
+                check_clauses(tree, self.text)
+        alias = tree.args.get("alias")
+        names = [each.name for each in (alias.args.get("columns") or ())] if alias is not None else []
+        match tree:
+            case exp.Table() if isinstance(tree.this, exp.Identifier):
+                node = self._table(tree)
+            case exp.Table():
+                raise self.text.unsupported(f"the table-valued function {tree.this.name}", tree)
+            case exp.Subquery() if isinstance(tree.this, exp.Query):
+                node = self.query(tree.this)
+            case exp.Subquery():
+                raise self.text.unsupported("a join in parentheses", tree, "write it without them, or as a subquery")
+            case exp.Values():
+                raise self.text.unsupported("VALUES", tree, "declare the rows as an input", "VALUES")
+            case exp.Lateral():
+                raise self.text.unsupported("LATERAL", tree, keyword="LATERAL")
+            case _:
+                raise self.text.unsupported(f"{tree.key.upper()} in FROM", tree)
+        if names:
+            self._check_count(len(names), len(node.columns), tree)
+        return Relation(tree.alias_or_name or "subquery", node, tuple(names) or node.columns, node.columns)
+
+    def _table(self, tree: exp.Table) -> Node:
+        if tree.args.get("db") is not None:
+            name = ".".join(part.name for part in tree.parts)
+            raise unknown_table(name, list(self.tables), self.text, tree)
+        found = self._found.get(tree.name.lower())
+        if found is None:
+            raise unknown_table(tree.name, list(self.tables), self.text, tree)
+        return found
+
+
+def _without(tables: Mapping[str, Node], name: str) -> dict[str, Node]:
+    return {each: node for each, node in tables.items() if each.lower() != name.lower()}

@@ -1,0 +1,61 @@
+"""What a flow tells about itself: the outcome of an epoch, and its status."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What ``flow.step()`` did."""
+
+    epoch: int | None
+    """The epoch's number; None when nothing waited and none was run."""
+
+    changed: dict[str, int] = field(default_factory=dict)
+    """View → rows of its change (retractions and insertions counted alike)."""
+
+    rows_in: int = 0
+    seconds: float = 0.0
+    timings: dict[str, float] = field(default_factory=dict)
+    """Where the time went: ``planning`` on the driver, then per kind of work the seconds of the slowest task of each stage."""
+
+    @property
+    def idle(self) -> bool:
+        return self.epoch is None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "idle": self.idle}
+
+
+@dataclass(frozen=True)
+class TraceStatus:
+    """The state that one operator keeps in one trace."""
+
+    trace: str
+    kind: str
+    layers: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a flow stands."""
+
+    flow: str
+    log: str
+    epoch: int
+    """The last complete epoch; -1 before the first."""
+
+    views: dict[str, dict[str, Any]]
+    sources: dict[str, dict[str, Any]]
+    sinks: list[dict[str, Any]]
+    traces: list[TraceStatus]
+    latency: dict[str, float]
+    """Median and p99 of the seconds per epoch, over the last 100."""
+
+    partitions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,151 @@
+"""Types: Spark's own analysis of every node of a plan, so that a view means what Spark says it means.
+
+Nothing is run. Each node is put to Spark as a query over typed NULLs; Spark answers with the types of the result, or
+refuses, and then the refusal is the user's error, with the view named. Where Spark would widen types by itself (the two
+sides of a join's equality, the branches of a union) the casts are put into the plan, so that a key's hash is taken over
+one type on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+
+from holdfast.errors import SqlError, TypeMismatch
+from holdfast.plan.nodes import Aggregate, Call, Field, Join, Linear, Named, Node, Source, TopK, Union
+from holdfast.spark.types import fields_of, null_row, quoted
+
+
+class Analyst:
+    """Types plans. It remembers every node it has seen."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._settled: dict[Node, Node] = {}
+        self.types: dict[Node, tuple[Field, ...]] = {}
+        """The fields of each settled node."""
+
+    def settle(self, view: str, node: Node) -> Node:
+        """The same plan with all types known (in ``types``) and all casts explicit."""
+        if node not in self._settled:
+            settled, fields = self._settle(view, node)
+            self._settled[node] = self._settled[settled] = settled
+            self.types[settled] = fields
+        return self._settled[node]
+
+    def _settle(self, view: str, node: Node) -> tuple[Node, tuple[Field, ...]]:
+        match node:
+            case Source():
+                return node, node.fields
+            case Linear():
+                linear = replace(node, input=self.settle(view, node.input))
+                return linear, self._linear_types(view, linear)
+            case Union():
+                return self._settle_union(view, node)
+            case Join():
+                return self._settle_join(view, node)
+            case Aggregate():
+                aggregate = replace(node, input=self.settle(view, node.input))
+                keys = [quoted(key) for key in aggregate.keys]
+                columns = keys + [f"{_call_text(call)} AS {quoted(call.name)}" for call in aggregate.calls]
+                group = f" GROUP BY {', '.join(keys)}" if keys else ""
+                query = f"SELECT {', '.join(columns)} FROM ({null_row(self.types[aggregate.input])}){group}"
+                return aggregate, self._ask(view, query)
+            case TopK():
+                top = replace(node, input=self.settle(view, node.input))
+                if top.order:
+                    order = ", ".join(quoted(item.column) for item in top.order)
+                    self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
+                return top, self.types[top.input]
+
+    def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
+        where = f" WHERE {node.predicate}" if node.predicate else ""
+        columns = ", ".join(f"{output.sql} AS {quoted(output.name)}" for output in node.outputs)
+        return self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[node.input])}){where}")
+
+    def _settle_union(self, view: str, node: Union) -> tuple[Node, tuple[Field, ...]]:
+        children = [self.settle(view, child) for child in node.inputs]
+        fields = self._ask(view, " UNION ALL ".join(f"({null_row(self.types[child])})" for child in children))
+        kinds = [field.type for field in fields]
+        return Union(tuple(self._cast(view, child, kinds) for child in children)), fields
+
+    def _settle_join(self, view: str, node: Join) -> tuple[Node, tuple[Field, ...]]:
+        left, right = self.settle(view, node.left), self.settle(view, node.right)
+        pairs = list(zip(node.left_keys, node.right_keys, strict=True))
+        widened = []
+        for left_key, right_key in pairs:
+            kinds = [
+                next(field.type for field in self.types[side] if field.name == key)
+                for side, key in ((left, left_key), (right, right_key))
+            ]
+            if kinds[0] == kinds[1]:
+                widened.append(kinds[0])
+                continue
+            both = null_row([Field("l", kinds[0]), Field("r", kinds[1])])
+            self._ask(view, f"SELECT l = r AS e FROM ({both})")
+            widened.append(self._ask(view, f"SELECT coalesce(l, r) AS k FROM ({both})")[0].type)
+        left, left_keys = self._cast_keys(view, left, node.left_keys, widened)
+        right, right_keys = self._cast_keys(view, right, node.right_keys, widened)
+        join = Join(left, right, left_keys, right_keys)
+        fields = self.types[left] + self.types[right]
+        if join.columns == node.columns:
+            return join, fields
+        # A key that had to be cast sits beside the column it was cast from; nobody above may see it.
+        by_name = {field.name: field for field in fields}
+        wrapped = Linear(join, None, tuple(Named(name, quoted(name)) for name in node.columns))
+        self._settled[join] = join
+        self.types[join] = fields
+        return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _cast_keys(
+        self, view: str, node: Node, keys: tuple[str, ...], kinds: list[str]
+    ) -> tuple[Node, tuple[str, ...]]:
+        have = {field.name: field.type for field in self.types[node]}
+        outputs = [Named(name, quoted(name)) for name in node.columns]
+        names = []
+        for key, kind in zip(keys, kinds, strict=True):
+            if have[key] == kind:
+                names.append(key)
+                continue
+            name = f"{key}:{kind}"
+            outputs.append(Named(name, f"CAST({quoted(key)} AS {kind})"))
+            names.append(name)
+        if len(outputs) == len(node.columns):
+            return node, keys
+        return self.settle(view, Linear(node, None, tuple(dict.fromkeys(outputs)))), tuple(names)
+
+    def _cast(self, view: str, node: Node, kinds: list[str]) -> Node:
+        have = self.types[node]
+        if [field.type for field in have] == kinds:
+            return node
+        outputs = tuple(
+            Named(field.name, quoted(field.name) if field.type == kind else f"CAST({quoted(field.name)} AS {kind})")
+            for field, kind in zip(have, kinds, strict=True)
+        )
+        return self.settle(view, Linear(node, None, outputs))
+
+    def _ask(self, view: str, query: str) -> tuple[Field, ...]:
+        try:
+            return fields_of(self._spark.sql(query).schema)
+        except ParseException as refusal:
+            raise SqlError(f"view '{view}': {_first_line(refusal)}", view=view) from None
+        except AnalysisException as refusal:
+            raise TypeMismatch(
+                f"view '{view}': {_first_line(refusal)}", view=view, condition=refusal.getCondition()
+            ) from None
+
+
+def _call_text(call: Call) -> str:
+    distinct = "DISTINCT " if call.distinct else ""
+    arguments = ", ".join(quoted(name) for name in call.arguments) or "*"
+    return f"{call.function}({distinct}{arguments})"
+
+
+def _first_line(error: AnalysisException | ParseException) -> str:
+    """Spark's sentence, without its plan, its positions in our own query text, and its state code."""
+    text = (error.getMessage() or str(error)).split("\n", 1)[0]
+    text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text)
+    return re.sub(r"\s*(SQLSTATE:? \w+|; line \d+ pos \d+;?)\s*", " ", text).strip()

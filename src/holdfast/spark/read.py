@@ -1,0 +1,32 @@
+"""Reading a kept collection as a Spark DataFrame, as of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.operators.kept import Kept
+from holdfast.operators.program import partition_range
+from holdfast.spark.types import ddl
+
+
+def read_frame(spark: SparkSession, kept: Kept, at: int, partitions: int) -> DataFrame:
+    """The rows of the collection as of epoch ``at``."""
+    return _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields))
+
+
+def changes_frame(spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int) -> DataFrame:
+    """The changes after epoch ``since`` up to ``upto``, with ``_epoch`` and ``_diff``."""
+    schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
+    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema)
+
+
+def _frame(spark: SparkSession, partitions: int, rows: Callable[[int, int], pa.Table], schema: str) -> DataFrame:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for partition in batch.column(0).to_pylist():
+                yield from rows(*partition_range(partition, partitions)).to_batches(max_chunksize=100_000)
+
+    return spark.range(0, partitions, 1, partitions).mapInArrow(read, schema)

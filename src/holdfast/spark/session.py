@@ -1,0 +1,54 @@
+"""The Spark session: a local one with the settings that epochs want, or the user's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    # Small messages between the JVM and Python workers wait for delayed acknowledgements on TCP: 40 ms each.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Re-planning pays for queries of minutes, not for epochs of milliseconds.
+    "spark.sql.adaptive.enabled": "false",
+    # Maintenance runs beside epochs, with less weight.
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": str(Path(__file__).with_name("fairscheduler.xml")),
+    # Where a keyed task runs is decided by where its layers are, not by where its input is.
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "0",
+    # What is exchanged are Arrow buffers of milliseconds' life, within one host.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    # Each epoch leaves an exchange behind; they are removed when the JVM collects garbage.
+    "spark.cleaner.periodicGC.interval": "2min",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "4g",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+}
+
+
+def start_local(cores: int | None = None) -> SparkSession:
+    """A local session, or the one that is active in this process already."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]").appName("holdfast")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def planning_session(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark for Holdfast's own queries, so that the user's settings stay as they are."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.adaptive.enabled", "false")
+    for name in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone"):
+        own.conf.set(name, spark.conf.get(name) or "")
+    return own

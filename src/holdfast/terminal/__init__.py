@@ -1,0 +1,1 @@
+"""What the command line shows, and how it finds the user's flow."""

@@ -1,0 +1,143 @@
+"""The oracle: Spark's own batch result of the same SQL.
+
+An `Oracle` holds the bag of rows that each input should hold now. Tell it every insertion and deletion that the flow is
+told, and after every epoch it says what each view must be: the result of the view's SQL, run by Spark over those bags.
+
+Doubles agree to 1e-9 relative (Holdfast's sums are exact, Spark's depend on the order of the rows); everything else
+agrees exactly. NaN equals NaN, and -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+Row = tuple[Any, ...]
+
+
+class Oracle:
+    """What a flow's views must be, according to Spark."""
+
+    def __init__(self, spark: SparkSession, schemas: Mapping[str, str]) -> None:
+        """``schemas``: input → its schema, as given to ``flow.input``."""
+        self._spark = spark
+        self._schemas = dict(schemas)
+        self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
+
+    def insert(self, name: str, rows: Iterable[Row]) -> None:
+        self._rows[name] += rows
+
+    def delete(self, name: str, rows: Iterable[Row]) -> None:
+        for row in rows:
+            keys = [_exact(each) for each in self._rows[name]]
+            del self._rows[name][keys.index(_exact(row))]
+
+    def rows(self, name: str) -> list[Row]:
+        return list(self._rows[name])
+
+    def expect(self, views: Mapping[str, str]) -> dict[str, DataFrame]:
+        """The batch results of ``views`` (name → SQL, in the order in which they were declared)."""
+        for name, schema in self._schemas.items():
+            frame = self._spark.createDataFrame(self._rows[name], StructType.fromDDL(schema), verifySchema=False)
+            frame.createOrReplaceTempView(name)
+        results = {}
+        for name, sql in views.items():
+            results[name] = self._spark.sql(sql)
+            results[name].createOrReplaceTempView(name)
+        return results
+
+
+def assert_same_rows(found: DataFrame | pa.Table, expected: DataFrame | pa.Table, subject: str = "") -> None:
+    """Assert that two tables hold the same bag of rows."""
+    left, right = _rows(found), _rows(expected)
+    if len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True)):
+        return
+    only_found = Counter(map(_exact, left)) - Counter(map(_exact, right))
+    only_expected = Counter(map(_exact, right)) - Counter(map(_exact, left))
+    raise AssertionError(
+        f"{subject}: {len(left)} rows found, {len(right)} expected\n"
+        f"  only found:    {list(only_found.elements())[:5]}\n"
+        f"  only expected: {list(only_expected.elements())[:5]}"
+    )
+
+
+def total_of_changes(changes: DataFrame | pa.Table) -> pa.Table:
+    """The rows that a changelog adds up to: each as often as its diffs say. Fails if one is there less than never."""
+    table = changes if isinstance(changes, pa.Table) else changes.toArrow()
+    plain = table.drop_columns(["_epoch", "_diff"])
+    counts: Counter[Any] = Counter()
+    places: dict[Any, int] = {}
+    for place, (row, diff) in enumerate(zip(_pylist(plain), table.column("_diff").to_pylist(), strict=True)):
+        counts[_exact(row)] += diff
+        places[_exact(row)] = place
+    negative = [row for row, count in counts.items() if count < 0]
+    if negative:
+        raise AssertionError(f"rows retracted more often than added: {negative[:3]}")
+    return plain.take(pa.array([places[row] for row in counts.elements()], pa.int64()))
+
+
+def _pylist(table: pa.Table) -> list[Row]:
+    # Columns by position: a result may have two of the same name.
+    columns = [column.to_pylist() for column in table.columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _rows(frame: DataFrame | pa.Table) -> list[Row]:
+    table = frame if isinstance(frame, pa.Table) else frame.toArrow()
+    return sorted(_pylist(table), key=_sortable)
+
+
+def _sortable(value: Any) -> Any:
+    """A key under which rows that are the same up to rounding sort alike."""
+    match value:
+        case None:
+            return (0,)
+        case bool():
+            return (1, value)
+        case int() | decimal.Decimal():
+            return (2, value)
+        case float():
+            if math.isnan(value):
+                return (2, math.inf, 1)
+            return (2, float(f"{value:.6e}") + 0.0)
+        case str() | bytes() | datetime.date() | datetime.timedelta():
+            return (3, str(value))
+        case dict():
+            return (4, *(_sortable(each) for each in value.values()))
+        case list() | tuple():
+            return (4, *(_sortable(each) for each in value))
+    return (5, str(value))
+
+
+def _exact(value: Any) -> Any:
+    """A hashable stand-in in which NaN equals NaN and -0.0 equals 0.0."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else value + 0.0
+        case dict():
+            return tuple(_exact(each) for each in value.values())
+        case list() | tuple():
+            return tuple(_exact(each) for each in value)
+    return value
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return (
+            (math.isnan(left) and math.isnan(right))
+            or left == right
+            or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        return _same(list(left.values()), list(right.values()))
+    if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str | bytes):
+        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
+    return bool(left == right)

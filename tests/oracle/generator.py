@@ -1,0 +1,296 @@
+"""Random inputs, changes and views, from one `random.Random` (hypothesis owns it, and shrinks it).
+
+Domains are small, so that groups meet, joins match and rows repeat; they hold what breaks systems like this one: NULL,
+NaN, -0.0, infinities, empty strings, strings with a common prefix, nested values. Queries are built from typed scopes,
+so that they are right for Spark; expressions that can fail on a row (overflow, division by zero) are tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+UTC = datetime.UTC
+DOMAINS: dict[str, list[Any]] = {
+    "bigint": [None, 0, 1, 2, 3, -1, 2**40, -(2**40)],
+    "int": [None, 0, 1, 2, 3, -5],
+    "double": [None, 0.0, -0.0, math.nan, 1.5, -2.25, 0.1, 0.2, 1e10, math.inf, -math.inf],
+    "float": [None, 0.0, -0.0, math.nan, 1.5, -2.25],
+    "string": [None, "", "a", "b", "ab", "a common prefix 1", "a common prefix 2", "ünïcode", "zero\x00byte"],
+    "decimal(12,2)": [None, Decimal("0.00"), Decimal("1.10"), Decimal("-1.10"), Decimal("9999999999.99")],
+    "decimal(30,4)": [None, Decimal("0.0000"), Decimal("12345678901234567890.1234"), Decimal("-0.0001")],
+    "date": [None, datetime.date(1970, 1, 1), datetime.date(2024, 2, 29), datetime.date(1969, 12, 31)],
+    "timestamp": [
+        None,
+        datetime.datetime(1970, 1, 1, tzinfo=UTC),
+        datetime.datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC),
+        datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    ],
+    "boolean": [None, True, False],
+    "struct<a:int,b:string>": [
+        None,
+        {"a": 1, "b": "x"},
+        {"a": 1, "b": None},
+        {"a": None, "b": "x"},
+        {"a": 2, "b": "x"},
+    ],
+    "array<int>": [None, [], [1], [1, None], [1, 2], [2, 1]],
+}
+NUMBERS = {"bigint", "int", "double", "float", "decimal(12,2)", "decimal(30,4)"}
+ORDERED = set(DOMAINS) - {"struct<a:int,b:string>", "array<int>"}
+# A sum that holds both infinities, or a variance that holds one, is a NaN whose history Spark and we agree on; but a
+# rounding error of Spark's near 1e10 would hide a real difference in small sums, so these stay out of averages of floats.
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column in scope: how to refer to it, and its type (None: not one that expressions are built from)."""
+
+    text: str
+    kind: str | None
+
+
+@dataclass
+class Case:
+    """A generated flow."""
+
+    tables: dict[str, list[tuple[str, str]]]
+    views: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, list[Column]] = field(default_factory=dict)
+
+    def schema(self, table: str) -> str:
+        return ", ".join(f"{name} {kind}" for name, kind in self.tables[table])
+
+
+def generate_case(random: Random, views: int) -> Case:
+    """Two or three tables, and views over them (and over each other)."""
+    case = Case({})
+    for number in range(random.randint(2, 3)):
+        kinds = [random.choice(["bigint", "string"]), *random.sample(sorted(DOMAINS), random.randint(2, 4))]
+        case.tables[f"t{number}"] = [(f"c{place}", kind) for place, kind in enumerate(kinds)]
+    for number in range(views):
+        name = f"v{number}"
+        case.views[name] = Query(case, random).text(name)
+    return case
+
+
+def generate_row(random: Random, kinds: list[str]) -> tuple[Any, ...]:
+    return tuple(random.choice(DOMAINS[kind]) for kind in kinds)
+
+
+class Query:
+    """One generated query."""
+
+    def __init__(self, case: Case, random: Random) -> None:
+        self.case = case
+        self.random = random
+        self.aliases = 0
+
+    def text(self, view: str) -> str:
+        sql, columns = self.query(depth=2)
+        self.case.outputs[view] = columns
+        return sql
+
+    def query(self, depth: int) -> tuple[str, list[Column]]:
+        """A query, and the columns it gives (by their names)."""
+        shape = self.random.choice(
+            ["select", "select", "aggregate", "aggregate", "aggregate", "distinct", "top", "union"]
+        )
+        if depth <= 0:
+            shape = "select"
+        match shape:
+            case "aggregate":
+                return self.aggregate(depth)
+            case "distinct":
+                return self.distinct(depth)
+            case "top":
+                return self.top(depth)
+            case "union":
+                return self.union(depth)
+        return self.select(depth)
+
+    # -- relations --------------------------------------------------------------------------------------------------
+
+    def relation(self, depth: int) -> tuple[str, list[Column]]:
+        """A FROM clause, and the columns in scope."""
+        text, columns = self.operand(depth)
+        for _ in range(self.random.choice([0, 0, 0, 1, 1, 2]) if depth > 0 else 0):
+            other, more = self.operand(depth - 1)
+            pairs = [(a, b) for a in columns for b in more if a.kind == b.kind and a.kind in DOMAINS]
+            if not pairs:
+                continue
+            conditions = []
+            for a, b in self.random.sample(pairs, min(len(pairs), self.random.choice([1, 1, 2]))):
+                conditions.append(f"{a.text} = {b.text}")
+            columns = columns + more
+            if self.random.random() < 0.3:
+                conditions.append(self.predicate(columns))
+            text = f"{text} JOIN {other} ON {' AND '.join(conditions)}"
+        return text, columns
+
+    def operand(self, depth: int) -> tuple[str, list[Column]]:
+        self.aliases += 1
+        alias = f"r{self.aliases}"
+        if depth > 1 and self.random.random() < 0.25:
+            sql, columns = self.query(depth - 1)
+            return f"({sql}) {alias}", [Column(f"{alias}.{column.text}", column.kind) for column in columns]
+        if self.case.outputs and self.random.random() < 0.2:
+            view = self.random.choice(sorted(self.case.outputs))
+            return f"{view} {alias}", [Column(f"{alias}.{c.text}", c.kind) for c in self.case.outputs[view]]
+        table = self.random.choice(sorted(self.case.tables))
+        return f"{table} {alias}", [Column(f"{alias}.{name}", kind) for name, kind in self.case.tables[table]]
+
+    def where(self, columns: list[Column]) -> str:
+        return f" WHERE {self.predicate(columns)}" if self.random.random() < 0.4 else ""
+
+    # -- shapes -----------------------------------------------------------------------------------------------------
+
+    def select(self, depth: int) -> tuple[str, list[Column]]:
+        text, columns = self.relation(depth)
+        chosen = [self.expression(columns) for _ in range(self.random.randint(1, 3))]
+        items = ", ".join(f"{each.text} AS x{place}" for place, each in enumerate(chosen))
+        outputs = [Column(f"x{place}", each.kind) for place, each in enumerate(chosen)]
+        return f"SELECT {items} FROM {text}{self.where(columns)}", outputs
+
+    def distinct(self, depth: int) -> tuple[str, list[Column]]:
+        sql, columns = self.select(depth)
+        return sql.replace("SELECT ", "SELECT DISTINCT ", 1), columns
+
+    def aggregate(self, depth: int) -> tuple[str, list[Column]]:
+        text, columns = self.relation(depth)
+        keys = [self.expression(columns) for _ in range(self.random.choice([0, 1, 1, 1, 2]))]
+        calls = [self.call(columns) for _ in range(self.random.randint(1, 3))]
+        shown = [key for key in keys if self.random.random() < 0.8]
+        items = shown + calls
+        select = ", ".join(f"{each.text} AS x{place}" for place, each in enumerate(items))
+        group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
+        having = ""
+        if keys and self.random.random() < 0.3:
+            having = f" HAVING count(*) {self.random.choice(['> 1', '<= 2', '<> 2'])}"
+        outputs = [Column(f"x{place}", each.kind) for place, each in enumerate(items)]
+        return f"SELECT {select} FROM {text}{self.where(columns)}{group}{having}", outputs
+
+    def top(self, depth: int) -> tuple[str, list[Column]]:
+        sql, columns = self.select(depth)
+        if not all(column.kind in ORDERED for column in columns):
+            return sql, columns
+        # Every column is in the order, so that the answer is one, whatever breaks the ties.
+        names = [column.text for column in columns]
+        self.random.shuffle(names)
+        order = ", ".join(
+            f"{name}{self.random.choice(['', ' DESC'])}{self.random.choice(['', ' NULLS FIRST', ' NULLS LAST'])}"
+            for name in names
+        )
+        offset = self.random.choice(["", "", f" OFFSET {self.random.randint(1, 2)}"])
+        return f"SELECT * FROM ({sql}) ORDER BY {order} LIMIT {self.random.randint(1, 4)}{offset}", columns
+
+    def union(self, depth: int) -> tuple[str, list[Column]]:
+        left, columns = self.select(depth - 1)
+        if not all(column.kind in DOMAINS for column in columns):
+            return left, columns
+        for _ in range(8):
+            right, others = self.select(depth - 1)
+            if [column.kind for column in others] == [column.kind for column in columns]:
+                word = self.random.choice(["UNION ALL", "UNION ALL", "UNION"])
+                return f"SELECT * FROM ({left} {word} {right})", columns
+        return left, columns
+
+    # -- expressions ------------------------------------------------------------------------------------------------
+
+    def expression(self, columns: list[Column]) -> Column:
+        typed = [column for column in columns if column.kind in DOMAINS]
+        column = self.random.choice(typed or columns)
+        if column.kind is None or self.random.random() < 0.6:
+            return column
+        text = column.text
+        match column.kind:
+            case "bigint" | "int":
+                return Column(self.random.choice([f"{text} + 1", f"coalesce({text}, 7)", f"CASE WHEN {text} > 1 THEN {text} ELSE 0 END",
+                                                  f"abs({text})", f"-{text}"]), column.kind)  # fmt: skip
+            case "double":
+                return Column(
+                    self.random.choice([f"{text} * 2.0D", f"coalesce({text}, 0.5D)", f"abs({text})", f"{text} + 1.0D"]),
+                    "double",
+                )
+            case "string":
+                return Column(self.random.choice([f"upper({text})", f"concat({text}, 'x')", f"coalesce({text}, 'none')",
+                                                  f"substring({text}, 1, 2)", f"CAST(length({text}) AS string)"]), "string")  # fmt: skip
+            case "date":
+                return Column(f"year({text})", "int")
+            case "timestamp":
+                return Column(f"CAST({text} AS date)", "date")
+            case "struct<a:int,b:string>":
+                return self.random.choice([Column(f"{text}.a", "int"), Column(f"{text}.b", "string")])
+            case "array<int>":
+                return Column(f"size({text})", "int")
+        return column
+
+    def predicate(self, columns: list[Column]) -> str:
+        typed = [column for column in columns if column.kind in DOMAINS]
+        if not typed:
+            return "true"
+        column = self.random.choice(typed)
+        text = column.text
+        simple = [f"{text} IS NULL", f"{text} IS NOT NULL"]
+        match column.kind:
+            case "bigint" | "int":
+                simple += [
+                    f"{text} > 0",
+                    f"{text} IN (1, 2, 3)",
+                    f"{text} BETWEEN -1 AND 1",
+                    f"{text} <> 2",
+                    f"{text} % 2 = 0",
+                ]
+            case "double" | "float":
+                simple += [f"{text} > 0.5D", f"isnan({text})", f"{text} <= 1.5D", f"{text} = 0.0D"]
+            case "string":
+                simple += [
+                    f"{text} LIKE 'a%'",
+                    f"{text} = 'a'",
+                    f"{text} > 'a'",
+                    f"length({text}) > 1",
+                    f"{text} NOT IN ('a', 'b')",
+                ]
+            case "boolean":
+                simple += [text, f"NOT {text}"]
+            case "date":
+                simple += [f"{text} >= DATE'1970-01-01'", f"year({text}) = 2024"]
+            case "decimal(12,2)":
+                simple += [f"{text} > 1.05", f"{text} = 0"]
+            case "struct<a:int,b:string>":
+                simple += [f"{text}.a = 1"]
+            case "array<int>":
+                simple += [f"array_contains({text}, 1)"]
+        chosen = self.random.choice(simple)
+        if self.random.random() < 0.25:
+            return f"({chosen} {self.random.choice(['AND', 'OR'])} {self.predicate(columns)})"
+        return chosen
+
+    def call(self, columns: list[Column]) -> Column:
+        typed = [column for column in columns if column.kind in DOMAINS]
+        if not typed:
+            return Column("count(*)", "bigint")
+        column = self.random.choice(typed)
+        text, kind = column.text, column.kind
+        choices = [("count(*)", "bigint"), (f"count({text})", "bigint"), (f"count(DISTINCT {text})", "bigint")]
+        if kind in NUMBERS:
+            choices += [(f"sum({text})", None), (f"avg({text})", None), (f"sum({text})", None)]
+        if kind in {"bigint", "int", "decimal(12,2)"}:
+            choices += [
+                (f"{self.random.choice(['stddev', 'variance', 'stddev_pop', 'var_pop'])}(CAST({text} AS int))", None)
+            ]
+            if kind != "int":
+                choices.pop()
+        if kind in ORDERED:
+            choices += [
+                (f"min({text})", kind),
+                (f"max({text})", kind),
+                (f"min({text})", kind),
+                (f"any_value({text})", kind),
+            ]
+        sql, result = self.random.choice(choices)
+        return Column(sql, result)
