@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from holdfast.errors import HoldfastError
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
@@ -101,7 +102,7 @@ def run(
         with _stopping(flow), show(console, flow.name, progress) as screen:
             flow.run(until=until.value if until else None, epochs=epochs, interval=interval, on_epoch=on_epoch)
         if not as_json:
-            console.print(f"{flow.name}: {progress.summary()}", highlight=False, soft_wrap=True)
+            console.print(f"{flow.name}: {progress.summary()}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -137,8 +138,8 @@ def status(
     by = "no" if holder is None else f"yes, by process {holder.get('pid', '?')} on {holder.get('host', '?')}"
     at = f", at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['at']))}" if found["at"] is not None else ""
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    facts.add_row("flow", found["flow"])
-    facts.add_row("log", found["log"])
+    facts.add_row("flow", Text(found["flow"]))
+    facts.add_row("log", Text(found["log"]))
     facts.add_row("epoch", "none yet" if found["epoch"] < 0 else f"{found['epoch']:,}{at}")
     facts.add_row("running", by)
     layers = sum(trace["layers"] for trace in found["traces"])
@@ -148,7 +149,7 @@ def status(
     for name, entry in found["collections"].items():
         columns = ", ".join(f"{column} {kind}" for column, kind in entry["fields"])
         earliest = "-" if entry["earliest"] is None or found["epoch"] < 0 else f"epoch {entry['earliest']:,}"
-        kept.add_row(name, "input" if entry["kind"] == "source" else entry["kind"], earliest, columns)
+        kept.add_row(Text(name), "input" if entry["kind"] == "source" else entry["kind"], earliest, Text(columns))
     if found["collections"]:
         console.print(kept)
 
@@ -176,7 +177,7 @@ def read(
     shown = rows if limit is None else rows.slice(0, limit)
     if output is not None:
         write_file(shown, format, output)
-        problems.print(f"{shown.num_rows:,} rows written to {output}", highlight=False, soft_wrap=True)
+        problems.print(f"{shown.num_rows:,} rows written to {output}", markup=False, highlight=False, soft_wrap=True)
     elif format is Format.TABLE:
         print_rows(shown, console, f"{view}: {rows.num_rows:,} rows")
     else:

@@ -22,8 +22,8 @@ from holdfast.operators.step import Context
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.merge import merge
-from holdfast.trace.trace import Trace, list_layers
-from holdfast.trace.upkeep import keep_in_shape
+from holdfast.trace.trace import Trace
+from holdfast.trace.upkeep import keep_in_shape, layer_names
 
 Rows = Sequence[tuple[tuple[Any, ...], int]]
 END = 2**64
@@ -140,7 +140,7 @@ class Runner:
                 case 0:
                     keep_in_shape(directory, layout, 0, END, since, self.chain, last)
                 case 1:
-                    merge(directory, layout, list_layers(directory), 0, END, since, self.chain)
+                    merge(directory, layout, layer_names(directory), 0, END, since, self.chain)
 
     def state(self, suffix: str) -> Counter[Any]:
         """The rows of a trace now, in the trace's order of columns."""

@@ -77,6 +77,14 @@ def test_error_names_the_collection_the_rows_and_the_epoch(tmp_path: Path) -> No
     assert isinstance(rows, list) and len(rows) == 3 and set(rows) <= {(1, "a"), *((n, "x") for n in range(4))}
 
 
+def test_many_rows_of_one_key_may_be_deleted_at_once(tmp_path: Path) -> None:
+    types = (pa.int32(), pa.int32())
+    runner = Runner(log, LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))
+    runner.epoch([((1, n), 1) for n in range(20)])
+    gone = [((1, n), -1) for n in range(0, 20, 2)]
+    assert runner.epoch(gone) == bag(gone)
+
+
 def test_row_may_be_deleted_and_inserted_in_one_epoch(tmp_path: Path) -> None:
     types = (pa.int32(),)
     runner = Runner(log, LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))

@@ -33,7 +33,8 @@ wide = st.dictionaries(
 
 def numbers(digits: dg.Digits, count: int) -> list[Fraction]:
     """What the digits stand for."""
-    return [sum((Fraction(int(c[i])) * Fraction(2) ** (32 * q) for q, c in digits.items()), Fraction(0)) for i in range(count)]
+    parts = [[Fraction(int(digit)) * Fraction(2) ** (32 * q) for digit in column] for q, column in digits.items()]
+    return [sum((part[place] for part in parts), Fraction(0)) for place in range(count)]
 
 
 def decimal_array(values: list[int | None], precision: int = 38, scale: int = 6) -> pa.Array:
@@ -364,6 +365,6 @@ def test_the_variance_of_equal_values_is_exactly_zero() -> None:
 
 
 def test_a_special_value_makes_the_variance_nan() -> None:
-    counts = {"pinf": np.array([1, 0])}
-    found = sums.variances({0: np.array([1, 2])}, {0: np.array([1, 4])}, counts, np.array([2, 1]), sample=False, scale=0)
+    total, squared, infinite = {0: np.array([1, 2])}, {0: np.array([1, 4])}, {"pinf": np.array([1, 0])}
+    found = sums.variances(total, squared, infinite, np.array([2, 1]), sample=False, scale=0)
     assert repr(found.tolist()) == "[nan, 0.0]"

@@ -137,6 +137,17 @@ def test_copies_take_places_and_are_cut_at_the_border(tmp_path: Path) -> None:
     assert both.epoch([((0,), 1)]) == bag([((1,), 1), ((2,), -1)])
 
 
+@pytest.mark.parametrize(
+    ("descending", "nulls_first", "expected"),
+    [(False, True, [None, 1]), (False, False, [1, 2]), (True, True, [None, 2]), (True, False, [2, 1])],
+)
+def test_nulls_stand_where_the_order_says(
+    descending: bool, nulls_first: bool, expected: list[int | None], tmp_path: Path
+) -> None:
+    both = Both(((0, descending, nulls_first),), 2, 0, (INT,), (0,), tmp_path, random.Random(5))
+    assert both.epoch([((value,), 1) for value in (1, None, 2)]) == bag([((value,), 1) for value in expected])
+
+
 def test_negative_zero_ties_with_zero_and_the_rest_of_the_row_decides(tmp_path: Path) -> None:
     both = Both(((0, False, True),), 1, 0, (DOUBLE, INT), (1,), tmp_path, random.Random(5))
     assert both.epoch([((0.0, 1), 1), ((-0.0, 2), 1)]) == bag([((0.0, 1), 1)])

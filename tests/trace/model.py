@@ -48,7 +48,19 @@ TYPES: list[pa.DataType] = [
 KEY_TYPES = [kind for kind in TYPES if not pa.types.is_map(kind)]
 
 _FLOATS = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 5e-324, 2.0**900, -0.1]
-_TEXTS = ["", "a", "b", "ab", "a\0", "ä", "exactly8", "exactly8x", "more than sixteen bytes", "x" * 300, "x" * 299 + "y"]
+_TEXTS = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "a\0",
+    "ä",
+    "exactly8",
+    "exactly8x",
+    "more than sixteen bytes",
+    "x" * 300,
+    "x" * 299 + "y",
+]
 
 
 def value(rng: Random, kind: pa.DataType, *, nulls: bool = True) -> Any:

@@ -57,9 +57,7 @@ def word(value: Any, kind: pa.DataType, normalise: bool) -> int:
     if isinstance(value, dict):
         return fold([word(value[field.name], field.type, normalise) for field in kind])
     if pa.types.is_map(kind):
-        entries = [
-            fold([word(k, kind.key_type, normalise), word(v, kind.item_type, normalise)]) for k, v in value
-        ]
+        entries = [fold([word(k, kind.key_type, normalise), word(v, kind.item_type, normalise)]) for k, v in value]
         return sequence(entries, len(entries))
     if isinstance(value, list):
         return sequence([word(v, kind.value_type, normalise) for v in value], len(value))
@@ -89,7 +87,8 @@ def rows(array: pa.Array) -> list[Any]:
 
 def test_columns_fold_in_order() -> None:
     a, b = pa.array([1, 2, None]), pa.array(["x", None, "z"])
-    expected = [fold([word(x, a.type, True), word(y, b.type, True)]) for x, y in zip(a.to_pylist(), b.to_pylist())]
+    pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+    expected = [fold([word(x, a.type, True), word(y, b.type, True)]) for x, y in pairs]
     assert hash_columns([a, b]).tolist() == expected
     assert hash_columns([a, b]).tolist() != hash_columns([b, a]).tolist()
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, cover, covered, garbage
 from holdfast.trace.hashing import weak_bits
-from holdfast.trace.layer import open_layer
-from holdfast.trace.merge import merge, plan_merge
+from holdfast.trace.layer import list_layers, open_layer
+from holdfast.trace.merge import merge, outline, plan_merge
 from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.rows import Layout
-from holdfast.trace.trace import list_layers
 
+from .test_cover import CHAIN, DIGESTS, EPOCHS, LAYERS
 from .test_trace import FAST
 from .world import World, ranges, totals
 
@@ -49,9 +49,7 @@ class Names:
         most = 0
         for low, high in ranges(parts):
             while (names := plan_merge(self.rows.items(), low, high, self.chain)) is not None:
-                share = sum(
-                    self.rows[n] * (min(high, n.high) - max(low, n.low)) / (n.high - n.low) for n in names
-                )
+                share = sum(self.rows[n] * (min(high, n.high) - max(low, n.low)) / (n.high - n.low) for n in names)
                 self.add(low, high, min(n.first for n in names), max(n.last for n in names), int(share))
                 most = max(most, len(names))
             for name in garbage(self.rows, self.chain, self.epoch):
@@ -113,6 +111,26 @@ def test_shape_is_reached_and_kept_when_the_number_of_partitions_changes(seed: i
                 assert len(pieces) <= 4 * (math.log2(names.written + 2) + 2)
 
 
+@given(names=LAYERS, since=st.integers(-1, EPOCHS))
+@settings(max_examples=80, deadline=None)
+def test_merging_ends_in_shape_whatever_is_there(names: list[LayerName], since: int) -> None:
+    """Overlapping, collapsed, partial layers too: each merge is read afterwards, so none is made for ever."""
+    rows = dict.fromkeys(names, 10)
+    latest = covered(names, 0, ALL, CHAIN)
+    for _ in range(30):
+        chosen = plan_merge(rows.items(), 0, ALL, CHAIN)
+        if chosen is None:
+            break
+        after, upto, floor = outline(chosen, 0, ALL, since, CHAIN, among=list(rows))
+        merged = LayerName(0, ALL, after + 1, upto, DIGESTS[upto], floor, "merged".rjust(16, "0"))
+        assert merged not in rows
+        rows[merged] = sum(rows[name] for name in chosen)
+        assert covered(rows, 0, ALL, CHAIN) == latest
+        assert merged in {piece.name for piece in cover(rows, 0, ALL, latest, CHAIN)}
+    else:
+        raise AssertionError("merging does not end")
+
+
 def test_a_trace_in_shape_is_left_alone() -> None:
     names = Names()
     assert plan_merge([], 0, ALL, Chain(-1, ())) is None
@@ -157,7 +175,8 @@ def test_a_merge_takes_its_partition_out_of_wider_layers(tmp_path: Path) -> None
     for _ in range(3):
         world.step(10)
     names = [
-        merge(tmp_path, world.layout, list_layers(tmp_path)[:], low, high, -1, world.chain, {}) for low, high in ranges(4)
+        merge(tmp_path, world.layout, list_layers(tmp_path)[:], low, high, -1, world.chain, {})
+        for low, high in ranges(4)
     ]
     for name in garbage(list_layers(tmp_path), world.chain, 0):
         (tmp_path / name.text()).unlink()

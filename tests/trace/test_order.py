@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -36,15 +37,13 @@ def compare(a: Any, b: Any) -> int:
         a, b = (a != a, 0.0 if a != a else a), (b != b, 0.0 if b != b else b)
     elif isinstance(a, str):
         a, b = a.encode(), b.encode()
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
 @pytest.mark.parametrize("kind", ORDERED, ids=str)
 @given(seed=st.integers(0, 1 << 32), descending=st.booleans(), nulls_first=st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_prefix_never_contradicts_the_order(
-    kind: pa.DataType, seed: int, descending: bool, nulls_first: bool
-) -> None:
+def test_prefix_never_contradicts_the_order(kind: pa.DataType, seed: int, descending: bool, nulls_first: bool) -> None:
     rng = Random(seed)
     items = values(rng, kind)
     prefixes = order_prefix(disguised(rng, items, kind), descending=descending, nulls_first=nulls_first)
@@ -59,7 +58,7 @@ def test_prefix_never_contradicts_the_order(
     order = sorted(range(len(items)), key=functools.cmp_to_key(before))
     sorted_prefixes = prefixes[order].tolist()
     assert sorted_prefixes == sorted(sorted_prefixes)
-    for i, j in zip(order, order[1:], strict=False):
+    for i, j in pairwise(order):
         if before(i, j) == 0:
             assert prefixes[i] == prefixes[j]
 
@@ -86,7 +85,7 @@ def test_large_decimals_keep_their_leading_bits() -> None:
     numbers = sorted(rng.choice((-1, 1)) * rng.getrandbits(rng.randrange(1, 126)) for _ in range(2000))
     prefixes = order_prefix(pa.array([unscaled(n, kind) for n in numbers], kind), descending=False, nulls_first=True)
     assert (prefixes[1:] >= prefixes[:-1]).all()
-    far = [abs(b - a) > max(abs(a), abs(b)) >> 50 for a, b in zip(numbers, numbers[1:], strict=False)]
+    far = [abs(b - a) > max(abs(a), abs(b)) >> 50 for a, b in pairwise(numbers)]
     assert (prefixes[1:] > prefixes[:-1])[far].all()
 
 

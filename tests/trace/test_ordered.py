@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,7 +142,7 @@ def test_a_layer_says_whether_keys_share_a_hash(tmp_path: Path) -> None:
         world = World(tmp_path, Layout(3, 1, "order"), Random(0))
         world.step(20)
         assert world.open(0).slices[0].layer.collided
-    world = World(tmp_path / "strong", Layout(3, 1, "order"), Random(0))
-    world.step(20)
-    assert not world.open(0).slices[0].layer.collided
-    assert pa.types.is_string(world.open(0).slices[0].layer.columns[0].type)
+    with weak_bits(64):
+        world = World(tmp_path / "strong", Layout(3, 1, "order"), Random(0))
+        world.step(20)
+        assert not world.open(0).slices[0].layer.collided

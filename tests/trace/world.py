@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from holdfast.trace.cover import Chain, garbage
 from holdfast.trace.hashing import hash_columns, order_prefix
-from holdfast.trace.layer import open_layer, write_layer
+from holdfast.trace.layer import list_layers, open_layer, write_layer
 from holdfast.trace.merge import merge, plan_merge
 from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.rows import Block, Layout, constant_epoch, sub_hash
-from holdfast.trace.trace import Trace, list_layers
+from holdfast.trace.trace import Trace
 
 Row = tuple[Any, ...]
 
@@ -36,6 +36,7 @@ class World:
         self.digests: list[str] = []
         self.epochs: list[dict[Row, int]] = []
         self.since = -1
+        self.hashes: dict[Row, int] = {}
 
     @property
     def chain(self) -> Chain:
@@ -120,8 +121,11 @@ class World:
         return {row: diff for row, diff in total.items() if diff}
 
     def hash_of(self, row: Row) -> int:
-        columns = [pa.array([row[i]], self.kinds[i]) for i in range(self.layout.key)]
-        return int(hash_columns(columns, rows=1)[0])
+        key = row[: self.layout.key]
+        if key not in self.hashes:
+            columns = [pa.array([row[i]], self.kinds[i]) for i in range(self.layout.key)]
+            self.hashes[key] = int(hash_columns(columns, rows=1)[0])
+        return self.hashes[key]
 
 
 def ranges(parts: int) -> list[tuple[int, int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sqlglot import exp
 
 from holdfast.plan.expression import Tree, column, quoted, render
 from holdfast.plan.nodes import Linear, Named, Node
@@ -22,6 +24,21 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
 def extend(node: Node, items: Sequence[Item]) -> Node:
     """``node`` with further columns."""
     return linear(node, None, [(name, column(name)) for name in node.columns] + list(items))
+
+
+def over(tree: Tree, known: Mapping[Tree, str], left_over: Callable[[exp.Column], Exception]) -> Tree:
+    """``tree`` with each part that is ``known`` replaced by its column; raises ``left_over`` of any other column."""
+    if (name := known.get(tree)) is not None:
+        return column(name)
+    if isinstance(tree, exp.Column):
+        raise left_over(tree)
+    result = tree.copy()
+    for key, value in tree.args.items():
+        if isinstance(value, list):
+            result.set(key, [over(each, known, left_over) if isinstance(each, exp.Expr) else each for each in value])
+        elif isinstance(value, exp.Expr) and not isinstance(value, exp.DataType):
+            result.set(key, over(value, known, left_over))
+    return result
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, label, linear, unique
+from holdfast.frontend.build import Item, label, linear, over, unique
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import is_aggregate
-from holdfast.plan.expression import Tree, column
+from holdfast.plan.expression import Tree
 from holdfast.plan.nodes import Aggregate, Call, Node
 
 
@@ -73,16 +73,9 @@ class Grouping:
 
     def above(self, tree: Tree, written: Tree | None) -> Tree:
         """``tree`` over the columns of the `Aggregate`; ``written`` is what the user wrote, for the error."""
-        if (name := self.results.get(tree)) is not None:
-            return column(name)
-        if isinstance(tree, exp.Column):
-            advice = f"add it to GROUP BY, or take any_value({tree.name})"
-            message = f"column {tree.name!r} is neither grouped nor aggregated; {advice}"
-            raise self.text.error(SqlError, message, written, name=tree.name)
-        result = tree.copy()
-        for key, value in tree.args.items():
-            if isinstance(value, list):
-                result.set(key, [self.above(each, written) if isinstance(each, exp.Expr) else each for each in value])
-            elif isinstance(value, exp.Expr) and not isinstance(value, exp.DataType):
-                result.set(key, self.above(value, written))
-        return result
+        def left_over(node: exp.Column) -> SqlError:
+            advice = f"add it to GROUP BY, or take any_value({node.name})"
+            message = f"column {node.name!r} is neither grouped nor aggregated; {advice}"
+            return self.text.error(SqlError, message, written, name=node.name)
+
+        return over(tree, self.results, left_over)

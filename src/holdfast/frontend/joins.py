@@ -23,7 +23,8 @@ def qualified(relation: Relation, taken: Sequence[str]) -> Relation:
     """The relation with columns named ``alias.column``, so that they stay apart in a join."""
     internal: list[str] = []
     for name in relation.columns:
-        internal.append(unique(f"{relation.alias}.{name}", [*taken, *internal]))
+        wanted = f"{relation.alias}.{name}" if relation.alias else name
+        internal.append(unique(wanted, [*taken, *internal]))
     items = [(new, column(old)) for new, old in zip(internal, relation.internal, strict=True)]
     return Relation(relation.alias, linear(relation.node, None, items), relation.columns, tuple(internal))
 

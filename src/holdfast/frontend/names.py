@@ -36,7 +36,7 @@ class Relation:
         return None
 
     def describe(self) -> str:
-        return f"{self.alias}({', '.join(self.columns)})"
+        return f"{self.alias or 'input'}({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class Scope:
 
 
 def parts(reference: Tree) -> list[exp.Identifier] | None:
-    """The identifiers of ``a.b.c``; None if the tree is not a chain of names that starts with a column."""
+    """The identifiers of ``a.b.c``; None if the tree is not a chain of names."""
+    if isinstance(reference, exp.Identifier):
+        return [reference]
     if isinstance(reference, exp.Column):
         return [part for part in reference.parts if isinstance(part, exp.Identifier)]
     if isinstance(reference, exp.Dot) and isinstance(reference.expression, exp.Identifier):

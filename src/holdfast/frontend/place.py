@@ -6,8 +6,10 @@ name or, where a keyword says it better (``LEFT`` of a join), that of the neares
 
 from __future__ import annotations
 
+import itertools
 from typing import TypeVar
 
+from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
@@ -37,15 +39,32 @@ class Text:
         except TokenError as error:
             raise self._syntax(str(error).split("\n")[0], len(self.sql.rstrip()) - 1) from None
         except ParseError as error:
+            self._refuse_unreadable()
             raise self._parse_error(error) from None
-        except RecursionError:
-            raise self.error(SqlError, "the statement is nested too deeply") from None
+        self._refuse_pipes()
         found = [statement for statement in statements if statement is not None]
         if not found:
             raise self.error(SqlError, "the SQL is empty; expected a SELECT")
         if len(found) > 1:
             raise self.unsupported("more than one statement", found[1], "declare one view for each")
         return found[0]
+
+    def _refuse_unreadable(self) -> None:
+        """Refuse what Spark can read and sqlglot cannot."""
+        for token, following in itertools.pairwise(self.tokens):
+            if token.text.lower() == "window" and following.text == "(":
+                advice = "group by date_trunc(…) instead"
+                raise self._refused("the time window window", token, advice)
+            if self.sql.startswith(">>>", token.start):
+                raise self._refused(">>>", token, "write shiftrightunsigned(…)")
+
+    def _refuse_pipes(self) -> None:
+        for token in self.tokens:
+            if token.text == "|>":
+                raise self._refused("|> (pipe syntax)", token, "write it as a SELECT")
+
+    def _refused(self, construct: str, token: Token, advice: str) -> Unsupported:
+        return self.unsupported(construct, exp.Null().update_positions(token), advice)
 
     def _parse_error(self, error: ParseError) -> SqlError:
         details = error.errors[0] if error.errors else {}

@@ -25,6 +25,7 @@ _SCALARS = (
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
     exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
 )  # fmt: skip
+_PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_CALLS = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentUser, exp.SessionUser)
 
 
@@ -53,7 +54,8 @@ def _check_node(node: Tree, text: Text) -> None:
         case exp.WithinGroup():
             raise text.unsupported("WITHIN GROUP", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():
-            raise text.unsupported("a parameter", node, "write the value into the text")
+            mark = next((each.text for each in text.tokens if each.text in _PARAMETERS), None)
+            raise text.unsupported("a parameter", node, "write the value into the text", mark)
         case exp.Anonymous():
             check_function(node, text)
         case exp.Dot() if isinstance(node.expression, exp.Anonymous):
@@ -87,6 +89,10 @@ def nondeterministic(name: str, tree: Tree, text: Text) -> Unsupported:
 
 def _check_precedence(node: Tree, text: Text) -> None:
     """Refuse mixtures that sqlglot and Spark would group differently; parentheses settle them."""
+    cast = node.this if isinstance(node, exp.Neg) else None
+    if isinstance(cast, exp.Cast) and cast.this.is_number and not cast.to.is_type(*exp.DataType.NUMERIC_TYPES):
+        # -1::string: Spark casts -1, sqlglot negates 1::string
+        raise text.unsupported("the cast of a negative number without parentheses", node, "write CAST(-1 AS …)")
     compare, bits = (*_COMPARISONS, *_PREDICATES), isinstance(node, _BITWISE)
     for child in node.iter_expressions():
         if isinstance(node, compare) and isinstance(child, (*compare, exp.Not)):

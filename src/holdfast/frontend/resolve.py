@@ -8,7 +8,7 @@ becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -19,6 +19,8 @@ from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_co
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
 from holdfast.plan.expression import NAME_SENSITIVE, Tree
+
+_CHAINS = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
 
 # Names that are no references: a field, an alias, a collation, a unit, the name of a named argument.
 _NO_REFERENCE: dict[type[Tree], str] = {
@@ -32,10 +34,15 @@ _NO_REFERENCE: dict[type[Tree], str] = {
 
 @dataclass(frozen=True)
 class Aliases:
-    """Names of the select list and what they stand for; ``first``: they go before the columns of the inputs."""
+    """Names of the select list and what they stand for.
+
+    They go behind the columns of the inputs (GROUP BY, the select list itself) or, if ``first``, before them (ORDER BY,
+    HAVING), but never before a column that is one of the group ``keys`` (HAVING).
+    """
 
     trees: Mapping[str, Tree] = field(default_factory=dict)
     first: bool = False
+    keys: Sequence[Tree] = ()
 
 
 def is_aggregate(tree: Tree) -> bool:
@@ -67,8 +74,6 @@ class _Resolver:
         match tree:
             case exp.Paren():
                 return self.visit(tree.this, variables, inside)
-            case exp.Identifier():
-                return self._reference([tree], variables, inside)
             case exp.Column(this=exp.Star()):
                 raise self.text.unsupported("* inside an expression", tree)
             case exp.Star():
@@ -83,9 +88,22 @@ class _Resolver:
                 return exp.Tuple(expressions=[self._named(each, variables, inside, None) for each in tree.expressions])
             case exp.DataType() | exp.Var() | exp.Literal():
                 return tree.copy()
+        if isinstance(tree, _CHAINS):
+            return self._chain(tree, variables, inside)
         if (names := parts(tree)) is not None:
             return self._reference(names, variables, inside)
         return self._rebuild(tree, variables, inside)
+
+    def _chain(self, tree: Tree, variables: Mapping[str, str], inside: bool) -> Tree:
+        """``a OR b OR c …`` without a call for each: generated conditions are long."""
+        links: list[Tree] = []
+        while isinstance(tree, _CHAINS):
+            links.append(tree)
+            tree = tree.this
+        result = self.visit(tree, variables, inside)
+        for link in reversed(links):
+            result = type(link)(this=result, expression=self.visit(link.expression, variables, inside))
+        return result
 
     def _rebuild(self, tree: Tree, variables: Mapping[str, str], inside: bool) -> Tree:
         kept = _NO_REFERENCE.get(type(tree))
@@ -93,7 +111,10 @@ class _Resolver:
         def part(key: str, value: object) -> object:
             if not isinstance(value, exp.Expr):
                 return value
-            return value.copy() if key == kept else self.visit(value, variables, inside)
+            if key == kept:
+                fixed = isinstance(tree, (exp.Dot, exp.Alias)) and isinstance(value, exp.Identifier)
+                return exp.Identifier(this=value.name, quoted=True) if fixed else value.copy()
+            return self.visit(value, variables, inside)
 
         arguments = {
             key: [part(key, each) for each in value] if isinstance(value, list) else part(key, value)
@@ -110,7 +131,8 @@ class _Resolver:
             alias = None
         qualified = len(names) > 1 and self.scope.called(first)
         if alias is not None and self.aliases.first and not inside and not qualified:
-            return fields_of(alias.copy(), names[1:])
+            key = look_up(self.scope, names[:1], self.text) if self.aliases.keys else None
+            return fields_of(alias.copy() if key is None or key not in self.aliases.keys else key, names[1:])
         found = look_up(self.scope, names, self.text)
         if found is None and alias is not None:
             found = fields_of(alias.copy(), names[1:])
@@ -133,7 +155,7 @@ class _Resolver:
 
     def _named(self, tree: Tree, variables: Mapping[str, str], inside: bool, place: int | None) -> Tree:
         """An argument whose name becomes a field's name (``place``: its number, if it has a name even without one)."""
-        names = [tree] if isinstance(tree, exp.Identifier) else parts(tree)
+        names = parts(tree)
         value = self.visit(tree, variables, inside)
         if isinstance(tree, exp.Alias):
             return value

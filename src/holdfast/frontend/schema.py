@@ -32,11 +32,11 @@ _ATOMIC = {
 _DECIMAL = ("decimal", "dec", "numeric")
 _NESTED = ("array", "map", "struct")
 _UNITS = ("year", "month", "day", "hour", "minute", "second")
-_RESERVED = ("_diff", "_epoch", "_hash")
+RESERVED = ("_diff", "_epoch", "_hash")
 
 _TOKEN = re.compile(
     r"""\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*
-    (?: (?P<quoted>`(?:[^`]|``)*`) | (?P<word>\w+) | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    (?: (?P<quoted>`(?:[^`]|``)*`) | (?P<word>\w+) | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
       | (?P<mark>[<>(),:]) | (?P<end>\Z) )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -44,6 +44,8 @@ _TOKEN = re.compile(
 
 def parse_schema(text: str, *, subject: str) -> tuple[Field, ...]:
     """The fields of a DDL text. ``subject`` says in errors whose schema it is (``source 'orders'``)."""
+    if not isinstance(text, str):
+        raise SchemaError(f"{subject}: the schema must be a DDL text, found {type(text).__name__}", schema=text)
     return _Reader(text, subject).fields()
 
 
@@ -120,8 +122,8 @@ class _Reader:
     def _check_name(self, name: str, seen: dict[str, str]) -> None:
         if name == "":
             raise self.fail("a column has an empty name", name=name)
-        if name.lower().startswith(_RESERVED):
-            ours = ", ".join(_RESERVED)
+        if name.lower().startswith(RESERVED):
+            ours = ", ".join(RESERVED)
             raise self.fail(f"column {name!r} is reserved: names that start with {ours} are Holdfast's own", name=name)
         if (other := seen.get(name.lower())) is not None:
             raise self.fail(f"columns {other!r} and {name!r} have the same name (names ignore case)", name=name)

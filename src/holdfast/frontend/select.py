@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, label, linear, unique
+from holdfast.frontend.build import Item, label, linear, over, unique
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import Aliases, has_aggregate, resolve
+from holdfast.frontend.schema import RESERVED
 from holdfast.frontend.starred import expand
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
@@ -28,18 +30,31 @@ class Sort:
     nulls_first: bool
 
 
-def finish_select(select: exp.Select, scope: Scope, node: Node, predicate: Tree | None, text: Text) -> Node:
-    """The plan of ``select``, whose FROM and WHERE are ``node`` and ``predicate`` over ``scope``."""
+def finish_select(
+    select: exp.Select,
+    scope: Scope,
+    node: Node,
+    predicate: Tree | None,
+    text: Text,
+    names: Sequence[str] | None = None,
+) -> Node:
+    """The plan of ``select``, whose FROM and WHERE are ``node`` and ``predicate`` over ``scope``.
+
+    ``names`` are what the output columns are called by whoever reads them, if not by their own names.
+    """
     items, written = _items(select, scope, text)
     aliases = {name.lower(): tree for name, tree in reversed(items)}
+    if names is not None and len(names) == len(items):
+        items = [(name, tree) for name, (_, tree) in zip(names, items, strict=True)]
+    check_names(items, written, text)
+    keys = _keys(select, items, scope, text)
     having = select.args.get("having")
-    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True))
+    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys))
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
     used += [] if having_tree is None else [having_tree]
     if grouped or any(has_aggregate(tree) for tree in used):
-        keys = _keys(select, items, scope, text)
         grouping = Grouping(keys, items, used, text)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
@@ -84,7 +99,6 @@ def _items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], li
             aliases.setdefault(name.lower(), tree)
         items.append((name, tree))
         written.append(expression)
-    check_names(items, written, text)
     return items, written
 
 
@@ -99,6 +113,15 @@ def check_names(items: list[Item], written: list[Tree], text: Text) -> None:
             advice = "name the columns, or rename one with AS" if isinstance(place, exp.Star) else "rename one with AS"
             raise text.error(SqlError, f"two output columns are called {other!r}; {advice}", place, name=name)
         seen[name.lower()] = name
+
+
+def check_reserved(names: Sequence[str], text: Text) -> None:
+    """Refuse output columns with names that Holdfast gives to its own."""
+    for name in names:
+        if name.lower().startswith(RESERVED):
+            ours = ", ".join(RESERVED)
+            message = f"output column {name!r} is reserved: names that start with {ours} are Holdfast's own"
+            raise text.error(SqlError, f"{message}; rename it with AS", name=name)
 
 
 def _ordinal(tree: Tree, items: list[Item], clause: str, text: Text) -> Tree | None:
@@ -149,12 +172,10 @@ def _sorts(query: Tree, items: list[Item], scope: Scope, text: Text, aliases: Al
 
 
 def _among(sort: Sort, items: list[Item], text: Text) -> Tree:
-    """The output column that ``sort`` is: behind DISTINCT there is nothing else to sort by."""
-    for name, tree in items:
-        if tree == sort.tree:
-            return column(name)
-    message = "with SELECT DISTINCT, ORDER BY may only name columns of the select list"
-    raise text.error(SqlError, message, sort.written)
+    """``sort`` over the output columns: behind DISTINCT there is nothing else to sort by."""
+    message = "with SELECT DISTINCT, ORDER BY may only use columns of the select list"
+    known = {tree: name for name, tree in reversed(items)}
+    return over(sort.tree, known, lambda node: text.error(SqlError, message, sort.written, name=node.name))
 
 
 def _number(query: Tree, clause: str, text: Text) -> int | None:

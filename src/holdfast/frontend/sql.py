@@ -8,7 +8,7 @@ than good: `plan.rewrites` makes it good.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, un
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
-from holdfast.frontend.select import finish_select, limited
+from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
 from holdfast.plan.nodes import Aggregate, Node, Union
 
@@ -27,9 +27,14 @@ from holdfast.plan.nodes import Aggregate, Node, Union
 def plan_sql(name: str, sql: str, catalog: Mapping[str, Node]) -> Node:
     """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read."""
     text = Text(sql, f"view {name!r}", name)
-    statement = text.parse()
-    check_statement(statement, text)
-    return Planner(text, catalog).query(statement)
+    try:
+        statement = text.parse()
+        check_statement(statement, text)
+        node = Planner(text, catalog).query(statement)
+    except RecursionError:
+        raise text.error(SqlError, "the statement is nested too deeply") from None
+    check_reserved(node.columns, text)
+    return node
 
 
 class Planner:
@@ -39,24 +44,30 @@ class Planner:
         self.text, self.tables = text, tables
         self._found = {name.lower(): node for name, node in tables.items()}
 
-    def query(self, query: Tree) -> Node:
-        """The plan of a SELECT, a UNION, or one of these in parentheses."""
+    def query(self, query: Tree, names: Sequence[str] | None = None) -> Node:
+        """The plan of a SELECT, a UNION, or one of these in parentheses.
+
+        ``names``: what the columns are called from outside (the second half of a UNION, a table alias with columns).
+        Then the query's own names need not differ.
+        """
         with_ = query.args.get("with_")
         if with_ is not None:
-            return self._with(with_, query)
+            return self._with(with_, query, names)
         check_clauses(query, self.text)
         match query:
             case exp.Select():
-                return self._select(query)
+                return self._select(query, names)
             case exp.Union():
-                return self._union(query)
+                return self._union(query, names)
             case exp.Subquery() if isinstance(query.this, exp.Query):
-                return limited(self.query(query.this), query, self.text)
+                return limited(self.query(query.this, names), query, self.text)
             case exp.SetOperation():
-                raise self.text.unsupported(query.key.upper(), query, keyword=query.key.upper(), after=True)
+                written = {token.text.upper() for token in self.text.tokens}
+                keyword = next((word for word in ("INTERSECT", "EXCEPT", "MINUS") if word in written), None)
+                raise self.text.unsupported(query.key.upper(), query, keyword=keyword, after=True)
         raise self.text.unsupported(query.key.upper(), query)
 
-    def _with(self, with_: Tree, query: Tree) -> Node:
+    def _with(self, with_: Tree, query: Tree, names: Sequence[str] | None) -> Node:
         if with_.args.get("recursive"):
             raise self.text.unsupported("WITH RECURSIVE", with_, keyword="RECURSIVE")
         planner = self
@@ -68,17 +79,16 @@ class Planner:
             if name.lower() in defined:
                 raise self.text.error(SqlError, f"WITH defines {name!r} twice", cte, name=name)
             defined.add(name.lower())
-            node = planner.query(cte.this)
-            alias = cte.args.get("alias")
-            names = [each.name for each in (alias.args.get("columns") or ())] if alias is not None else []
-            if names:
-                node = self._renamed(node, names, cte)
+            given = _column_names(cte)
+            node = planner.query(cte.this, given)
+            if given is not None:
+                node = self._renamed(node, given, cte)
             planner = Planner(self.text, {**_without(planner.tables, name), name: node})
         body = query.copy()
         body.set("with_", None)
-        return planner.query(body)
+        return planner.query(body, names)
 
-    def _renamed(self, node: Node, names: list[str], tree: Tree) -> Node:
+    def _renamed(self, node: Node, names: Sequence[str], tree: Tree) -> Node:
         self._check_count(len(names), len(node.columns), tree)
         return linear(node, None, [(new, column(old)) for new, old in zip(names, node.columns, strict=True)])
 
@@ -87,10 +97,11 @@ class Planner:
             message = f"{names} column names are given for {columns} columns"
             raise self.text.error(SqlError, message, tree, expected=columns, found=names)
 
-    def _union(self, query: exp.Union) -> Node:
+    def _union(self, query: exp.Union, names: Sequence[str] | None) -> Node:
         if query.args.get("by_name") or query.args.get("side") or query.args.get("kind"):
             raise self.text.unsupported("UNION BY NAME", query, keyword="NAME", after=True)
-        left, right = self.query(query.this), self.query(query.expression)
+        left = self.query(query.this, names)
+        right = self.query(query.expression, left.columns)
         if len(left.columns) != len(right.columns):
             message = (
                 f"UNION of {len(left.columns)} columns ({', '.join(left.columns)}) "
@@ -104,15 +115,17 @@ class Planner:
             node = Aggregate(node, node.columns, ())
         return limited(node, query, self.text)
 
-    def _select(self, select: exp.Select) -> Node:
+    def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
         scope, node, conditions = self._from(select)
         where = select.args.get("where")
         if where is not None:
             conditions += conjuncts(resolve(where.this, scope, self.text, aggregates="WHERE"))
+        # sqlglot reads a JOIN without ON as one ON TRUE
+        conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
         if len(scope.relations) > 1:
             places = [select.args["from_"].this, *(join.this for join in select.args["joins"])]
             node, conditions = join_all(scope.relations, places, conditions, self.text)
-        return finish_select(select, scope, node, conjunction(conditions), self.text)
+        return finish_select(select, scope, node, conjunction(conditions), self.text, names)
 
     def _from(self, select: exp.Select) -> tuple[Scope, Node, list[Tree]]:
         """The scope of a SELECT, its first relation's node, and the conditions of its joins."""
@@ -130,7 +143,7 @@ class Planner:
         for join in joins:
             self._check_join(join)
             relation = self._relation(join.this)
-            if any(relation.alias.lower() == other.alias.lower() for other in relations):
+            if relation.alias and any(relation.alias.lower() == other.alias.lower() for other in relations):
                 message = f"table {relation.alias!r} appears twice in FROM; give each its own alias"
                 raise self.text.error(SqlError, message, join.this, name=relation.alias)
             relation = qualified(relation, [name for other in relations for name in other.internal])
@@ -170,15 +183,14 @@ class Planner:
                 if construct:
                     raise self.text.unsupported(f"{construct} in a query", tree, "read the view with at= instead")
                 check_clauses(tree, self.text)
-        alias = tree.args.get("alias")
-        names = [each.name for each in (alias.args.get("columns") or ())] if alias is not None else []
+        names = _column_names(tree)
         match tree:
             case exp.Table() if isinstance(tree.this, exp.Identifier):
                 node = self._table(tree)
             case exp.Table():
                 raise self.text.unsupported(f"the table-valued function {tree.this.name}", tree)
             case exp.Subquery() if isinstance(tree.this, exp.Query):
-                node = self.query(tree.this)
+                node = self.query(tree.this, names)
             case exp.Subquery():
                 raise self.text.unsupported("a join in parentheses", tree, "write it without them, or as a subquery")
             case exp.Values():
@@ -187,9 +199,10 @@ class Planner:
                 raise self.text.unsupported("LATERAL", tree, keyword="LATERAL")
             case _:
                 raise self.text.unsupported(f"{tree.key.upper()} in FROM", tree)
-        if names:
+        if names is not None:
             self._check_count(len(names), len(node.columns), tree)
-        return Relation(tree.alias_or_name or "subquery", node, tuple(names) or node.columns, node.columns)
+        shown = node.columns if names is None else tuple(names)
+        return Relation(tree.alias_or_name, node, shown, node.columns)
 
     def _table(self, tree: exp.Table) -> Node:
         if tree.args.get("db") is not None:
@@ -199,6 +212,13 @@ class Planner:
         if found is None:
             raise unknown_table(tree.name, list(self.tables), self.text, tree)
         return found
+
+
+def _column_names(tree: Tree) -> list[str] | None:
+    """The column names of ``… AS t(a, b)``."""
+    alias = tree.args.get("alias")
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    return [each.name for each in columns] if columns else None
 
 
 def _without(tables: Mapping[str, Node], name: str) -> dict[str, Node]:

@@ -20,7 +20,7 @@ from holdfast.frontend.joins import join_all
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
-from holdfast.frontend.select import check_names, finish_select
+from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
 from holdfast.plan.nodes import Aggregate, Node, Source, Union
 
@@ -62,7 +62,9 @@ class Table:
     def plan(self) -> Node:
         """The plan of this table."""
         items: list[Item] = [(shown, column(inner)) for shown, inner in self._state.scope.visible()]
-        check_names(items, [exp.Star()] * len(items), self._text("plan"))
+        text = self._text("plan")
+        check_names(items, [exp.Star()] * len(items), text)
+        check_reserved([name for name, _ in items], text)
         return linear(self._state.node, None, items)
 
     @property

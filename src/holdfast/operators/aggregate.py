@@ -40,10 +40,10 @@ FROM_LAST = {"min": False, "any_value": False, "max": True}
 def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
     """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
 
-    Additive columns differ between batches: one that is missing is zero.
+    Batches may have different additive columns: one that is missing is zero.
     """
-    keys = [_column(change, place, kind) for place, kind in enumerate(spec.key_types)]
-    arguments = {place: normalise_keys(physical.plain(change.column(place))) for place in inputs(spec)}
+    keys = [normalise_keys(_column(change, place, kind)) for place, kind in enumerate(spec.key_types)]
+    arguments = {place: _column(change, place, kind) for place, kind in inputs(spec).items()}
     diff = change.column("_diff").to_numpy()
     hashes = hash_columns(keys, rows=change.num_rows)
     if is_additive(spec):
@@ -55,6 +55,7 @@ def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
             alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
             first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
         return _table(hashes[first], physical.take_all(keys, first), totals)
+    arguments = {place: normalise_keys(column) for place, column in arguments.items()}
     rest = list(arguments.values())
     order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
     total = np.add.reduceat(diff[order], starts) if len(starts) else diff
@@ -142,7 +143,7 @@ def _totals(groups: Groups, trace: Trace) -> Totals:
 
 def _present(
     spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context
-) -> tuple[Bools, Bools]:  # fmt: skip
+) -> tuple[Bools, Bools]:
     """Which groups were there before the epoch, and which are there after it."""
     if (new["+diff"] < 0).any():
         place = int(np.argmin(new["+diff"]))
@@ -175,7 +176,7 @@ def _nobody(size: int) -> Bools:
 
 
 def _column(change: pa.Table, place: int, kind: pa.DataType) -> pa.Array:
-    column = normalise_keys(physical.plain(change.column(place)))
+    column = physical.plain(change.column(place))
     return column if column.type.equals(kind) else column.cast(kind)
 
 

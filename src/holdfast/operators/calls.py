@@ -113,9 +113,10 @@ def is_additive(spec: AggregateSpec) -> bool:
     return not ordered(spec) and not distinct(spec)
 
 
-def inputs(spec: AggregateSpec) -> tuple[int, ...]:
-    """The columns of the input, besides the keys, that the calls need."""
-    return tuple(sorted({place for call in spec.calls for place in call.arguments if place >= spec.keys}))
+def inputs(spec: AggregateSpec) -> dict[int, pa.DataType]:
+    """The columns of the input, besides the keys, that the calls need, and their types."""
+    used = {p: kind for call in spec.calls for p, kind in zip(call.arguments, call.argument_types, strict=True)}
+    return {place: used[place] for place in sorted(used) if place >= spec.keys}
 
 
 def layouts(spec: AggregateSpec) -> dict[str, Layout]:

@@ -94,13 +94,9 @@ def ends(change: Change, trace: Trace, layout: Layout, *, last: bool) -> tuple[p
         before = _foremost(places, both, both.add("+old") > 0, last)
         after = _foremost(places, both, both.add("+new") > 0, last)
         prefix = order_of(both)
-        certain = ~pending | complete
         inside = prefix[after] >= bound[places[after]] if last else prefix[after] <= bound[places[after]]
-        certain[places[after[inside]]] = True
-        # What was read of a group starts at its end, so any old value of it is enough for the old result.
-        seen = change.before <= 0
-        seen[places[before]] = True
-        done = pending & certain & (seen | complete)
+        complete[places[after[inside]]] = True
+        done = pending & complete
         for picked, rows in ((old, before), (new, after)):
             ready = rows[done[places[rows]]]
             picked.places.append(places[ready])
@@ -150,12 +146,12 @@ def _foremost(places: Ints, block: Block, kept: Bools, last: bool) -> Ints:
         rows, group, prefix = rows[order], group[order], prefix[order]
     starts = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
     runs = np.diff(starts, append=len(rows))
-    ends = starts + runs - 1
-    tied = prefix == np.repeat(prefix[ends if last else starts], runs)
-    rows, group = rows[tied], group[tied]
-    if len(rows) == len(starts):
-        return rows
-    order = sort_rows(group, [physical.take(block.columns[-1], rows)], [])
-    rows, group = rows[order], group[order]
-    edge: Bools = group[1:] != group[:-1]
-    return rows[np.concatenate((edge, [True]) if last else ([True], edge))]
+    tied = prefix == np.repeat(prefix[starts + runs - 1 if last else starts], runs)
+    foremost: Ints = rows[tied]
+    if len(foremost) == len(starts):
+        return foremost
+    group = group[tied]
+    order = sort_rows(group, [physical.take(block.columns[-1], foremost)], ())
+    foremost, group = foremost[order], group[order]
+    edge = group[1:] != group[:-1]
+    return foremost[np.concatenate((edge, [True]) if last else ([True], edge))]

@@ -44,9 +44,7 @@ def describe(keys: Sequence[pa.Array], place: int) -> str:
     return f"({', '.join(repr(column[place].as_py()) for column in keys)})" if keys else "all rows"
 
 
-def _summed(
-    call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array], size: int
-) -> pa.Array:  # fmt: skip
+def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array], size: int) -> pa.Array:
     kind, argument = call.result_type, call.argument_types[0]
     scale = argument.scale if pa.types.is_decimal(argument) else 0
     counts = count_of(totals, state.nulls)

@@ -155,7 +155,9 @@ def _enclose(tree: Tree) -> None:
             else:
                 wrap = binds < need if need in (3, 8) else binds <= need
             if wrap:
-                child.replace(exp.Paren(this=child.copy()))
+                paren = exp.Paren()
+                child.replace(paren)
+                paren.set("this", child)  # moved, not copied: the walk is to reach its operands too
 
 
 def _stands_apart(node: Tree, key: str, child: Tree) -> bool:
@@ -176,7 +178,7 @@ def _children(node: Tree) -> list[tuple[str, Tree]]:
     return pairs
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _read(text: str) -> Tree:
     parsed = Faithful().parse(f"SELECT {text}")[0]
     assert isinstance(parsed, exp.Select)
@@ -218,7 +220,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def references(text: str) -> tuple[str, ...]:
     """The columns that an expression reads, each once, in the order of their first use."""
     return tuple(dict.fromkeys(node.name for node in _read(text).find_all(exp.Column, bfs=False)))
@@ -248,9 +250,15 @@ def replace_columns(tree: Tree, replacement: Mapping[str, Tree]) -> Tree:
 
 def conjuncts(tree: Tree) -> list[Tree]:
     """The parts of a bare tree that AND connects."""
-    if isinstance(tree, exp.And):
-        return conjuncts(tree.this) + conjuncts(tree.expression)
-    return [tree]
+    parts: list[Tree] = []
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, exp.And):
+            waiting += [part.expression, part.this]
+        else:
+            parts.append(part)
+    return parts
 
 
 def conjunction(parts: list[Tree]) -> Tree | None:

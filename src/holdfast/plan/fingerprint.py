@@ -76,7 +76,7 @@ def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int, .
     return tuple(columns.index(name) for name in names)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def by_position(sql: str, columns: tuple[str, ...]) -> str:
     """The canonical text of an expression with input positions in the place of names."""
     tree = exp.Tuple(expressions=[read(sql)])
@@ -89,7 +89,7 @@ def by_position(sql: str, columns: tuple[str, ...]) -> str:
     return render(tree.expressions[0])
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _predicate(sql: str | None, columns: tuple[str, ...]) -> tuple[str, ...]:
     if sql is None:
         return ()

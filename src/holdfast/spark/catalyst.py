@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from pyspark import RDD
@@ -19,13 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.operators.program import Program, Route, change_schema
-from holdfast.operators.stage import Epoch, Message, Report, Router, finish
+from holdfast.operators.stage import Message, Report, Router, finish
 from holdfast.plan.dataflow import Dataflow, Path, Types
 from holdfast.plan.nodes import Field
 from holdfast.spark.failure import failure
+from holdfast.spark.told import current_epoch
 from holdfast.spark.types import quoted
 
-_MESSAGE = "__owner int, __channel int, __buffer binary"
+MESSAGE = "__owner int, __channel int, __buffer binary"
 _PACKED = pa.schema([("__owner", pa.int32()), ("__channel", pa.int32()), ("__buffer", pa.binary())])
 
 
@@ -66,7 +69,7 @@ def _struct(fields: Sequence[Field]) -> str:
 def wide_schema(cross: Crossing) -> str:
     """The schema of a stage's messages on their way into Spark."""
     columns = [f"__in{place} {_struct(fields)}" for place, (_, fields) in enumerate(cross.producers)]
-    return ", ".join([_MESSAGE, *columns])
+    return ", ".join([MESSAGE, *columns])
 
 
 def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -> Iterator[pa.RecordBatch]:
@@ -93,27 +96,37 @@ def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -
                 yield batch(empty, empty, pa.nulls(count, pa.binary()), {place: row})
 
 
-def through_spark(frame: DataFrame, cross: Crossing, program: Program, epoch: Epoch, stage: int) -> RDD[Message]:
+def through_spark(frame: DataFrame, cross: Crossing, program: Any, stage: int) -> DataFrame:
     """Evaluate the crossing's paths over a wide DataFrame, and pack the results into messages again."""
-    kept = ["__owner", "__channel", "__buffer"]
-    inputs = [f"__in{place}" for place in range(len(cross.producers))]
-    outputs: list[str] = []
-    for number, (place, path) in enumerate(cross.paths):
-        current = inputs[place]
-        for step in path.steps:
-            names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
-            frame = frame.selectExpr("*", *names)
-            fields = [f"'c{column}', {output.sql}" for column, output in enumerate(step.outputs)]
-            made = f"named_struct({', '.join(fields)}, '_diff', {current}._diff)"
-            guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
-            held = [*kept, *inputs, *outputs, *([current] if current not in inputs else [])]
-            frame = frame.selectExpr(*dict.fromkeys(held), f"CASE WHEN {guard} THEN {made} END AS __step{number}")
-            frame = frame.selectExpr(*kept, *inputs, *outputs, f"__step{number} AS __out{number}")
-            current = f"__out{number}"
-        outputs.append(f"__out{number}")
-    frame = frame.selectExpr(*kept, *outputs)
-    packed = frame.mapInArrow(_packer(cross, program, epoch, stage), _MESSAGE)
+    frame.createOrReplaceTempView("__wide")
+    return frame.sparkSession.sql(query(cross)).mapInArrow(_packer(cross, program, stage), MESSAGE)
+
+
+def messages_of(packed: DataFrame) -> RDD[Message]:
+    """Packed messages as an RDD again."""
     return packed.rdd.map(_as_message)
+
+
+def query(cross: Crossing) -> str:
+    """The crossing as one query over ``__wide``: analysing it once is much cheaper than column by column."""
+    held = ["__owner", "__channel", "__buffer", *(f"__in{place}" for place in range(len(cross.producers)))]
+    text = "__wide"
+    for number, (place, path) in enumerate(cross.paths):
+        current = f"__in{place}"
+        for depth, step in enumerate(path.steps):
+            # The step's own names for its columns, in a query of their own: another path may use the same names.
+            names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
+            fields = ", ".join(f"'c{column}', {output.sql}" for column, output in enumerate(step.outputs))
+            guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
+            made = f"CASE WHEN {guard} THEN named_struct({fields}, '_diff', {current}._diff) END"
+            result = f"__out{number}" if step is path.steps[-1] else f"__mid{number}_{depth}"
+            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM (SELECT *, {', '.join(names)} FROM {text}))"
+            if current.startswith("__mid"):
+                held.remove(current)
+            held.append(result)
+            current = result
+    outputs = [f"__out{number}" for number in range(len(cross.paths))]
+    return f"SELECT __owner, __channel, __buffer, {', '.join(outputs)} FROM {text}"
 
 
 def _as_message(row: Sequence[object]) -> Message:
@@ -122,11 +135,10 @@ def _as_message(row: Sequence[object]) -> Message:
 
 
 def _packer(
-    cross: Crossing, program: Program, epoch: Epoch, stage: int
+    cross: Crossing, program: Any, stage: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = Report(stage, 0)
-        router = Router(program, epoch, report)
+        router = Router(program.value, current_epoch(), Report(stage, 0))
         try:
             for batch in batches:
                 passing = batch.column(2).is_valid()
@@ -194,13 +206,14 @@ def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -
 
 
 def send_rows(
-    source: str, schema: pa.Schema, program: Program, epoch: Epoch
+    source: str, program: Any
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For a source that Spark reads: route its rows along the paths that need no Spark expressions."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = Report(0, 0)
-        router = Router(program, epoch, report)
+        router = Router(program.value, current_epoch(), report)
+        schema = program.value.sources[source]
         try:
             for batch in batches:
                 rows = batch.column(batch.num_columns - 1)
@@ -217,4 +230,4 @@ def send_rows(
 def to_frame(spark: SparkSession, rdd: RDD[Message]) -> DataFrame:
     """Messages as a DataFrame, for a stage whose rows cross through Spark."""
     flat = rdd.map(lambda message: (message[0], message[1][0], message[1][1]))
-    return spark.createDataFrame(flat, _MESSAGE, verifySchema=False)
+    return spark.createDataFrame(flat, MESSAGE, verifySchema=False)

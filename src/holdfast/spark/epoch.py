@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Offer, Source
 from holdfast.errors import HoldfastError
@@ -28,9 +28,23 @@ from holdfast.operators.program import Program
 from holdfast.operators.stage import RESULT, Epoch, Message, Report, Router, finish, run_stage, ticks
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.spark.catalyst import (
-    Crossing, crossing, frame_of_source, send_rows, through_spark, to_frame, wide_batches, wide_schema,
-)  # fmt: skip
+    MESSAGE,
+    Crossing,
+    crossing,
+    frame_of_source,
+    messages_of,
+    send_rows,
+    through_spark,
+    to_frame,
+    wide_batches,
+    wide_schema,
+)
 from holdfast.spark.failure import failure, translated
+from holdfast.spark.prepared import Prepared
+from holdfast.spark.told import current_epoch, current_partition, tell
+
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_ITEM = "name string, part binary"
 
 
 @dataclass(frozen=True)
@@ -61,17 +75,29 @@ class EpochJob:
         self._types = types
         self._partitions = partitions
         self._broadcast = spark.sparkContext.broadcast(program)
-        self._crossings = {
-            stage: crossing(flow, program, types, [operator.id for operator in program.at(stage)])
-            for stage in range(1, program.stages + 1)
-        }
+        self._crossings: dict[int, Prepared] = {}
+        for stage in range(1, program.stages + 1):
+            cross = crossing(flow, program, types, [operator.id for operator in program.at(stage)])
+            if cross is not None:
+                self._crossings[stage] = self._prepared(cross, stage, _wide_stage_task(self._broadcast, stage, cross))
+        self._reading: dict[tuple[str, ...], Prepared | None] = {}
+
+    def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
+        schema = wide_schema(cross)
+
+        def build(frame: DataFrame) -> DataFrame:
+            return through_spark(frame.mapInArrow(task, schema), cross, self._broadcast, stage)
+
+        return Prepared(self._spark, build)
 
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "epoch")
-        self._spark.sparkContext.setJobDescription(subject)
-        rdd = self.plan(epoch, work)
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "epoch")
+        context.setJobDescription(subject)
+        tell(context, epoch)
+        rdd = self.plan(work)
         planned = time.perf_counter()
         try:
             messages = rdd.collect()
@@ -86,24 +112,18 @@ class EpochJob:
             raise errors[0]
         return Outcome(tuple(results), planned - started, time.perf_counter() - started)
 
-    def plan(self, epoch: Epoch, work: Sequence[Work]) -> RDD[Message]:
+    def plan(self, work: Sequence[Work]) -> RDD[Message]:
         """The job's RDD."""
-        rdd = self._source_stage(epoch, work)
+        rdd = self._source_stage(work)
         for stage in range(1, self._program.stages + 1):
             exchanged = rdd.partitionBy(self._partitions, _own_partition)
-            cross = self._crossings[stage]
-            if cross is None:
-                rdd = exchanged.mapPartitionsWithIndex(
-                    _stage_task(self._broadcast, stage, epoch)
-                )
+            if stage in self._crossings:
+                rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
-                wide = to_frame(self._spark, exchanged).mapInArrow(
-                    _wide_stage_task(self._broadcast, stage, epoch, cross), wide_schema(cross)
-                )
-                rdd = through_spark(wide, cross, self._program, epoch, stage)
+                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage))
         return rdd
 
-    def _source_stage(self, epoch: Epoch, work: Sequence[Work]) -> RDD[Message]:
+    def _source_stage(self, work: Sequence[Work]) -> RDD[Message]:
         context = self._spark.sparkContext
         items: list[tuple[str, bytes]] = []
         rdds: list[RDD[Message]] = []
@@ -113,36 +133,42 @@ class EpochJob:
                 if frame is None:
                     items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
                 else:
-                    rdds += self._frame_source(epoch, one, frame)
+                    rdds += self._frame_source(one, frame)
         specs = context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
-        cross = crossing(self._flow, self._program, self._types, sorted({name for name, _ in items}))
-        if cross is None:
-            rdds.append(specs.mapPartitionsWithIndex(_source_task(self._broadcast, epoch)))
+        reading = self._reader(tuple(sorted({name for name, _ in items})))
+        if reading is None:
+            rdds.append(specs.mapPartitionsWithIndex(_source_task(self._broadcast)))
         else:
-            flat = self._spark.createDataFrame(specs, "name string, part binary", verifySchema=False)
-            wide = flat.mapInArrow(_wide_source_task(self._broadcast, epoch, cross), wide_schema(cross))
-            rdds.append(through_spark(wide, cross, self._program, epoch, 0))
+            frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
+            rdds.append(messages_of(reading.over(frame)))
         return rdds[0] if len(rdds) == 1 else context.union(rdds)
 
-    def _frame_source(self, epoch: Epoch, work: Work, frame: Any) -> Iterator[RDD[Message]]:
+    def _reader(self, names: tuple[str, ...]) -> Prepared | None:
+        """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
+        if names not in self._reading:
+            cross = crossing(self._flow, self._program, self._types, names)
+            self._reading[names] = (
+                None if cross is None else self._prepared(cross, 0, _wide_source_task(self._broadcast, cross))
+            )
+        return self._reading[names]
+
+    def _frame_source(self, work: Work, frame: Any) -> Iterator[RDD[Message]]:
         wide = frame_of_source(frame, work.source.fields, work.source.retracts)
         cross = crossing(self._flow, self._program, self._types, [work.name])
         if cross is not None:
-            yield through_spark(wide, cross, self._program, epoch, 0)
+            yield messages_of(through_spark(wide, cross, self._broadcast, 0))
         if any(not route.catalyst for route in self._program.routes.get(work.name, ())):
-            send = send_rows(work.name, self._program.sources[work.name], self._program, epoch)
-            packed = wide.mapInArrow(send, "__owner int, __channel int, __buffer binary")
-            yield packed.rdd.map(lambda row: (row[0], (row[1], bytes(row[2]))))
+            yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
 
 
 def _own_partition(partition: int) -> int:
     return partition
 
 
-def _stage_task(broadcast: Any, stage: int, epoch: Epoch) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
         try:
-            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+            router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
         except HoldfastError as error:
             return iter([failure(partition, error)])
         return finish(router, report, partition)
@@ -150,19 +176,10 @@ def _stage_task(broadcast: Any, stage: int, epoch: Epoch) -> Callable[[int, Iter
     return task
 
 
-def _wide_stage_task(
-    broadcast: Any, stage: int, epoch: Epoch, cross: Crossing
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        messages = (
-            (owner.as_py(), (channel.as_py(), buffer.as_py()))
-            for batch in batches
-            for owner, channel, buffer in zip(*batch.columns, strict=True)
-        )
+        partition, epoch = current_partition(), current_epoch()
+        messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
@@ -173,6 +190,11 @@ def _wide_stage_task(
         yield from wide_batches(cross, done, router)
 
     return task
+
+
+def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    # A row is a whole buffer of rows: there are few.
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _read_parts(
@@ -196,9 +218,8 @@ def _read_parts(
 
 def as_change(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A source's rows as a change: columns by position, one kind of NaN, a diff of 1 where the source gives none."""
-    columns = [
-        _one_nan(column) for name, column in zip(table.column_names, table.columns, strict=True) if name != "_diff"
-    ]
+    named = zip(table.column_names, table.columns, strict=True)
+    columns = [_one_nan(column) for name, column in named if name != "_diff"]
     if "_diff" in table.column_names:
         diff = table.column("_diff")
     else:
@@ -212,8 +233,9 @@ def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
 
 
-def _source_task(broadcast: Any, epoch: Epoch) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
+def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
     def task(index: int, items: Iterable[tuple[str, bytes]]) -> Iterator[Message]:
+        epoch = current_epoch()
         partition = index % epoch.partitions
         try:
             router, report = _read_parts(broadcast.value, epoch, items, partition)
@@ -226,11 +248,10 @@ def _source_task(broadcast: Any, epoch: Epoch) -> Callable[[int, Iterable[tuple[
     return task
 
 
-def _wide_source_task(
-    broadcast: Any, epoch: Epoch, cross: Crossing
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        items = [(name.as_py(), part.as_py()) for batch in batches for name, part in zip(*batch.columns, strict=True)]
+        epoch = current_epoch()
+        items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
         router = Router(broadcast.value, epoch, Report(0, 0))
         try:
             router, report = _read_parts(broadcast.value, epoch, items, 0)

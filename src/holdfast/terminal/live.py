@@ -11,6 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from holdfast.results import Epoch
 
@@ -92,15 +93,15 @@ class Screen:
         per_second, rows = progress.rates()
         median, high = progress.latency()
         table = Table(
-            title=f"flow {self._flow}", title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
+            title=Text(f"flow {self._flow}"), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
         )
         table.add_row("epoch", "-" if progress.last is None else f"{progress.last.epoch:,}")
         table.add_row("epochs/s", f"{per_second:,.1f}")
         table.add_row("rows/s", f"{rows:,.0f}")
         table.add_row("latency", f"median {_milliseconds(median)}   p99 {_milliseconds(high)}")
-        table.add_row("waiting", progress.lag())
+        table.add_row("waiting", Text(progress.lag()))
         for view, count in progress.last.changed.items() if progress.last else ():
-            table.add_row(f"view {view}", f"{count:,} rows changed")
+            table.add_row(Text(f"view {view}"), f"{count:,} rows changed")
         return table
 
 
@@ -124,6 +125,7 @@ class Lines:
             self._console.print(
                 f"{self._flow}: epoch {epoch.epoch}, {per_second:,.1f} epochs/s, {rows:,.0f} rows/s, "
                 f"last {_milliseconds(epoch.seconds)}, waiting {self._progress.lag()}",
+                markup=False,
                 highlight=False,
                 soft_wrap=True,
             )

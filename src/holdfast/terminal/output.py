@@ -16,6 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 _SHOWN = 50
 """So many rows of a table fit a person's patience; the other formats give all."""
@@ -48,12 +49,14 @@ def write_rows(rows: pa.Table, format: Format, out: BinaryIO) -> None:
 
 def print_rows(rows: pa.Table, console: Console, title: str) -> None:
     """Show ``rows`` as a table."""
-    table = Table(title=title, title_justify="left")
+    # Text, not str, throughout: rich takes brackets in a str for markup, and rows may hold anything.
+    console.print(Text(title))
+    table = Table()
     for field in rows.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        table.add_column(field.name, justify="right" if number else "left", overflow="fold")
+        table.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
     for row in rows.slice(0, _SHOWN).to_pylist():
-        table.add_row(*(_cell(value) for value in row.values()))
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
     console.print(table)
     if rows.num_rows > _SHOWN:
         console.print(f"… and {rows.num_rows - _SHOWN:,} more rows", highlight=False)

@@ -17,10 +17,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 Row = tuple[Any, ...]
+
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 class Oracle:
@@ -28,7 +36,10 @@ class Oracle:
 
     def __init__(self, spark: SparkSession, schemas: Mapping[str, str]) -> None:
         """``schemas``: input → its schema, as given to ``flow.input``."""
-        self._spark = spark
+        # A session of its own, without generated code: over a few rows, compiling a query costs more than running it.
+        self._spark = spark.newSession()
+        for key, value in _INTERPRETED.items():
+            self._spark.conf.set(key, value)
         self._schemas = dict(schemas)
         self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
 
@@ -69,9 +80,12 @@ def assert_same_rows(found: DataFrame | pa.Table, expected: DataFrame | pa.Table
     )
 
 
-def total_of_changes(changes: DataFrame | pa.Table) -> pa.Table:
-    """The rows that a changelog adds up to: each as often as its diffs say. Fails if one is there less than never."""
+def total_of_changes(changes: DataFrame | pa.Table, upto: int | None = None) -> pa.Table:
+    """The rows that a changelog adds up to (by epoch ``upto``): each as often as its diffs say. Fails if one is there
+    less than never."""
     table = changes if isinstance(changes, pa.Table) else changes.toArrow()
+    if upto is not None:
+        table = table.filter(pc.less_equal(table.column("_epoch"), upto))
     plain = table.drop_columns(["_epoch", "_diff"])
     counts: Counter[Any] = Counter()
     places: dict[Any, int] = {}

@@ -10,14 +10,17 @@ that can be entered from it, until nothing changes. A cover is then read off bac
 layer that leads back furthest; each step ends in the reach again, so it cannot get stuck. Without collapsed layers that
 is the cover of fewest pieces.
 
-Pure: names in, names out. O(strips × layers), with a handful of each.
+Pure: names in, names out. O(n log n) for the n layers of a strip; strips only differ where the number of partitions
+changed.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from heapq import heappop, heappush
+from itertools import accumulate, pairwise
 
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.trace.name import ALL, LayerName
@@ -39,10 +42,12 @@ class Chain:
         """The last epoch of the chain."""
         return self.base + len(self.digests)
 
+    def digest(self, epoch: int) -> str | None:
+        """The digest of an epoch; None if the chain does not say."""
+        return self.digests[epoch - self.base - 1] if self.base < epoch <= self.end else None
+
     def accepts(self, name: LayerName) -> bool:
-        if name.last <= self.base:
-            return True
-        return name.last <= self.end and self.digests[name.last - self.base - 1] == name.digest
+        return name.last <= self.base or self.digest(name.last) == name.digest
 
     def refutes(self, name: LayerName) -> bool:
         """The layer is known to be of another history. What lies beyond the chain's end is neither accepted nor
@@ -78,7 +83,7 @@ def cover(
     missing."""
     if as_of <= after:
         return []
-    usable = [name for name in names if chain.accepts(name)]
+    usable = _usable(names, low, high, chain)
     if exact:
         usable = [name for name in usable if name.floor == name.first or name.floor <= after]
     pieces: list[Piece] = []
@@ -101,15 +106,15 @@ def cover(
 
 def covered(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> int:
     """The greatest e such that epochs [0, e] are covered for all of [low, high); -1 if none."""
-    usable = [name for name in names if chain.accepts(name)]
+    usable = _usable(names, low, high, chain)
     return _common(usable, low, high, -1)[-1][1]
 
 
 def span(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> tuple[int, int]:
     """(after, upto): the widest range of epochs that these layers cover for all of [low, high)."""
-    usable = [name for name in names if chain.accepts(name)]
-    starts = sorted({name.first - 1 for name in usable})
-    spans = [(after, _common(usable, low, high, after)[-1][1]) for after in starts]
+    usable = _usable(names, low, high, chain)
+    starts = {name.first - 1 for name in usable} | {name.floor for name in usable}
+    spans = [(after, _common(usable, low, high, after)[-1][1]) for after in sorted(starts)]
     after, upto = max(spans, key=lambda s: s[1] - s[0], default=(-1, -1))
     if upto <= after:
         raise LogDamaged(
@@ -134,18 +139,43 @@ def garbage(names: Iterable[LayerName], chain: Chain, live_after: int) -> list[L
 
 
 def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
-    """A set of the strip's layers that is enough. Small layers are tried first, so that merged ones remain."""
+    """A set of the strip's layers that is enough. Small layers are tried first, so that merged ones remain.
+
+    More layers never reach less, so what can be dropped together can be dropped one by one: trying halves gives what
+    trying each in turn would, with few tries where few are needed."""
     full = _reach(here, -1)
     live = min(live_after, full[-1][1])
     wanted = _from(full, live)
-    kept = list(here)
-    for name in sorted(here, key=lambda n: (n.last - n.first, n.floor, n)):
-        if _entry(name, full) is None:
-            continue
-        without = [other for other in kept if other is not name]
-        if _from(_reach(without, -1), live) == wanted:
-            kept = without
-    return set(kept)
+    kept = set(here)
+
+    def drop(some: list[LayerName]) -> None:
+        if not some:
+            return
+        if _from(_reach(kept.difference(some), -1), live) == wanted:
+            kept.difference_update(some)
+        elif len(some) > 1:
+            drop(some[: len(some) // 2])
+            drop(some[len(some) // 2 :])
+
+    candidates = [name for name in _doubled(here) if _entry(name, full) is not None]
+    drop(sorted(candidates, key=lambda n: (n.last - n.first, n.floor, n)))
+    return kept
+
+
+def _doubled(here: tuple[LayerName, ...]) -> list[LayerName]:
+    """Layers that are nowhere alone: every epoch of theirs is in another layer too."""
+    changes: dict[int, int] = {}
+    for name in here:
+        changes[name.first] = changes.get(name.first, 0) + 1
+        changes[name.last + 1] = changes.get(name.last + 1, 0) - 1
+    bounds = sorted(changes)
+    depths = list(accumulate(changes[bound] for bound in bounds))
+    alone = [0, *accumulate(int(depth == 1) for depth in depths)]
+    return [n for n in here if alone[bisect_left(bounds, n.last + 1)] == alone[bisect_left(bounds, n.first)]]
+
+
+def _usable(names: Iterable[LayerName], low: int, high: int, chain: Chain) -> list[LayerName]:
+    return [name for name in names if name.low < high and low < name.high and chain.accepts(name)]
 
 
 def _strips(usable: list[LayerName], low: int, high: int) -> Iterator[tuple[int, int, tuple[LayerName, ...]]]:
@@ -188,18 +218,21 @@ def _reach(here: Iterable[LayerName], after: int) -> Reach:
 
 def _path(here: tuple[LayerName, ...], reach: Reach, after: int, as_of: int) -> list[tuple[LayerName, int, int]]:
     """(layer, after, upto) from ``as_of`` back to ``after``."""
+    coming = sorted((name for name in here if _entry(name, reach) is not None), key=lambda name: name.last)
+    choices: list[tuple[int, bool, int, int, int, LayerName]] = []
     path = []
     until = as_of
     while until > after:
-        choices = []
-        for name in here:
-            if name.floor <= until <= name.last:
-                entry = _entry(name, reach)
-                if entry is not None and entry < until:
-                    # Furthest back first; then uncut, most compacted, widest; then by name, so that all agree.
-                    cut = (entry >= name.first) + (until < name.last)
-                    choices.append((entry, cut, -name.floor, name.low - name.high, name))
-        entry, _, _, _, name = min(choices)
+        while coming and coming[-1].last >= until:
+            name = coming.pop()
+            entry = _entry(name, reach)
+            assert entry is not None
+            # Furthest back first; then least cut, most compacted, widest; then by name, so that all readers agree.
+            heappush(choices, (entry, entry >= name.first, name.last, -name.floor, name.low - name.high, name))
+        # What cannot be left at ``until`` cannot be left before it either.
+        while choices[0][-1].floor > until or choices[0][0] >= until:
+            heappop(choices)
+        entry, name = choices[0][0], choices[0][-1]
         path.append((name, entry, until))
         until = entry
     return path

@@ -56,8 +56,7 @@ def _same_values(left: pa.Array, right: pa.Array) -> Bools:
         return _same_lists(left, right)
     one, other = physical.fixed(left), physical.fixed(right)
     if pa.types.is_floating(kind):
-        width = np.uint16 if one.itemsize == 2 else np.uint32 if one.itemsize == 4 else np.uint64
-        one, other = one.view(width), other.view(width)
+        one, other = one.view(f"u{one.itemsize}"), other.view(f"u{other.itemsize}")
     same: Bools = one == other
     return same if same.ndim == 1 else np.logical_and.reduce(same, axis=1)
 

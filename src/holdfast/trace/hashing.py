@@ -235,7 +235,7 @@ def _normalised(array: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         floats = physical.fixed(array)
         normal = _normal(floats)
-        width = np.uint32 if floats.dtype == np.float32 else np.uint64
+        width = f"u{floats.itemsize}"
         changed: Bools = normal.view(width) != floats.view(width)
         if mask is not None:
             changed &= mask

@@ -17,7 +17,7 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ def write_layer(
     checksum = xxhash.xxh3_64_hexdigest(contents)
     name = LayerName(low, high, first, last, digest, since, checksum)
     path = directory / name.text()
-    if not path.exists():
+    # A file of the right name but another length is what a crash of the host left of an unsynced write.
+    if not path.exists() or path.stat().st_size != len(contents):
         directory.mkdir(parents=True, exist_ok=True)
         temporary = directory / f".{uuid.uuid4().hex}.tmp"
         try:
@@ -174,6 +175,8 @@ class Layer:
 
 
 _open: OrderedDict[tuple[str, str], Layer] = OrderedDict()
+_open_in: dict[str, set[str]] = {}
+"""Directory → names of its open layers: the same keys again, for ``retain``."""
 _lock = threading.Lock()
 
 
@@ -188,18 +191,25 @@ def open_layer(path: Path) -> Layer:
     layer = _map(Path(path))
     with _lock:
         _open[key] = layer
+        _open_in.setdefault(key[0], set()).add(key[1])
         while len(_open) > _CACHED:
-            _open.popitem(last=False)
+            _forget(next(iter(_open)))
     return layer
 
 
-def retain(directory: Path, names: Iterable[LayerName]) -> None:
-    """Let go of open layers of this directory that are not among ``names``: a mapping keeps a removed file's space."""
-    kept = {name.text() for name in names}
+def _forget(key: tuple[str, str]) -> None:
+    _open.pop(key, None)
+    _open_in[key[0]].discard(key[1])
+    if not _open_in[key[0]]:
+        del _open_in[key[0]]
+
+
+def retain(directory: Path, listing: Container[str]) -> None:
+    """Let go of open layers of this directory that are not in the listing: a mapping keeps a removed file's space."""
     where = os.fspath(directory)
     with _lock:
-        for key in [key for key in _open if key[0] == where and key[1] not in kept]:
-            del _open[key]
+        for file in [file for file in _open_in.get(where, ()) if file not in listing]:
+            _forget((where, file))
 
 
 def _map(path: Path) -> Layer:
@@ -243,3 +253,8 @@ def verify_layer(path: Path) -> None:
             found=found,
         )
     _map(Path(path))
+
+
+def list_layers(directory: Path) -> list[LayerName]:
+    """The names of all layers in a trace's directory, which must exist."""
+    return [name for name in map(LayerName.parse, os.listdir(directory)) if name is not None]

@@ -13,7 +13,7 @@ is one file. Reading and writing are O(rows merged); planning reads nothing but 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, Piece, cover, covered, span
-from holdfast.trace.layer import write_layer
+from holdfast.trace.layer import list_layers, write_layer
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.search import open_slice
@@ -83,21 +83,18 @@ def merge(
 
     If some of the layers were collapsed further already, so is the result: its name says how far. Nothing is removed.
     """
-    names = list(names)
-    after, upto = span(names, low, high, chain)
-    pieces = cover(names, low, high, upto, chain, after=after)
-    floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
-    since = min(max([since, *floors]), upto)
-    if since <= after + 1:
-        since = -1  # there is nothing to collapse, and the name must not depend on who asked
+    names = sorted(names)
+    among = sorted({*names, *list_layers(directory)})
+    after, upto, since = outline(names, low, high, since, chain, among=among)
     blocks = []
-    for piece in pieces:
+    for piece in cover(names, low, high, upto, chain, after=after):
         try:
             block = open_slice(directory, piece, layout).block()
         except FileNotFoundError as error:
             raise LogDamaged(f"a layer to be merged is gone: {error}", path=str(directory)) from error
         blocks.append(replace(block, epoch=np.maximum(block.epoch, since)) if since >= 0 else block)
-    digest = next(name.digest for name in names if name.last == upto and chain.accepts(name))
+    digest = _digest(upto, chain, among)
+    assert digest is not None  # a layer ends there, or outline would have chosen another end
     return write_layer(
         directory,
         Block.concat(blocks),
@@ -110,3 +107,39 @@ def merge(
         since=since,
         metadata=metadata,
     )
+
+
+def outline(
+    names: Sequence[LayerName], low: int, high: int, since: int, chain: Chain, *, among: Sequence[LayerName]
+) -> tuple[int, int, int]:
+    """(after, upto, since) of the layer that merging these gives; ``among`` are all that are there."""
+    after, upto = _whole_runs(names, low, high, chain, among) or span(names, low, high, chain)
+    pieces = cover(names, low, high, upto, chain, after=after)
+    floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
+    since = min(max([since, *floors]), upto)
+    # When there is nothing to collapse, the name must not depend on who asked.
+    return after, upto, since if since > after + 1 else -1
+
+
+def _whole_runs(
+    names: Sequence[LayerName], low: int, high: int, chain: Chain, among: Sequence[LayerName]
+) -> tuple[int, int] | None:
+    """(after, upto) of the runs that these layers are, if they are what ``plan_merge`` chose.
+
+    Layers may hold more than the runs they are read for. Merging more would do harm: collapsed, the result could not
+    be left where the next run begins, nobody would read it, and it would be merged again for ever."""
+    runs = _runs(cover(among, low, high, covered(among, low, high, chain), chain))
+    wanted = set(names)
+    mine = [i for i, run in enumerate(runs) if all(piece.name in wanted for piece in run)]
+    if not mine or mine != list(range(mine[0], mine[-1] + 1)):
+        return None
+    if {piece.name for i in mine for piece in runs[i]} != wanted:
+        return None
+    after, upto = min(piece.after for piece in runs[mine[0]]), max(piece.upto for piece in runs[mine[-1]])
+    return None if _digest(upto, chain, among) is None else (after, upto)
+
+
+def _digest(epoch: int, chain: Chain, among: Sequence[LayerName]) -> str | None:
+    """The lineage digest of an epoch: the chain knows it, or, before the chain, a layer that ends there."""
+    ending = (name.digest for name in among if name.last == epoch and chain.accepts(name))
+    return chain.digest(epoch) or next(ending, None)

@@ -21,7 +21,7 @@ Words = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 AnyArray: TypeAlias = "pa.Array | pa.ChunkedArray"
 
-_ONES = np.uint64((1 << 64) - 1)
+_TAILS = np.array([(1 << 8 * left) - 1 for left in range(9)], np.uint64)
 _BIT_WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
@@ -102,20 +102,21 @@ def fixed(array: pa.Array) -> npt.NDArray[Any]:
     kind = array.type
     n, offset = len(array), array.offset
     buffer = array.buffers()[1]
+    nothing = n == 0 or buffer is None  # a column that is all null may come without values
     if pa.types.is_boolean(kind):
-        return np.zeros(0, np.uint8) if n == 0 else bits(buffer, offset, n).view(np.uint8)
+        return np.zeros(n, np.uint8) if nothing else bits(buffer, offset, n).view(np.uint8)
     if pa.types.is_decimal(kind):
         words = kind.bit_width // 64
-        if n == 0:
-            return np.zeros((0, words), np.uint64)
+        if nothing:
+            return np.zeros((n, words), np.uint64)
         return np.frombuffer(buffer, np.uint64, n * words, offset * words * 8).reshape(n, words)
     dtype: npt.DTypeLike = (
         kind.to_pandas_dtype()
         if pa.types.is_integer(kind) or pa.types.is_floating(kind)
         else _BIT_WIDTHS[kind.bit_width]
     )
-    if n == 0:
-        return np.zeros(0, dtype)
+    if nothing:
+        return np.zeros(n, dtype)
     return np.frombuffer(buffer, dtype, n, offset * (kind.bit_width // 8))
 
 
@@ -175,7 +176,7 @@ def tail_masked(words: Words, left: Ints, least: int) -> Words:
     """Words with the bytes past the end of their string cleared, in place; ``left`` ≥ 1 bytes remain of each string,
     ``least`` of the shortest."""
     if least < 8:
-        words &= _ONES >> (64 - 8 * np.minimum(left, 8)).view(np.uint64)
+        words &= _TAILS.take(left, mode="clip")
     return words
 
 

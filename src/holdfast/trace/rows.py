@@ -58,6 +58,10 @@ class Block:
     epoch: Ints
     adds: dict[str, Ints]
 
+    def __post_init__(self) -> None:
+        if any(isinstance(column, pa.ChunkedArray) for column in self.columns):
+            object.__setattr__(self, "columns", tuple(physical.plain(column) for column in self.columns))
+
     @property
     def rows(self) -> int:
         return len(self.hash)
@@ -200,14 +204,14 @@ def _arrange(hash: Words, sub: Words | None, columns: Sequence[pa.Array]) -> tup
         if not len(differ):
             break
         # Different rows under one (hash, sub): sort their runs by something finer, and look again.
-        order = np.arange(len(hash)) if order is None else order
         run = _runs(same)
         mixed = np.zeros(len(hash), np.bool_)
         mixed[run[differ]] = True
         members = np.flatnonzero(mixed[run])
-        code = codes(physical.take_all(columns, order[members]))
+        code = codes(physical.take_all(columns, members if order is None else order[members]))
         finer = _sorting(run[members].view(np.uint64), code)
         if finer is not None:
+            order = np.arange(len(hash)) if order is None else order
             order[members] = order[members[finer]]
             code = code[finer]
         inner = np.flatnonzero(np.diff(members) == 1)

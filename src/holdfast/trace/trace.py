@@ -26,11 +26,6 @@ from holdfast.trace.search import Slice, open_slice
 _ATTEMPTS = 20
 
 
-def list_layers(directory: Path) -> list[LayerName]:
-    """The names of all layers in a trace's directory, which must exist."""
-    return [name for name in map(LayerName.parse, os.listdir(directory)) if name is not None]
-
-
 class Trace:
     """The state of one operator's trace in the hash range [low, high), as of an epoch."""
 
@@ -94,14 +89,17 @@ class Trace:
         upto = min(upto, self.as_of)
         try:
             slices = self._open_cover(after, upto, exact=True)
-        except LogDamaged:
-            # The state is there, only its history is not.
-            self._open_cover(-1, upto, exact=False)
+        except (EpochUnavailable, LogDamaged) as error:
+            # The state is there, or the trace would not be open; only its history is not.
+            names = [piece.layer.name for piece in self.slices]
+            earliest = max([after + 1, *(name.floor for name in names if name.floor > name.first)])
             raise EpochUnavailable(
-                f"the changes after epoch {after} up to {upto} cannot be told apart any more: they were compacted",
+                f"the changes after epoch {after} up to {upto} were compacted and cannot be told apart any more; "
+                f"those after epoch {earliest} can",
                 after=after,
                 upto=upto,
-            ) from None
+                earliest=earliest,
+            ) from error
         return self._joined([piece.block() for piece in slices])
 
     def scan(self) -> Block:
@@ -125,18 +123,26 @@ class Trace:
     def _open_cover(self, after: int, upto: int, *, exact: bool) -> list[Slice]:
         if upto <= after:
             return []
+        seen: set[str] | None = None
         for attempt in range(_ATTEMPTS):
             try:
-                names = list_layers(self.directory)
-                retain(self.directory, names)
+                listing = set(os.listdir(self.directory))
+                retain(self.directory, listing)
+                names = [name for name in map(LayerName.parse, listing) if name is not None]
                 pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
                 return [open_slice(self.directory, piece, self.layout) for piece in pieces]
             except FileNotFoundError as error:
                 # A merge took the file away after the listing; what it wrote instead is in the next one.
                 if attempt == _ATTEMPTS - 1 or not self.directory.exists():
                     raise LogDamaged(
-                        f"trace {self.directory} has no layers to read as of epoch {upto}: {error}",
+                        f"trace {self.directory} cannot be read as of epoch {upto}: {error}",
                         path=str(self.directory),
                         epoch=upto,
                     ) from error
-        raise AssertionError("unreachable")
+            except (EpochUnavailable, LogDamaged):
+                # A listing is not atomic: it may miss both what a merge wrote and what it removed. One that does not
+                # change is to be believed.
+                if attempt == _ATTEMPTS - 1 or listing == seen:
+                    raise
+                seen = listing
+        raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,145 @@
+"""Random queries that Spark and SQLite read alike: integers and strings, no division, names for all columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+TABLES = {"t": {"a": "int", "b": "int", "c": "str"}, "u": {"a": "int", "d": "int", "c": "str"}}
+
+Columns = dict[str, str]  # what can be referred to → "int" or "str"
+Rows = dict[str, list[tuple[int | str | None, ...]]]
+
+
+@dataclass(frozen=True)
+class Query:
+    sql: str
+    columns: Columns
+
+
+class Maker:
+    """Makes queries and rows from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.pick = self.random.choice
+
+    def sometimes(self, one_in: int = 2) -> bool:
+        return self.random.randrange(one_in) == 0
+
+    def rows(self) -> Rows:
+        numbers, letters = [None, -2, -1, 0, 1, 2, 3], [None, "x", "y", "X"]
+        return {
+            name: [
+                (self.pick(numbers), self.pick(numbers), self.pick(letters)) for _ in range(self.random.randrange(9))
+            ]
+            for name in TABLES
+        }
+
+    def number(self, columns: Columns, depth: int = 2) -> str:
+        names = [name for name, kind in columns.items() if kind == "int"]
+        form = self.pick(["plain", "plain", "+", "-", "*", "neg", "coalesce", "case", "parens"])
+        if depth == 0 or form == "plain":
+            return self.pick([*names, *names, str(self.random.randrange(5))])
+        one, other = self.number(columns, depth - 1), self.number(columns, depth - 1)
+        match form:
+            case "neg":
+                return f"-({one})"
+            case "coalesce":
+                return f"coalesce({one}, {other})"
+            case "case":
+                return f"CASE WHEN {self.condition(columns, 0)} THEN {one} ELSE {other} END"
+            case "parens":
+                return f"({one})"
+        return f"{one} {form} {other}"
+
+    def varying(self, columns: Columns) -> str:
+        """A number that is no constant."""
+        while not any(name in (found := self.number(columns, 1)) for name in columns):
+            pass
+        return found
+
+    def condition(self, columns: Columns, depth: int = 2) -> str:
+        if depth > 0 and self.sometimes():
+            one, other = self.condition(columns, depth - 1), self.condition(columns, depth - 1)
+            return self.pick([f"{one} AND {other}", f"({one} OR {other})", f"NOT ({one})", f"({one}) AND ({other})"])
+        words = [name for name, kind in columns.items() if kind == "str"]
+        if words and self.sometimes(4):
+            word = self.pick(words)
+            return self.pick([f"{word} = 'x'", f"{word} IS NULL", f"{word} IN ('x', 'y')", f"upper({word}) > 'X'"])
+        one, other = self.number(columns, 1), self.number(columns, 1)
+        relation = self.pick(["=", "<>", "<", "<=", ">", ">="])
+        return self.pick([f"{one} {relation} {other}"] * 3 + [f"({one}) IS NOT NULL", f"({one}) IN ({other}, 1)"])
+
+    def from_(self, depth: int) -> tuple[str, Columns]:
+        """A FROM clause and the (qualified) columns it offers."""
+        columns: Columns = {}
+        text, where = "", ""
+        for place in range(self.pick([1, 1, 2, 2, 3])):
+            alias = f"r{place}"
+            if depth > 0 and self.sometimes():
+                inner = self.query(depth - 1)
+                relation, own = f"({inner.sql}) AS {alias}", inner.columns
+            else:
+                name = self.pick(sorted(TABLES))
+                relation, own = f"{name} AS {alias}", TABLES[name]
+            here = {f"{alias}.{name}": kind for name, kind in own.items()}
+            if place == 0:
+                text = relation
+            else:
+                condition = f"{self.varying(columns)} = {self.varying(here)}"
+                if self.sometimes():
+                    condition += f" AND {self.condition({**columns, **here}, 1)}"
+                if self.sometimes(3):
+                    text, where = f"{text}, {relation}", f"{where} AND {condition}"
+                else:
+                    text += f" JOIN {relation} ON {condition}"
+            columns |= here
+        if where or self.sometimes():
+            text += f" WHERE {self.condition(columns)}{where}"
+        return text, columns
+
+    def select(self, depth: int) -> Query:
+        body, columns = self.from_(depth)
+        if self.sometimes():
+            return self._grouped(columns, body)
+        items = [self.number(columns) for _ in range(self.random.randint(1, 3))]
+        words = [name for name, kind in columns.items() if kind == "str"]
+        kinds = ["int"] * len(items)
+        if words and self.sometimes():
+            items.append(self.pick(words))
+            kinds.append("str")
+        names = [f"x{place}" for place in range(len(items))]
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
+        distinct = self.sometimes(3)
+        sql = f"SELECT {'DISTINCT ' if distinct else ''}{listed} FROM {body}"
+        if self.sometimes(3):
+            # All output columns are in the order, so that ties make no difference.
+            hidden = [self.varying(columns)] if not distinct and self.sometimes() else []
+            order = [f"{each} {self.pick(['ASC', 'DESC', '', 'DESC NULLS FIRST'])}" for each in [*hidden, *names]]
+            sql += f" ORDER BY {', '.join(order)} LIMIT {self.random.randrange(5)}{self.pick(['', ' OFFSET 1'])}"
+        return Query(sql, dict(zip(names, kinds, strict=True)))
+
+    def _grouped(self, columns: Columns, body: str) -> Query:
+        keys = list(dict.fromkeys(self.varying(columns) for _ in range(self.random.randrange(3))))
+        calls = []
+        for _ in range(self.random.randint(1, 3)):
+            call = self.pick(["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "min(#)", "max(#)"])
+            calls.append(call.replace("#", self.number(columns, 1)))
+        items = [*keys, *calls, f"{calls[0]} + {calls[-1]}"]
+        names = [f"x{place}" for place in range(len(items))]
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
+        sql = f"SELECT {listed} FROM {body}"
+        if keys:
+            sql += f" GROUP BY {', '.join(keys)}"
+            if self.sometimes():
+                sql += f" HAVING {self.pick(calls)} > 0 AND ({self.pick(keys)}) < 3"
+        return Query(sql, dict.fromkeys(names, "int"))
+
+    def query(self, depth: int = 1) -> Query:
+        query = self.select(depth)
+        if "LIMIT" in query.sql or "str" in query.columns.values() or not self.sometimes(3):
+            return query
+        body = ", ".join(self.pick(["a", "a + b", "b"]) for _ in query.columns)
+        kind = self.pick(["UNION ALL", "UNION"])
+        return Query(f"SELECT * FROM ({query.sql}) AS q {kind} SELECT {body} FROM t", query.columns)

@@ -1,0 +1,131 @@
+"""What a plan means, said as plainly as possible: lists of rows, and expressions evaluated value by value.
+
+Knows the operators that `tests.frontend.queries` generates. NULL is None; booleans are True, False and None.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from holdfast.plan.expression import Tree, read
+from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, Source, TopK, Union
+
+Row = tuple[Any, ...]
+
+BINARY: dict[type[Tree], Callable[[Any, Any], Any]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+}
+
+
+def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """The rows of a plan over the given sources."""
+    match node:
+        case Source():
+            return list(tables[node.name])
+        case Linear():
+            outputs = [read(output.sql) for output in node.outputs]
+            predicate = None if node.predicate is None else read(node.predicate)
+            rows = [dict(zip(node.input.columns, row, strict=True)) for row in run(node.input, tables)]
+            kept = [row for row in rows if predicate is None or evaluate(predicate, row) is True]
+            return [tuple(evaluate(tree, row) for tree in outputs) for row in kept]
+        case Union():
+            return [row for each in node.inputs for row in run(each, tables)]
+        case Join():
+            left = _keyed(run(node.left, tables), [node.left.columns.index(key) for key in node.left_keys])
+            right = _keyed(run(node.right, tables), [node.right.columns.index(key) for key in node.right_keys])
+            return [a + b for key in left for a in left[key] for b in right.get(key, ()) if None not in key]
+        case Aggregate():
+            columns = node.input.columns
+            groups = _keyed(run(node.input, tables), [columns.index(key) for key in node.keys])
+            if not node.keys:
+                groups = groups or {(): []}
+            return [key + tuple(_call(call, rows, columns) for call in node.calls) for key, rows in groups.items()]
+        case TopK():
+            rows = run(node.input, tables)
+            rows.sort(key=lambda row: [_ascending(value) for value in row])
+            for each in reversed(node.order):
+                place = node.columns.index(each.column)
+                nulls = [row for row in rows if row[place] is None]
+                others = [row for row in rows if row[place] is not None]
+                others.sort(key=lambda row: row[place], reverse=each.descending)
+                rows = nulls + others if each.nulls_first else others + nulls
+            return rows[node.offset : node.offset + node.limit]
+
+
+def _ascending(value: Any) -> tuple[bool, Any]:
+    return (value is not None, value)
+
+
+def _keyed(rows: list[Row], places: list[int]) -> dict[Row, list[Row]]:
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[place] for place in places)].append(row)
+    return dict(groups)
+
+
+def _call(call: Call, rows: list[Row], columns: tuple[str, ...]) -> Any:
+    picked = [tuple(row[columns.index(name)] for name in call.arguments) for row in rows]
+    present = [values for values in picked if None not in values]
+    if call.function == "count":
+        return len(set(present)) if call.distinct else len(present)
+    values = [value for (value,) in present]
+    if not values:
+        return None
+    return {"sum": sum, "min": min, "max": max, "any_value": min}[call.function](values)
+
+
+def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
+    """The value of an expression on a row."""
+    match tree:
+        case exp.Column():
+            return row[tree.name]
+        case exp.Literal():
+            return tree.name if tree.is_string else int(tree.name)
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return tree.this
+        case exp.Neg():
+            value = evaluate(tree.this, row)
+            return None if value is None else -value
+        case exp.Not():
+            value = evaluate(tree.this, row)
+            return None if value is None else not value
+        case exp.Is():
+            return evaluate(tree.this, row) is None
+        case exp.And() | exp.Or():
+            decisive = isinstance(tree, exp.Or)
+            sides = [evaluate(tree.this, row), evaluate(tree.expression, row)]
+            return decisive if decisive in sides else None if None in sides else not decisive
+        case exp.In():
+            value, others = evaluate(tree.this, row), [evaluate(each, row) for each in tree.expressions]
+            if value is None:
+                return None
+            return True if value in others else None if None in others else False
+        case exp.Case():
+            for branch in tree.args["ifs"]:
+                if evaluate(branch.this, row) is True:
+                    return evaluate(branch.args["true"], row)
+            return evaluate(tree.args["default"], row) if tree.args.get("default") else None
+        case exp.Anonymous():
+            values = [evaluate(each, row) for each in tree.expressions]
+            if tree.name == "coalesce":
+                return next((value for value in values if value is not None), None)
+            if tree.name == "if":
+                return values[1] if values[0] is True else values[2]
+            return None if values[0] is None else {"abs": abs, "upper": str.upper}[tree.name](values[0])
+    left, right = evaluate(tree.this, row), evaluate(tree.expression, row)
+    return None if left is None or right is None else BINARY[type(tree)](left, right)

@@ -1,0 +1,134 @@
+"""What a running flow shows, and how the command line finds the flow. No Spark here."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from holdfast.errors import DeclarationError, UnknownName
+from holdfast.results import Epoch
+from holdfast.terminal.app import load_flow
+from holdfast.terminal.live import Jsonl, Lines, Progress, Screen
+
+
+def epoch(number: int, rows: int = 100, seconds: float = 0.1) -> Epoch:
+    return Epoch(number, {"top": 2}, rows, seconds)
+
+
+def test_rates_are_taken_over_the_last_seconds_only() -> None:
+    progress = Progress()
+    progress._started = 0.0
+    for number in range(100):
+        progress.add(epoch(number, rows=10), now=float(number))
+    per_second, rows = progress.rates(now=99.0)
+    assert per_second == pytest.approx(1.0, rel=0.05)
+    assert rows == pytest.approx(10.0, rel=0.05)
+    assert progress.rates(now=1000.0) == (0.0, 0.0), "an idle flow has no rate"
+
+
+def test_latency_is_median_and_p99() -> None:
+    progress = Progress()
+    assert progress.latency() == (0.0, 0.0)
+    for number in range(100):
+        progress.add(epoch(number, seconds=5.0 if number >= 98 else 0.1))
+    assert progress.latency() == (0.1, 5.0)
+    assert progress.summary() == "100 epochs, 10,000 rows in; median 100 ms, p99 5,000 ms per epoch"
+
+
+def test_the_screen_says_epoch_rates_latency_and_what_waits() -> None:
+    progress = Progress()
+    console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
+    console.print(Screen(console, "rates", progress)._table())
+    progress.add(epoch(7))
+    progress.waiting = {"visits": 12, "rankings": 0, "clock": None}
+    console.print(Screen(console, "rates", progress)._table())
+    text = console.export_text()
+    for word in ("flow rates", "epoch", "7", "epochs/s", "rows/s", "median 100 ms", "p99", "visits 12", "view top"):
+        assert word in text
+    assert "rankings" not in text
+
+
+def test_lines_come_at_most_once_a_second() -> None:
+    progress = Progress()
+    console = Console(width=200, record=True, file=io.StringIO())
+    with Lines(console, "rates", progress) as lines:
+        for number in range(50):
+            progress.add(epoch(number))
+            lines.shown(epoch(number))
+    assert console.export_text().count("\n") == 1
+
+
+def test_json_lines_hold_the_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress.waiting = {"visits": 3}
+    with Jsonl(Console(), "rates", progress) as lines:
+        progress.add(epoch(4))
+        lines.shown(epoch(4))
+    line = json.loads(capsys.readouterr().out)
+    assert (
+        line["flow"] == "rates" and line["epoch"] == 4 and line["rows_in"] == 100 and line["waiting"] == {"visits": 3}
+    )
+
+
+@pytest.fixture(autouse=True)
+def clean_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(f"import holdfast as hf\n{text}\n")
+    return path
+
+
+DECLARED = "hf.Flow('one', log='{}')"
+
+
+def test_the_one_flow_of_a_file_is_found_by_whatever_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.py", f"x = {DECLARED.format(tmp_path)}\ny = x")
+    assert load_flow(path).name == "one"
+
+
+@pytest.mark.parametrize("name", ["build", "main"])
+def test_a_function_may_build_the_flow(tmp_path: Path, name: str) -> None:
+    assert load_flow(write(tmp_path / "a.py", f"def {name}(): return {DECLARED.format(tmp_path)}")).name == "one"
+
+
+def test_a_file_beside_it_can_be_imported_and_main_blocks_are_not_run(tmp_path: Path) -> None:
+    (tmp_path / "names_of_flows.py").write_text("NAME = 'beside'")
+    text = (
+        "import names_of_flows\nf = hf.Flow(names_of_flows.NAME, log='x')\nif __name__ == '__main__': raise SystemExit"
+    )
+    assert load_flow(write(tmp_path / "a.py", text)).name == "beside"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"it declares no flow; expected something like `flow = hf\.Flow"),
+        ("a = hf.Flow('a', log='a'); b = hf.Flow('b', log='b')", r"several flows \(a, b\)"),
+        ("def build(): return 5", r"build\(\) must return a Flow, found int"),
+        ("x = 1 +", "line 2: invalid syntax"),
+        ("\nx = nothing", "line 3: NameError: name 'nothing' is not defined"),
+        ("import gone_module", "line 2: ModuleNotFoundError"),
+        ("def main():\n    return 1 / 0", "line 3: ZeroDivisionError"),
+    ],
+)
+def test_a_file_without_a_usable_flow_says_why(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        load_flow(write(tmp_path / "a.py", text))
+
+
+def test_an_error_of_the_declaration_itself_comes_through(tmp_path: Path) -> None:
+    text = "f = hf.Flow('a', log='x')\nf.input('t', 'id long')\nf.view('v', 'SELECT idd FROM t')"
+    with pytest.raises(UnknownName, match="idd"):
+        load_flow(write(tmp_path / "a.py", text))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"gone\.py: there is no such file"):
+        load_flow(tmp_path / "gone.py")
