@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: the one that a flow would start."""
+"""One Spark session for all tests of a process, with the settings that a flow would give it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    from holdfast.spark.session import start_local
+    from pyspark.sql import SparkSession
 
-    session = start_local()
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    from holdfast.spark.session import SETTINGS
+
+    builder = SparkSession.builder.master("local[2]").appName("holdfast-tests")
+    # Tests run hundreds of queries once, over a few rows: compiling each would take most of the time.
+    compiled = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for key, value in {**SETTINGS, **compiled, "spark.sql.shuffle.partitions": "2"}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     yield session
     session.stop()

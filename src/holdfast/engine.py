@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.connectors.kept import KeptRows
+from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.epochs import Coordinator
@@ -196,6 +196,31 @@ class Engine:
             timings,
         )
 
+    def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
+        """Compute a past epoch again, from its lineage and the traces as of the epoch before; nothing is written.
+        View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
+        lineage = self._lineage.history[number]
+        program = compile_program(self._flow, self._types, transient=self._flow.operators)
+        job = EpochJob(self._own, self._flow, program, self._types, partitions)
+        epoch = Epoch(
+            number=number,
+            first=number,
+            digest=lineage.digest,
+            chain=self._coordinator.chain(),
+            partitions=partitions,
+            traces=str(self._directory.traces),
+            deliver=frozenset(self._flow.views.values()),
+        )
+        work = []
+        for name, offer in lineage.offers.items():
+            source = self.declared.sources[name]
+            if source.replayable:
+                work.append(Work(name, source, [offer]))
+            else:
+                work.append(Work(name, KeptChange(source.fields, self._kept(name), number, partitions), [{}]))
+        outcome = job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
+        return {view: _delivered(outcome, mark) for view, mark in self._flow.views.items()}
+
     # -- state ----------------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
@@ -296,7 +321,9 @@ class Engine:
         for operator in self._program.operators:
             for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
                 if f"{operator.id}.{suffix}" in many:
-                    reach = self.declared.retain if operator.kind == "log" else STATE_HISTORY
+                    reach = self.declared.retain
+                    if reach is not None and operator.kind != "log":
+                        reach = min(reach, STATE_HISTORY)
                     since = -1 if reach is None else self.last - reach
                     directory = str(self._directory.traces / f"{operator.id}.{suffix}")
                     upkeep.append(Upkeep(directory, layout, since))
@@ -343,9 +370,7 @@ class Engine:
 
     def _commit(self, lineage: Lineage, outcome: Outcome) -> None:
         for place, (view, _) in enumerate(self.declared.sinks):
-            mark = self._flow.views[view]
-            parts = [decode(report.outputs[mark]) for report in outcome.reports if mark in report.outputs]
-            self._commit_one(place, lineage.epoch, pa.concat_tables(parts), lineage)
+            self._commit_one(place, lineage.epoch, _delivered(outcome, self._flow.views[view]), lineage)
 
     def _commit_one(self, place: int, epoch: int, change: pa.Table, lineage: Lineage) -> None:
         view, sink = self.declared.sinks[place]
@@ -407,3 +432,8 @@ class Engine:
             sink.close()
         self._lineage.close()
         self._directory.close()
+
+
+def _delivered(outcome: Outcome, mark: str) -> pa.Table:
+    """What the tasks delivered of one log's change."""
+    return pa.concat_tables([decode(report.outputs[mark]) for report in outcome.reports if mark in report.outputs])

@@ -44,6 +44,12 @@ def test_every_page_is_listed_once_and_every_visit_is_to_a_listed_page(tables: t
     assert pc.count_distinct(visits["sourceIP"]).as_py() <= SIZES.visitors
 
 
+@pytest.mark.parametrize(("scale", "batches"), [(1.0, 20), (0.02, 3), (0.001, 7), (0.001, 5000)])
+def test_as_many_visits_come_as_are_announced(scale: float, batches: int) -> None:
+    sizes = Sizes.of(scale, batches)
+    assert sizes.visits % sizes.batches == 0 and sizes.visits >= batches
+
+
 def test_visits_are_skewed(tables: tuple[pa.Table, pa.Table]) -> None:
     _, visits = tables
     for column, share in (("destURL", 0.35), ("sourceIP", 0.08)):

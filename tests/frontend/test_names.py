@@ -39,8 +39,8 @@ def test_an_unknown_column_is_answered_with_the_nearest() -> None:
     ("sql", "message"),
     [
         ("SELECT o.nam FROM orders o JOIN users u USING (id)", "'o.nam' not found in o(id, user, amount)"),
-        ("SELECT u.nam FROM orders o JOIN users u USING (id)", "'u.nam' not found in u(id, name); did you mean 'name'?"),
-        ("SELECT nme FROM orders o JOIN users u USING (id)", "in o(id, user, amount), u(id, name); did you mean 'name'?"),
+        ("SELECT u.nam FROM orders JOIN users u USING (id)", "'u.nam' not found in u(id, name); did you mean 'name'?"),
+        ("SELECT nme FROM orders o JOIN users u USING (id)", "o(id, user, amount), u(id, name); did you mean 'name'?"),
         ("SELECT x.id FROM orders", "column 'x.id' not found in orders(id, user, amount)"),
         ("SELECT order.id FROM orders", "did you mean 'orders'?"),
         ("SELECT id FROM orders o WHERE orders.id = 1", "column 'orders.id' not found in o(id, user, amount)"),

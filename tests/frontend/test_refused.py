@@ -107,7 +107,7 @@ REFUSED = [
     ("SELECT ^id = 1 = true AS a FROM orders", "a mixture of operators without parentheses"),
     ("SELECT id ^>>> 2 AS a FROM orders", ">>>"),
     ("FROM orders ^|> WHERE id > 1", "|> (pipe syntax)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("marked", "construct"), REFUSED, ids=[marked.replace("^", "") for marked, _ in REFUSED])

@@ -171,7 +171,7 @@ def test_aggregates_become_the_calls_that_can_be_maintained(
 
 
 def test_equal_aggregates_are_one_call() -> None:
-    node = plan("SELECT user, sum(amount) AS a, sum( amount ) + 1 AS b FROM orders GROUP BY user HAVING SUM(amount) > 3")
+    node = plan("SELECT user, sum(amount) AS a, sum( amount )+1 AS b FROM orders GROUP BY user HAVING SUM(amount) > 3")
     assert isinstance(node, Linear)
     assert isinstance(node.input, Aggregate)
     assert [call.function for call in node.input.calls] == ["sum"]
@@ -278,7 +278,9 @@ def test_ctes_may_be_nested_shadow_tables_and_name_their_columns() -> None:
 
 
 def test_a_cte_used_twice_is_one_node() -> None:
-    node = plan("WITH c AS (SELECT id, count(*) AS n FROM orders GROUP BY id) SELECT a.n FROM c a JOIN c b ON a.id = b.n")
+    node = plan(
+        "WITH c AS (SELECT id, max(id) AS n FROM orders GROUP BY id) SELECT a.n FROM c a JOIN c b ON a.id = b.n"
+    )
     assert isinstance(node, Linear)
     join = node.input
     assert isinstance(join, Join)
@@ -308,7 +310,7 @@ def test_a_view_on_a_view_reads_its_very_node() -> None:
             "transform(`tags`, _v0 -> transform(`tags`, (_v1, _v2) -> _v0 + _v1 + _v2))",
         ),
         ("filter(array(s), e -> e.g.h > 1)", "filter(array(`s`), _v0 -> _v0.`g`.`h` > 1)"),
-        ("struct(id, s.f, id + 1, user AS u)", "struct(`id` AS `id`, `s`.`f` AS `f`, `id` + 1 AS `col3`, `user` AS `u`)"),
+        ("struct(id, s.f, -id, user AS u)", "struct(`id` AS `id`, `s`.`f` AS `f`, -`id` AS `col3`, `user` AS `u`)"),
         ("dateadd(MONTH, id, date '2020-01-01')", "dateadd(MONTH, `id`, CAST('2020-01-01' AS DATE))"),
         ("NVL(user, 'x')", "nvl(`user`, 'x')"),
         ("my_own_function(user, 1)", "my_own_function(`user`, 1)"),

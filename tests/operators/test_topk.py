@@ -144,8 +144,11 @@ def test_copies_take_places_and_are_cut_at_the_border(tmp_path: Path) -> None:
 def test_nulls_stand_where_the_order_says(
     descending: bool, nulls_first: bool, expected: list[int | None], tmp_path: Path
 ) -> None:
-    both = Both(((0, descending, nulls_first),), 2, 0, (INT,), (0,), tmp_path, random.Random(5))
-    assert both.epoch([((value,), 1) for value in (1, None, 2)]) == bag([((value,), 1) for value in expected])
+    # The second order column: the first is settled by its prefix alone.
+    order = ((0, False, True), (1, descending, nulls_first))
+    both = Both(order, 2, 0, (INT, INT), (0,), tmp_path, random.Random(5))
+    change = [((7, value), 1) for value in (1, None, 2)]
+    assert both.epoch(change) == bag([((7, value), 1) for value in expected])
 
 
 def test_negative_zero_ties_with_zero_and_the_rest_of_the_row_decides(tmp_path: Path) -> None:

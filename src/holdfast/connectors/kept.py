@@ -1,4 +1,4 @@
-"""A source's own rows as the log keeps them, read again to fill an operator that is new."""
+"""A source's own rows as the log keeps them: read again to fill an operator that is new, or to replay an epoch."""
 
 from __future__ import annotations
 
@@ -15,29 +15,43 @@ from holdfast.plan.nodes import Field
 
 
 @dataclass(frozen=True)
-class KeptPart:
-    """The rows of one partition."""
+class RowsPart:
+    """All rows of one partition, as of an epoch."""
 
     kept: Kept
-    at: int
+    epoch: int
     low: int
     high: int
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        table = self.kept.rows(self.low, self.high, self.at)
-        yield table.rename_columns(schema.names).append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+        table = self.kept.rows(self.low, self.high, self.epoch).rename_columns(schema.names)
+        yield table.append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
 
 
-class KeptRows(Source):
-    """All rows of a kept source as of an epoch."""
+@dataclass(frozen=True)
+class ChangePart:
+    """What one epoch changed in one partition."""
+
+    kept: Kept
+    epoch: int
+    low: int
+    high: int
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        table = self.kept.changes(self.low, self.high, self.epoch - 1, self.epoch).drop_columns(["_epoch"])
+        yield table.rename_columns([*schema.names, "_diff"])
+
+
+class _FromLog(Source):
+    """A source that is read from the log; it offers nothing by itself."""
 
     retracts = True
+    part: type[RowsPart] | type[ChangePart]
 
-    def __init__(self, fields: tuple[Field, ...], kept: Kept, at: int, partitions: int) -> None:
+    def __init__(self, fields: tuple[Field, ...], kept: Kept, epoch: int, partitions: int) -> None:
         self.fields = fields
-        self._parts: list[Part] = [
-            KeptPart(kept, at, *partition_range(partition, partitions)) for partition in range(partitions)
-        ]
+        ranges = [partition_range(partition, partitions) for partition in range(partitions)]
+        self._parts: list[Part] = [self.part(kept, epoch, low, high) for low, high in ranges]
 
     def poll(self) -> Offer | None:
         return None
@@ -47,3 +61,15 @@ class KeptRows(Source):
 
     def parts(self, offer: Offer) -> list[Part]:
         return self._parts
+
+
+class KeptRows(_FromLog):
+    """All rows of a kept source as of an epoch."""
+
+    part = RowsPart
+
+
+class KeptChange(_FromLog):
+    """What an epoch changed in a kept source."""
+
+    part = ChangePart

@@ -53,12 +53,8 @@ class Sizes:
     @staticmethod
     def of(scale: float, batches: int) -> Sizes:
         """Scale 1: 200,000 pages, 100,000 visitors, 2,000,000 visits."""
-        return Sizes(
-            max(10, round(200_000 * scale)),
-            max(10, round(100_000 * scale)),
-            max(batches, round(2_000_000 * scale)),
-            batches,
-        )
+        pages, visitors = max(10, round(200_000 * scale)), max(10, round(100_000 * scale))
+        return Sizes(pages, visitors, batches * max(1, round(2_000_000 * scale / batches)), batches)
 
 
 class Generator:

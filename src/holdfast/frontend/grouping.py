@@ -73,6 +73,7 @@ class Grouping:
 
     def above(self, tree: Tree, written: Tree | None) -> Tree:
         """``tree`` over the columns of the `Aggregate`; ``written`` is what the user wrote, for the error."""
+
         def left_over(node: exp.Column) -> SqlError:
             advice = f"add it to GROUP BY, or take any_value({node.name})"
             message = f"column {node.name!r} is neither grouped nor aggregated; {advice}"

@@ -17,6 +17,3 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """``; did you mean 'total'?``, or nothing."""
     found = nearest(name, candidates)
     return f"; did you mean {found!r}?" if found is not None else ""
-
-
-suggestion = did_you_mean

@@ -145,4 +145,3 @@ class Text:
         """``construct`` is right in Spark, but cannot be maintained (yet)."""
         message = f"{construct} is not supported" + (f": {advice}" if advice else "")
         return self.error(Unsupported, message, tree, keyword, after=after, construct=construct)
-

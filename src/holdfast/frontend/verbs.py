@@ -101,9 +101,7 @@ class Table:
     def drop(self, *names: str) -> Table:
         """This table without the given columns; names that it does not have are ignored."""
         gone = {name.lower() for name in names}
-        items: list[Item] = [
-            (shown, column(inner)) for shown, inner in self._visible() if shown.lower() not in gone
-        ]
+        items: list[Item] = [(shown, column(inner)) for shown, inner in self._visible() if shown.lower() not in gone]
         if not items:
             raise self._text("drop").error(SqlError, "no column would be left")
         return self._items("drop", items)

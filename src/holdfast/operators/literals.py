@@ -61,9 +61,14 @@ def read_number(text: str) -> Constant | None:
         scale = -int(exponent)
         precision = max(len(digits), scale)
         return Constant(pa.decimal128(precision, scale), exact) if precision <= 38 else None
-    if _DOUBLE.fullmatch(text) and math.isfinite(float(text)):
+    if _DOUBLE.fullmatch(text) and math.isfinite(float(text)) and not is_negative_zero(float(text)):
         return Constant(DOUBLE, float(text))
     return None
+
+
+def is_negative_zero(number: float) -> bool:
+    """-0.0 is no literal of ours: Spark, like Python, takes it for equal to 0.0, and may put the one for the other."""
+    return number == 0 and math.copysign(1.0, number) < 0
 
 
 def read_date(text: str) -> Constant | None:

@@ -35,6 +35,11 @@ def meaning(term: Term) -> str:
     chain = operands_of(term)
     if len(chain) > 1 and isinstance(term, Arithmetic):
         return f"({f' {term.operator} '.join(sorted(meaning(operand) for operand in chain))})"
+    if isinstance(term, Compare):
+        # a > b is b < a to Spark, and a = b is b = a; which operand it looks at first is then its choice.
+        sides = [meaning(term.left), meaning(term.right)]
+        sides = sorted(sides) if term.operator == "=" else sides[::-1] if term.operator in (">", ">=") else sides
+        return f"Compare[{term.operator.replace('>', '<')}]({', '.join(sides)})"
     # Coarser than Spark: the fields that are not operands are left out, but for the operator's name.
     inner = ", ".join(meaning(operand) for operand in term.operands)
     return f"{type(term).__name__}[{getattr(term, 'operator', '')} {term.type}]({inner})"

@@ -7,6 +7,7 @@ is Spark's. Reasons for which an expression that looks harmless is foreign:
 - Sums and products of integers of three or more operands with a literal among them: Spark collects the literals, which
   changes where it overflows.
 - A failing comparison of a thing with itself: Spark knows the answer without looking.
+- The literal -0.0: Spark takes it for the literal 0.0 where it looks for equal branches.
 - A bigint compared with a double: Spark compares as doubles, or as bigints, as its optimiser likes.
 - A backslash: how the two parsers unescape differs.
 - A predicate without parentheses as an operand of a comparison: the two parsers bind it differently.
@@ -30,7 +31,16 @@ from sqlglot.errors import SqlglotError
 from holdfast.operators import terms as t
 from holdfast.operators.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
 from holdfast.operators.coercion import BOOL, Foreign, common, comparable, is_comparable, numeric, some, widened
-from holdfast.operators.literals import DOUBLE, FLOAT, cast_literal, compared_to, fits, is_integer, read_number
+from holdfast.operators.literals import (
+    DOUBLE,
+    FLOAT,
+    cast_literal,
+    compared_to,
+    fits,
+    is_integer,
+    is_negative_zero,
+    read_number,
+)
 from holdfast.operators.meaning import operands_of, same_meaning
 from holdfast.operators.terms import Column, Comparison, Constant, Term
 
@@ -276,6 +286,8 @@ def _negate(node: exp.Expr, columns: Columns) -> Term:
     term = _operand(inner, columns)
     if isinstance(term, Constant):
         if isinstance(term.content, float):
+            if is_negative_zero(-term.content):
+                raise Foreign("the literal -0.0")
             return Constant(term.type, -term.content)
         return _folded("-", Constant(term.type, 0), term)
     return Negate(numeric([term]), term, _text(node))

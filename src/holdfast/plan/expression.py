@@ -149,7 +149,7 @@ def _enclose(tree: Tree) -> None:
             binds = level(child)
             if isinstance(node, _ENCLOSED) and key == "this":
                 signed = child.this if isinstance(child, exp.Neg) else child
-                wrap = not isinstance(signed, exp.Literal) if isinstance(node, exp.Interval) else binds < _ATOM
+                wrap = not isinstance(signed, exp.Literal) if isinstance(node, exp.Interval) else not _is_atom(child)
             elif need in (0, _ATOM) or _stands_apart(node, key, child):
                 wrap = False
             else:
@@ -158,6 +158,11 @@ def _enclose(tree: Tree) -> None:
                 paren = exp.Paren()
                 child.replace(paren)
                 paren.set("this", child)  # moved, not copied: the walk is to reach its operands too
+
+
+def _is_atom(tree: Tree) -> bool:
+    """Can a field or an element be taken of it as it stands? 1.f would be a number and a name."""
+    return level(tree) == _ATOM and not tree.is_number
 
 
 def _stands_apart(node: Tree, key: str, child: Tree) -> bool:

@@ -11,6 +11,7 @@ Cost: linear in the number of distinct nodes (shared ones count once); expressio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -18,53 +19,52 @@ from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
 from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.walk import reachable
 
 VERSION = 1
 
 
 def fingerprint(node: Node) -> str:
     """The fingerprint of ``node``: 16 hex digits."""
-    return _fingerprint(node, {})
-
-
-def _fingerprint(node: Node, known: dict[int, str]) -> str:
     # Known by identity, not by value: hashing a node would walk a shared input once per path to it.
-    if id(node) not in known:
-        known[id(node)] = _compute(node, known)
+    known: dict[int, str] = {}
+    for each in reachable(node):
+        known[id(each)] = _compute(each, known)
     return known[id(node)]
 
 
-def _compute(node: Node, known: dict[int, str]) -> str:
+def _compute(node: Node, known: Mapping[int, str]) -> str:
+    """The fingerprint of a node whose inputs' are known."""
     match node:
         case Source():
             return _digest("source", node.name, tuple((field.name, field.type) for field in node.fields))
         case Linear():
-            inner, columns = _fingerprint(node.input, known), node.input.columns
+            inner, columns = known[id(node.input)], node.input.columns
             if node.predicate is None and tuple(plain(output.sql) for output in node.outputs) == columns:
                 return inner
             outputs = tuple(by_position(output.sql, columns) for output in node.outputs)
             return _digest("linear", inner, _predicate(node.predicate, columns), outputs)
         case Union():
             # A bag has no order, so neither have the inputs.
-            return _digest("union", tuple(sorted(_fingerprint(each, known) for each in node.inputs)))
+            return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))
         case Join():
             return _digest(
                 "join",
-                _fingerprint(node.left, known),
-                _fingerprint(node.right, known),
+                known[id(node.left)],
+                known[id(node.right)],
                 _positions(node.left_keys, node.left.columns),
                 _positions(node.right_keys, node.right.columns),
             )
         case Aggregate():
             columns = node.input.columns
             calls = tuple((call.function, _positions(call.arguments, columns), call.distinct) for call in node.calls)
-            return _digest("aggregate", _fingerprint(node.input, known), _positions(node.keys, columns), calls)
+            return _digest("aggregate", known[id(node.input)], _positions(node.keys, columns), calls)
         case TopK():
             places = _positions(tuple(each.column for each in node.order), node.columns)
             order = tuple(
                 (place, each.descending, each.nulls_first) for place, each in zip(places, node.order, strict=True)
             )
-            return _digest("topk", _fingerprint(node.input, known), order, node.limit, node.offset)
+            return _digest("topk", known[id(node.input)], order, node.limit, node.offset)
 
 
 def _digest(*parts: object) -> str:

@@ -205,9 +205,7 @@ def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -
     )  # fmt: skip
 
 
-def send_rows(
-    source: str, program: Any
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For a source that Spark reads: route its rows along the paths that need no Spark expressions."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+
+from holdfast.frontend.schema import parse_schema
+from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
 
@@ -57,8 +59,13 @@ class Oracle:
     def expect(self, views: Mapping[str, str]) -> dict[str, DataFrame]:
         """The batch results of ``views`` (name → SQL, in the order in which they were declared)."""
         for name, schema in self._schemas.items():
-            frame = self._spark.createDataFrame(self._rows[name], StructType.fromDDL(schema), verifySchema=False)
-            frame.createOrReplaceTempView(name)
+            fields = parse_schema(schema, subject=f"input '{name}'")
+            columns = [
+                pa.array([row[place] for row in self._rows[name]], arrow_type(field.type))
+                for place, field in enumerate(fields)
+            ]
+            table = pa.table(columns, names=[field.name for field in fields])
+            self._spark.createDataFrame(table).createOrReplaceTempView(name)
         results = {}
         for name, sql in views.items():
             results[name] = self._spark.sql(sql)

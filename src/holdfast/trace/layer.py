@@ -6,7 +6,8 @@ zero (``+diff`` stays). Schema metadata: ``holdfast.layer`` = format version, ``
 ``holdfast.collided``, and what the caller adds.
 
 The bytes are a function of the rows, the layout and the metadata, and the name ends with their checksum. So writing is
-idempotent: a temporary file, then a rename; who comes second finds the file there. Nothing is synced (memory level).
+idempotent: a temporary file, then a rename; who comes second replaces the file by its equal, and mends it if a crash of
+the host has left it torn. Nothing is synced (memory level).
 Opening maps the file and reads its footer; a process keeps the last ``_CACHED`` layers open, which is safe because a
 name never gets other bytes.
 """
@@ -20,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Container
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -54,26 +55,45 @@ def write_layer(
 ) -> LayerName:
     """Write the rows as one layer of that range, and return its name. The rows need not be consolidated."""
     block = consolidate(block, layout)
-    contents = layer_bytes(block, layout, epoch=last, metadata=metadata or {})
-    checksum = xxhash.xxh3_64_hexdigest(contents)
-    name = LayerName(low, high, first, last, digest, since, checksum)
-    path = directory / name.text()
-    # A file of the right name but another length is what a crash of the host left of an unsynced write.
-    if not path.exists() or path.stat().st_size != len(contents):
-        directory.mkdir(parents=True, exist_ok=True)
-        temporary = directory / f".{uuid.uuid4().hex}.tmp"
-        try:
-            with open(temporary, "wb", buffering=0) as file:
-                file.write(contents)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / f".{uuid.uuid4().hex}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            sink = _Checksummed(file)
+            encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
+        name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
+        os.replace(temporary, directory / name.text())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     return name
 
 
-def layer_bytes(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> memoryview:
-    """The file for a canonical block; ``epoch`` stands for the rows' epoch when there are no rows."""
+class _Checksummed:
+    """A file that checksums what is written to it, so that a layer is never held in memory twice."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.checksum = xxhash.xxh3_64()
+
+    def write(self, data: bytes) -> int:
+        self.checksum.update(data)
+        return self.file.write(data)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+
+def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> None:
+    """Write a canonical block as a file; ``epoch`` stands for the rows' epoch when there are no rows."""
     arrays = [pa.array(block.hash)]
     names = ["_hash"]
     if block.sub is not None:
@@ -98,10 +118,8 @@ def layer_bytes(block: Block, layout: Layout, *, epoch: int, metadata: dict[str,
     described.update(sorted(metadata.items()))
     schema = pa.schema([pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)], metadata=described)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)
-    return memoryview(sink.getvalue())
 
 
 def _collided(block: Block, layout: Layout) -> bool:

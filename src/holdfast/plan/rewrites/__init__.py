@@ -1,7 +1,7 @@
 """Rewrites: plans that mean the same and cost less. One rule per file; `RULES` is their order.
 
-A rule takes a whole plan and gives a whole plan with the same rows in the same columns (names and order). They are
-applied in turn until none changes anything.
+A rule takes a whole plan and gives a whole plan with the same rows in the same columns (names and order), or the very
+plan it got if there is nothing to do. They are applied in turn until none does anything.
 
 Keyed nodes hold state, and state that two views share is kept once, by fingerprint. So a keyed node that somebody else
 uses too, because it belongs to another view (``keep``) or occurs twice in this plan, is never changed: a filter pushed
@@ -17,7 +17,7 @@ from holdfast.plan.rewrites.drop_identity import drop_identity
 from holdfast.plan.rewrites.fuse_linear import fuse_linear
 from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
-from holdfast.plan.rewrites.walk import Rule, reachable
+from holdfast.plan.walk import Rule, reachable
 
 RULES: tuple[Rule, ...] = (fuse_linear, push_filter, prune_columns, drop_identity)
 
@@ -31,7 +31,7 @@ def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
         before = node
         for rule in RULES:
             node = rule(node, kept)
-        if node == before:
+        if node is before:  # a rule that changes nothing gives back the very node
             break
     return node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.plan.expression import plain
 from holdfast.plan.nodes import Linear, Node
-from holdfast.plan.rewrites.walk import Kept, rewrite_up
+from holdfast.plan.walk import Kept, rewrite_up
 
 
 def drop_identity(node: Node, kept: Kept) -> Node:

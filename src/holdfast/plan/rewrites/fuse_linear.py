@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, Tree, conjunction, conjuncts, read, render, replace_columns
 from holdfast.plan.nodes import Linear, Named, Node
-from holdfast.plan.rewrites.walk import Kept, rewrite_up
+from holdfast.plan.walk import Kept, rewrite_up
 
 
 def fuse_linear(node: Node, kept: Kept) -> Node:

@@ -15,17 +15,16 @@ from dataclasses import replace
 
 from holdfast.plan.expression import references
 from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
-from holdfast.plan.rewrites.walk import Kept, projection, reachable
+from holdfast.plan.walk import Kept, projection, reachable
 
 
 def prune_columns(node: Node, kept: Kept) -> Node:
-    nodes = reachable(node)
+    nodes = reachable(node, kept)
     needs: dict[int, set[str]] = defaultdict(set)
     needs[id(node)] |= set(node.columns)
     for each in reversed(nodes):  # those that read a node come before it
-        if id(each) in kept:
-            needs[id(each)] |= set(each.columns)
-        _collect(each, needs)
+        if id(each) not in kept:
+            _collect(each, needs)
     done: dict[int, Node] = {}
     for each in nodes:
         done[id(each)] = each if id(each) in kept else _rebuild(each, needs[id(each)], needs, done)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
 from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
-from holdfast.plan.rewrites.walk import Kept, projection, readers, rewrite_up
+from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
 def push_filter(node: Node, kept: Kept) -> Node:

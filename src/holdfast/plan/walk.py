@@ -13,17 +13,19 @@ Kept = frozenset[int]  # the ids of nodes that must stay as they are
 Rule = Callable[[Node, Kept], Node]
 
 
-def reachable(node: Node) -> list[Node]:
-    """All nodes of a plan, each once, inputs before those that read them."""
+def reachable(node: Node, closed: Kept = frozenset()) -> list[Node]:
+    """All nodes of a plan, each once, inputs before those that read them. Below ``closed`` nodes it does not look."""
     found: dict[int, Node] = {}
-
-    def visit(each: Node) -> None:
-        if id(each) not in found:
-            for child in inputs(each):
-                visit(child)
+    waiting = [(node, False)]  # a stack of its own: views on views make plans deeper than Python's
+    while waiting:
+        each, ready = waiting.pop()
+        if id(each) in found:
+            continue
+        if ready or id(each) in closed:
             found[id(each)] = each
-
-    visit(node)
+        else:
+            waiting.append((each, True))
+            waiting += [(child, False) for child in reversed(inputs(each))]
     return list(found.values())
 
 
@@ -53,15 +55,12 @@ def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> 
     Nodes that are kept are passed over, with all below them.
     """
     done: dict[int, Node] = {}
-
-    def visit(each: Node) -> Node:
+    for each in reachable(node, kept):
         if id(each) in kept:
-            return each
-        if id(each) not in done:
-            done[id(each)] = change(with_inputs(each, tuple(visit(child) for child in inputs(each))), each)
-        return done[id(each)]
-
-    return visit(node)
+            done[id(each)] = each
+        else:
+            done[id(each)] = change(with_inputs(each, tuple(done[id(child)] for child in inputs(each))), each)
+    return done[id(node)]
 
 
 def projection(node: Node, names: tuple[str, ...], predicate: str | None = None) -> Linear:

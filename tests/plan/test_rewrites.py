@@ -1,0 +1,201 @@
+"""Each rewrite on a plan made for it. That they keep the meaning is checked on random queries by `test_sql_means`."""
+
+from __future__ import annotations
+
+from holdfast.plan.nodes import Aggregate, Call, Field, Join, Linear, Named, Node, Order, Source, TopK, Union
+from holdfast.plan.rewrites import RULES, rewrite
+from holdfast.plan.rewrites.drop_identity import drop_identity
+from holdfast.plan.rewrites.fuse_linear import fuse_linear
+from holdfast.plan.rewrites.prune_columns import prune_columns
+from holdfast.plan.rewrites.push_filter import push_filter
+from holdfast.plan.walk import Kept
+
+T = Source("t", (Field("a", "int"), Field("b", "int"), Field("c", "string")))
+U = Source("u", (Field("x", "int"), Field("y", "int")))
+NONE: Kept = frozenset()
+
+
+def linear(node: Node, predicate: str | None = None, **outputs: str) -> Linear:
+    return Linear(node, predicate, tuple(Named(name, sql) for name, sql in outputs.items()))
+
+
+def test_the_rules_are_one_visible_tuple() -> None:
+    assert (fuse_linear, push_filter, prune_columns, drop_identity) == RULES
+
+
+# -- fuse_linear ------------------------------------------------------------------------------------------------------
+
+
+def test_fuse_linear_writes_the_inner_expressions_into_the_outer() -> None:
+    inner = linear(T, "`a` > 0", p="`a` + 1", q="`b`")
+    outer = linear(inner, "`q` < 5", r="`p` * 2", s="`q` + `q`")
+    assert fuse_linear(outer, NONE) == linear(T, "`a` > 0 AND `b` < 5", r="(`a` + 1) * 2", s="`b` + `b`")
+
+
+def test_fuse_linear_does_not_compute_twice_what_was_computed_once() -> None:
+    outer = linear(linear(T, p="`a` * `b`"), r="`p` + 1", s="`p` + 2")
+    assert fuse_linear(outer, NONE) == outer
+
+
+def test_fuse_linear_does_not_move_work_into_a_lambda() -> None:
+    outer = linear(linear(T, p="`a` * `b`"), r="transform(array(1, 2), _v0 -> _v0 + `p`)")
+    assert fuse_linear(outer, NONE) == outer
+
+
+def test_fuse_linear_leaves_columns_whose_names_become_field_names() -> None:
+    outer = linear(linear(T, p="array(`a`)", b="`b`"), r="arrays_zip(`p`, `b`)")
+    assert fuse_linear(outer, NONE) == outer
+
+
+def test_fuse_linear_fuses_a_whole_stack() -> None:
+    node: Node = T
+    for _ in range(5):
+        node = linear(node, a="`a` + 1", b="`b`", c="`c`")
+    assert fuse_linear(node, NONE) == linear(T, a="`a` + 1 + 1 + 1 + 1 + 1", b="`b`", c="`c`")
+
+
+# -- push_filter ------------------------------------------------------------------------------------------------------
+
+
+def test_push_filter_moves_conditions_to_the_side_of_a_join_that_they_touch() -> None:
+    join = Join(T, U, ("a",), ("x",))
+    node = linear(join, "`b` > 1 AND `y` > 2 AND `b` < `y`", b="`b`")
+    assert push_filter(node, NONE) == linear(
+        Join(
+            linear(T, "`b` > 1", a="`a`", b="`b`", c="`c`"),
+            linear(U, "`y` > 2", x="`x`", y="`y`"),
+            ("a",),
+            ("x",),
+        ),
+        "`b` < `y`",
+        b="`b`",
+    )
+
+
+def test_push_filter_moves_conditions_on_keys_below_an_aggregate() -> None:
+    aggregate = Aggregate(T, ("c",), (Call("n", "count", ()),))
+    node = linear(aggregate, "`c` = 'x' AND `n` > 1", n="`n`")
+    filtered = linear(T, "`c` = 'x'", a="`a`", b="`b`", c="`c`")
+    assert push_filter(node, NONE) == linear(Aggregate(filtered, ("c",), aggregate.calls), "`n` > 1", n="`n`")
+
+
+def test_push_filter_leaves_a_constant_condition_above_a_global_aggregate() -> None:
+    node = linear(Aggregate(T, (), (Call("n", "count", ()),)), "FALSE", n="`n`")
+    assert push_filter(node, NONE) == node
+
+
+def test_push_filter_moves_conditions_into_a_union_of_equal_types() -> None:
+    node = linear(Union((linear(T, p="`a`", q="`c`"), linear(U, r="`x`", s="`y`"))), "`p` > 1 AND `q` = '1'", p="`p`")
+    assert push_filter(node, NONE) == linear(
+        Union(
+            (
+                linear(linear(T, p="`a`", q="`c`"), "`p` > 1", p="`p`", q="`q`"),
+                linear(linear(U, r="`x`", s="`y`"), "`r` > 1", r="`r`", s="`s`"),
+            )
+        ),
+        "`q` = '1'",
+        p="`p`",
+    )
+
+
+def test_push_filter_never_goes_below_a_topk() -> None:
+    node = linear(TopK(T, (Order("a", False, True),), 3), "`a` > 1", a="`a`")
+    assert push_filter(node, NONE) == node
+
+
+def test_push_filter_leaves_a_node_that_is_used_twice() -> None:
+    shared = Aggregate(T, ("c",), (Call("n", "count", ()),))
+    node = Union((linear(shared, "`c` = 'x'", n="`n`"), linear(shared, "`c` = 'y'", n="`n`")))
+    assert push_filter(node, NONE) == node
+
+
+# -- prune_columns ----------------------------------------------------------------------------------------------------
+
+
+def test_prune_columns_keeps_what_is_read_above_a_join_and_its_keys() -> None:
+    node = linear(Join(T, linear(U, x="`x`", y="`y`"), ("a",), ("x",)), b="`b`")
+    assert prune_columns(node, NONE) == linear(
+        Join(linear(T, a="`a`", b="`b`"), linear(U, x="`x`"), ("a",), ("x",)), b="`b`"
+    )
+
+
+def test_prune_columns_drops_aggregates_that_nobody_reads_and_their_arguments() -> None:
+    aggregate = Aggregate(T, ("c",), (Call("n", "sum", ("a",)), Call("m", "max", ("b",))))
+    assert prune_columns(linear(aggregate, n="`n`"), NONE) == linear(
+        Aggregate(linear(T, a="`a`", c="`c`"), ("c",), (Call("n", "sum", ("a",)),)), n="`n`"
+    )
+
+
+def test_prune_columns_keeps_what_a_topk_orders_by() -> None:
+    node = linear(TopK(T, (Order("b", True, False),), 3), a="`a`")
+    assert prune_columns(node, NONE) == linear(
+        TopK(linear(T, a="`a`", b="`b`"), (Order("b", True, False),), 3), a="`a`"
+    )
+
+
+def test_prune_columns_prunes_the_inputs_of_a_union_by_position() -> None:
+    node = linear(Union((linear(T, p="`a`", q="`b`"), U)), q="`q`")
+    assert prune_columns(node, NONE) == linear(Union((linear(T, q="`b`"), linear(U, y="`y`"))), q="`q`")
+
+
+def test_prune_columns_keeps_every_column_of_a_distinct() -> None:
+    node = linear(Aggregate(linear(T, a="`a`", b="`b`"), ("a", "b"), ()), a="`a`")
+    assert prune_columns(node, NONE) == node
+
+
+def test_prune_columns_leaves_one_node_where_two_read_it() -> None:
+    shared = Aggregate(T, ("c",), (Call("n", "sum", ("a",)), Call("m", "max", ("b",)), Call("o", "min", ("b",))))
+    left, right = linear(shared, p="`c`", q="`n`"), linear(shared, r="`c`", s="`m`")
+    pruned = prune_columns(Join(left, right, ("p",), ("r",)), NONE)
+    assert isinstance(pruned, Join)
+    assert isinstance(pruned.left, Linear)
+    assert isinstance(pruned.right, Linear)
+    assert pruned.left.input is pruned.right.input
+    assert pruned.left.input.columns == ("c", "n", "m")
+
+
+def test_prune_columns_keeps_the_columns_of_the_top_node() -> None:
+    assert prune_columns(T, NONE) is T
+    assert prune_columns(TopK(T, (), 3), NONE) == TopK(T, (), 3)
+
+
+# -- drop_identity ----------------------------------------------------------------------------------------------------
+
+
+def test_drop_identity_drops_a_linear_that_changes_nothing() -> None:
+    assert drop_identity(linear(T, a="`a`", b="`b`", c="`c`"), NONE) is T
+
+
+def test_drop_identity_keeps_a_renaming_a_reordering_and_a_filter() -> None:
+    for node in (
+        linear(T, x="`a`", b="`b`", c="`c`"),
+        linear(T, b="`b`", a="`a`", c="`c`"),
+        linear(T, "`a` > 1", a="`a`", b="`b`", c="`c`"),
+        linear(T, a="`a`", b="`b`"),
+    ):
+        assert drop_identity(node, NONE) == node
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+def test_rewrite_keeps_names_and_order_of_the_top_columns() -> None:
+    node = linear(linear(T, p="`a`", q="`b`"), q="`q`", p="`p`")
+    assert rewrite(node).columns == ("q", "p")
+
+
+def test_rewrite_leaves_the_keyed_nodes_of_other_views_alone() -> None:
+    spend = linear(
+        Aggregate(T, ("c",), (Call("n", "sum", ("a",)), Call("m", "max", ("b",)))), c="`c`", n="`n` + 1", m="`m`"
+    )
+    view = linear(spend, "`c` = 'x'", n="`n`")
+    assert rewrite(view, keep=[spend]) == linear(spend.input, "`c` = 'x'", n="`n` + 1")
+    assert rewrite(view) != rewrite(view, keep=[spend])
+
+
+def test_rewrite_of_a_plan_that_doubles_itself_takes_no_exponential_time() -> None:
+    node: Node = T
+    for _ in range(30):
+        aggregate = Aggregate(node, ("a",), (Call("b", "sum", ("b",)), Call("c", "max", ("c",))))
+        node = Union((aggregate, aggregate))
+    assert rewrite(node).columns == ("a", "b", "c")
