@@ -25,7 +25,7 @@ from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.lineage import Lineage
-from holdfast.errors import EpochUnavailable, HoldfastError, InputError, LogDamaged, SinkError
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, SinkError
 from holdfast.operators import log
 from holdfast.operators.program import KINDS, Compiled, compile_program, is_native
 from holdfast.operators.stage import Epoch, Report, decode
@@ -135,7 +135,7 @@ class Engine:
             except BaseException as error:
                 self._coordinator.abandon(lineage)
                 self._remove_layers(lineage.digest)
-                if isinstance(error, InputError) and self._rejected(offers, error):
+                if isinstance(error, Exception) and self._rejected(offers, error):
                     continue
                 raise
             break
@@ -163,8 +163,9 @@ class Engine:
         work = [Work(name, self.declared.sources[name], [offer]) for name, offer in lineage.offers.items()]
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
-    def _rejected(self, offers: Mapping[str, Offer], error: InputError) -> bool:
-        return any(self.declared.sources[name].reject(offer, error) for name, offer in offers.items())
+    def _rejected(self, offers: Mapping[str, Offer], error: Exception) -> bool:
+        # Every source is told, whatever the others say.
+        return any([self.declared.sources[name].reject(offer, error) for name, offer in offers.items()])
 
     def _remember(self, lineage: Lineage) -> None:
         for name, offer in lineage.offers.items():

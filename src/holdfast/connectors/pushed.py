@@ -100,6 +100,13 @@ class Input(Source):
             if offer == self._offer:
                 self._offer, self._offered = None, []
 
+    def reject(self, offer: Offer, error: Exception) -> bool:
+        # The offer was in no epoch. The next one takes what was pushed since as well: it may put things right.
+        with self._lock:
+            if offer == self._offer:
+                self._offer, self._offered, self._waiting = None, [], self._offered + self._waiting
+        return False
+
     def parts(self, offer: Offer) -> list[Part]:
         with self._lock:
             if offer != self._offer:
