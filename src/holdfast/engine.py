@@ -9,12 +9,11 @@ is filled from the history of its sources, once, before the next epoch; all othe
 from __future__ import annotations
 
 import secrets
-import shutil
 import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,7 +40,8 @@ from holdfast.spark.read import changes_frame, read_frame
 from holdfast.spark.session import planning_session
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
-from holdfast.trace.cover import Chain, covered
+from holdfast.trace.cover import covered
+from holdfast.trace.layer import list_layers
 from holdfast.operators.kept import Kept
 from holdfast.trace.name import LayerName
 
@@ -277,13 +277,13 @@ class Engine:
 
     @staticmethod
     def _names(directory: Path) -> list[LayerName]:
-        if not directory.is_dir():
-            return []
-        return [name for entry in directory.iterdir() if (name := LayerName.parse(entry.name)) is not None]
+        return list_layers(directory) if directory.is_dir() else []
 
     def _remove_stale(self, history: Sequence[Lineage]) -> None:
         """Remove layers of epochs that never completed: what a crash or an abandoned epoch left behind."""
         for directory in self._directory.traces.iterdir():
+            for torn in directory.glob(".*.tmp"):
+                torn.unlink(missing_ok=True)
             for name in self._names(directory):
                 if name.last >= len(history) or history[name.last].digest != name.digest:
                     (directory / name.text()).unlink(missing_ok=True)

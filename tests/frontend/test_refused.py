@@ -78,6 +78,7 @@ REFUSED = [
     ("SELECT ^spark_partition_id() AS r FROM orders", "the nondeterministic function spark_partition_id"),
     ("SELECT id FROM orders WHERE ts > ^now()", "the nondeterministic function now"),
     ("SELECT id FROM orders WHERE ts > ^current_timestamp()", "the nondeterministic function current_timestamp"),
+    ("SELECT id, ^current_date AS t FROM orders", "the nondeterministic function current_date"),
     ("SELECT id, ^localtimestamp AS t FROM orders", "the nondeterministic function localtimestamp"),
     ("SELECT id, ^unix_timestamp() AS t FROM orders", "the nondeterministic function unix_timestamp"),
     ("SELECT ^input_file_name() AS f FROM orders", "the nondeterministic function input_file_name"),

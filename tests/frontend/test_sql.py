@@ -210,6 +210,23 @@ def test_having_means_the_key_before_the_alias() -> None:
     assert node.predicate == f"`{key}` > 3 AND `n` > 1"
 
 
+def test_having_takes_the_alias_where_the_inputs_are_ambiguous() -> None:
+    node = plan(
+        "SELECT o.id AS id, count(*) AS n FROM orders o JOIN users u ON o.id = u.id GROUP BY o.id HAVING id > 3"
+    )
+    assert isinstance(node, Linear)
+    assert node.predicate == "`id` > 3"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("'a'", "'A'"), ("r'a'", "r'A'"), ("s.f", "amount"), ("1", "1L"), ("1", "'1'")]
+)
+def test_aggregates_of_different_values_are_different_calls(one: str, other: str) -> None:
+    node = plan(f"SELECT max({one}) AS x, max({other}) AS y FROM orders")
+    assert isinstance(node, Aggregate)
+    assert len(node.calls) == 2
+
+
 def test_distinct_is_an_aggregate_without_calls() -> None:
     assert plan("SELECT DISTINCT user FROM orders") == Aggregate(
         Linear(ORDERS, None, (Named("user", "`user`"),)), ("user",), ()

@@ -155,4 +155,8 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 
 @given(TREES)
 def test_a_tree_is_read_back_from_its_text(tree: Tree) -> None:
-    assert read(render(tree)) == tree
+    found = read(render(tree))
+    for node in found.find_all(exp.DPipe, exp.Div):
+        node.set("safe", None)  # sqlglot's notes about other dialects
+        node.set("typed", None)
+    assert found == tree

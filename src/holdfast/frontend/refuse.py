@@ -62,7 +62,7 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("a qualified function name", node)
         case _ if isinstance(node, _BARE_CALLS):
             name = node.key.replace("current", "current_").replace("session", "session_")
-            raise nondeterministic(name, node, text)
+            raise nondeterministic(name, node, text, name.upper())
         case _ if not isinstance(node, _SCALARS):
             raise text.unsupported(f"the expression {node.sql(dialect='spark')[:60]!r}", node)
 
@@ -82,9 +82,10 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
         raise nondeterministic(name, call, text)
 
 
-def nondeterministic(name: str, tree: Tree, text: Text) -> Unsupported:
+def nondeterministic(name: str, tree: Tree, text: Text, keyword: str | None = None) -> Unsupported:
+    """``keyword``: how to find it in the text, if it stands there without parentheses."""
     advice = "not yet: comes with the lineage stash, which makes replays exact"
-    return text.unsupported(f"the nondeterministic function {name}", tree, advice)
+    return text.unsupported(f"the nondeterministic function {name}", tree, advice, keyword)
 
 
 def _check_precedence(node: Tree, text: Text) -> None:

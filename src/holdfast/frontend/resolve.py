@@ -18,7 +18,7 @@ from holdfast.frontend import functions
 from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
-from holdfast.plan.expression import NAME_SENSITIVE, Tree
+from holdfast.plan.expression import NAME_SENSITIVE, Tree, column
 
 _CHAINS = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
 
@@ -86,6 +86,8 @@ class _Resolver:
                 return self._call(tree, variables, inside)
             case exp.Tuple():
                 return exp.Tuple(expressions=[self._named(each, variables, inside, None) for each in tree.expressions])
+            case exp.RawString():
+                return exp.Literal.string(tree.name)  # sqlglot compares raw strings without case
             case exp.DataType() | exp.Var() | exp.Literal():
                 return tree.copy()
         if isinstance(tree, _CHAINS):
@@ -131,8 +133,9 @@ class _Resolver:
             alias = None
         qualified = len(names) > 1 and self.scope.called(first)
         if alias is not None and self.aliases.first and not inside and not qualified:
-            key = look_up(self.scope, names[:1], self.text) if self.aliases.keys else None
-            return fields_of(alias.copy() if key is None or key not in self.aliases.keys else key, names[1:])
+            columns = [column(inner) for _, inner in self.scope.candidates(names[0].name)]
+            key = columns[0] if len(columns) == 1 and columns[0] in self.aliases.keys else None
+            return fields_of(alias.copy() if key is None else key, names[1:])
         found = look_up(self.scope, names, self.text)
         if found is None and alias is not None:
             found = fields_of(alias.copy(), names[1:])
