@@ -1,9 +1,9 @@
 """Where the milliseconds of an epoch go, from Spark's event log and the tasks' own clocks.
 
 For each epoch's job: ``planning`` is the driver building the job; ``kernel``, ``layer write``, ``read and linear`` are
-what the tasks measured themselves, in the slowest task of each stage; ``exchange`` is splitting, encoding, Spark's shuffle
-write and fetch, and decoding; ``python start`` is the rest of a task's run time (starting or waking the Python worker,
-shipping the closure, moving buffers through the pipe); ``scheduling`` is the rest of the job.
+what the tasks measured themselves, in the slowest task of each stage; ``exchange`` is splitting, encoding, Spark's
+shuffle write and fetch, and decoding; ``python start`` is the rest of a task's run time (starting or waking the
+Python worker, shipping the closure, moving buffers through the pipe); ``scheduling`` is the rest of the job.
 """
 
 from __future__ import annotations

@@ -36,10 +36,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Epoch": "results", "Flow": "flow", "HoldfastError": "errors", "Offer": "connectors.source", "Part": "connectors.source",
-    "Sink": "connectors.sink", "Source": "connectors.source", "Status": "results", "changelog": "connectors.changelog",
-    "files": "connectors.files", "foreach": "connectors.foreach", "rate": "connectors.rate", "table": "connectors.table",
-}  # fmt: skip
+    "Epoch": "results",
+    "Flow": "flow",
+    "HoldfastError": "errors",
+    "Offer": "connectors.source",
+    "Part": "connectors.source",
+    "Sink": "connectors.sink",
+    "Source": "connectors.source",
+    "Status": "results",
+    "changelog": "connectors.changelog",
+    "files": "connectors.files",
+    "foreach": "connectors.foreach",
+    "rate": "connectors.rate",
+    "table": "connectors.table",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -25,7 +25,7 @@ from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, SinkError
-from holdfast.operators import log
+from holdfast.operators.kept import Kept
 from holdfast.operators.program import KINDS, Compiled, compile_program, is_native
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
@@ -42,7 +42,6 @@ from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import list_layers
-from holdfast.operators.kept import Kept
 from holdfast.trace.name import LayerName
 
 STATE_HISTORY = 8
@@ -339,12 +338,13 @@ class Engine:
         return Kept(str(directory), operator.spec, fields, self._coordinator.chain())
 
     def _view_fields(self, name: str) -> tuple[nodes.Field, ...]:
-        names = self.declared.views[name].columns if name in self.declared.views else self.declared.sources[name].fields
+        """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
+        if name in self.declared.views:
+            names = self.declared.views[name].columns
+        else:
+            names = tuple(field.name for field in self.declared.sources[name].fields)
         kinds = self._flow.operators[self._flow.views[name]].fields
-        return tuple(
-            nodes.Field(each if isinstance(each, str) else each.name, kind.type)
-            for each, kind in zip(names, kinds, strict=True)
-        )
+        return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
 
     def read(self, view: str, at: int | None) -> DataFrame:
         at = self._known(view, self.last if at is None else at)

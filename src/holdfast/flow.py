@@ -73,7 +73,8 @@ class Flow:
     # -- declarations ---------------------------------------------------------------------------------------------
 
     def source(self, name: str, source: Source) -> Self:
-        """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own `Source`."""
+        """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
+        `Source`."""
         if not isinstance(source, Source):
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
@@ -118,7 +119,8 @@ class Flow:
         return self
 
     def sink(self, view: str, sink: Sink) -> Self:
-        """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own `Sink`."""
+        """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
+        `Sink`."""
         self._view(view)
         if not isinstance(sink, Sink):
             raise DeclarationError(

@@ -19,7 +19,8 @@ class Epoch:
     rows_in: int = 0
     seconds: float = 0.0
     timings: dict[str, float] = field(default_factory=dict)
-    """Where the time went: ``planning`` on the driver, then per kind of work the seconds of the slowest task of each stage."""
+    """Where the time went: ``planning`` on the driver, then per kind of work the seconds of the slowest task of each
+    stage."""
 
     @property
     def idle(self) -> bool:

@@ -42,7 +42,7 @@ def test_an_unknown_column_is_named_with_the_nearest_one(spark: SparkSession, tm
     flow.view("v", "SELECT k, sum(x) AS total FROM t GROUP BY k")
     with pytest.raises(UnknownName, match=r"view 'w': column 'totl' not found.*did you mean 'total'\?"):
         flow.view("w", "SELECT totl FROM v")
-    with pytest.raises(UnknownName, match="'tt'.*did you mean 't'"):
+    with pytest.raises(UnknownName, match=r"'tt'.*did you mean 't'"):
         flow.view("w", "SELECT * FROM tt")
     flow.view("w", "SELECT total FROM v")
     flow.close()
@@ -97,7 +97,7 @@ def test_deleting_a_row_that_is_not_there_is_refused_and_nothing_is_lost(spark: 
 def test_rows_that_do_not_fit_are_refused_at_the_call(spark: SparkSession, tmp_path: Path) -> None:
     flow, t = _flow(spark, tmp_path)
     flow.view("v", SUM)
-    with pytest.raises(SchemaError, match="'t'.*'x'"):
+    with pytest.raises(SchemaError, match=r"'t'.*'x'"):
         t.insert([(1, 2), (1, "three")])  # type: ignore[attr-defined]
     with pytest.raises(SchemaError, match="'t'"):
         t.insert([(1, 2, 3)])  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def test_an_expression_that_fails_on_a_row_abandons_the_epoch(spark: SparkSessio
     t.insert([(1, 4)])  # type: ignore[attr-defined]
     flow.step()
     t.insert([(2, 0)])  # type: ignore[attr-defined]
-    with pytest.raises(EvaluationError, match="[Dd]ivision by zero"):
+    with pytest.raises(EvaluationError, match=r"[Dd]ivision by zero"):
         flow.step()
     t.discard()  # type: ignore[attr-defined]
     t.insert([(3, 25)])  # type: ignore[attr-defined]

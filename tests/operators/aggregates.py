@@ -89,6 +89,7 @@ def table(epoch: Epoch, types: tuple[pa.DataType, ...]) -> pa.Table:
 def on_top(tables: list[pa.Table]) -> pa.Table:
     """Tables on top of each other; additive columns that one lacks are zeros."""
     names = list(dict.fromkeys(name for part in tables for name in part.column_names))
+
     def column(part: pa.Table, name: str) -> pa.Array:
         return part[name] if name in part.column_names else pa.array([0] * part.num_rows, I64)
 

@@ -42,8 +42,6 @@ DOMAINS: dict[str, list[Any]] = {
 }
 NUMBERS = {"bigint", "int", "double", "float", "decimal(12,2)", "decimal(30,4)"}
 ORDERED = set(DOMAINS) - {"struct<a:int,b:string>", "array<int>"}
-# A sum that holds both infinities, or a variance that holds one, is a NaN whose history Spark and we agree on; but a
-# rounding error of Spark's near 1e10 would hide a real difference in small sums, so these stay out of averages of floats.
 
 
 @dataclass(frozen=True)
@@ -209,16 +207,18 @@ class Query:
         text = column.text
         match column.kind:
             case "bigint" | "int":
-                return Column(self.random.choice([f"{text} + 1", f"coalesce({text}, 7)", f"CASE WHEN {text} > 1 THEN {text} ELSE 0 END",
-                                                  f"abs({text})", f"-{text}"]), column.kind)  # fmt: skip
+                case = f"CASE WHEN {text} > 1 THEN {text} ELSE 0 END"
+                chosen = self.random.choice([f"{text} + 1", f"coalesce({text}, 7)", case, f"abs({text})", f"-{text}"])
+                return Column(chosen, column.kind)
             case "double":
                 return Column(
                     self.random.choice([f"{text} * 2.0D", f"coalesce({text}, 0.5D)", f"abs({text})", f"{text} + 1.0D"]),
                     "double",
                 )
             case "string":
-                return Column(self.random.choice([f"upper({text})", f"concat({text}, 'x')", f"coalesce({text}, 'none')",
-                                                  f"substring({text}, 1, 2)", f"CAST(length({text}) AS string)"]), "string")  # fmt: skip
+                plain = [f"upper({text})", f"concat({text}, 'x')", f"coalesce({text}, 'none')"]
+                others = [f"substring({text}, 1, 2)", f"CAST(length({text}) AS string)"]
+                return Column(self.random.choice(plain + others), "string")
             case "date":
                 return Column(f"year({text})", "int")
             case "timestamp":

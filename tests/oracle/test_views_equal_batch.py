@@ -1,7 +1,8 @@
 """After every epoch, each view equals Spark's batch result of the same SQL, and its changes add up to it.
 
 This family catches whatever makes an operator, a rewrite, an expression or the routing between them wrong: queries,
-schemas, data and changes are all generated. One generated flow has several views (a case each), since they share epochs.
+schemas, data and changes are all generated. One generated flow has several views
+(a case each), since they share epochs.
 """
 
 from __future__ import annotations

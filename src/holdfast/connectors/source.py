@@ -42,7 +42,8 @@ class Source(ABC):
     fields: tuple[Field, ...]
 
     retracts: bool = False
-    """Whether rows can be deleted. If so Holdfast keeps the source's rows, to refuse a deletion of a row that is not there."""
+    """Whether rows can be deleted. If so Holdfast keeps the source's rows, to refuse a deletion of a row that is not
+    there."""
 
     replayable: bool = True
     """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
@@ -64,8 +65,8 @@ class Source(ABC):
         return None
 
     def reject(self, offer: Offer, error: Exception) -> bool:
-        """Reading ``offer`` failed. Return True to have ``poll`` asked again at once (for an offer without what failed);
-        False (the default) fails the epoch with ``error``; nothing of it took effect."""
+        """Reading ``offer`` failed. Return True to have ``poll`` asked again at once (for an offer without what
+        failed); False (the default) fails the epoch with ``error``; nothing of it took effect."""
         return False
 
     def waiting(self) -> int | None:

@@ -1,10 +1,10 @@
 """The lineage of an epoch: everything its result depends on that cannot be computed again.
 
 It is tiny: which part of each source the epoch took (the offers), the clock, and a seed. Its digest is chained to the
-epoch's before, ``digest[e] = H(digest[e-1], lineage[e])``, so a digest names the whole history of a state. Two epochs of
-the same number but other input have other digests; layers carry the digest in their names, and a layer of a history
-that was abandoned is simply never read. The seed is drawn anew for every attempt, so that an epoch number is never used
-again under the same digest (trap: times of the past).
+epoch's before, ``digest[e] = H(digest[e-1], lineage[e])``, so a digest names the whole history of a state. Two epochs
+of the same number but other input have other digests; layers carry the digest in their names, and a layer of a
+history that was abandoned is simply never read. The seed is drawn anew for every attempt, so that an epoch number is
+never used again under the same digest (trap: times of the past).
 """
 
 from __future__ import annotations

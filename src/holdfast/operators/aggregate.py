@@ -141,9 +141,7 @@ def _totals(groups: Groups, trace: Trace) -> Totals:
     return {"+diff": np.zeros(len(groups), dtype=np.int64)} | totals
 
 
-def _present(
-    spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context
-) -> tuple[Bools, Bools]:
+def _present(spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context) -> tuple[Bools, Bools]:
     """Which groups were there before the epoch, and which are there after it."""
     if (new["+diff"] < 0).any():
         place = int(np.argmin(new["+diff"]))

@@ -22,7 +22,6 @@ Cost: O((|dL| + |dR|) · log state), the rows that match, and the pairs that com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +34,7 @@ from holdfast.operators.step import Context, Step
 from holdfast.trace import physical
 from holdfast.trace.equality import equal_rows
 from holdfast.trace.hashing import normalise_keys
-from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.rows import Block, Layout, group_rows
 from holdfast.trace.trace import Trace
 
 Indices = npt.NDArray[np.int64]
@@ -58,16 +57,22 @@ class JoinSpec:
 
 @dataclass(frozen=True)
 class _Side:
-    """The rows of one side that matter in this epoch, sorted by hash."""
+    """The rows of one side that matter in this epoch, each once, sorted by hash: row *i* is at place ``at[i]`` of
+    ``columns``. Columns are gathered once only, when the pairs are known."""
 
-    rows: Block
+    hash: npt.NDArray[np.uint64]
     old: Indices
     delta: Indices
+    at: Indices
+    columns: tuple[pa.Array, ...]
     keys: tuple[pa.Array, ...]
 
     @property
     def changed(self) -> Indices:
         return np.flatnonzero(self.delta)
+
+    def take_keys(self, rows: Indices) -> tuple[pa.Array, ...]:
+        return physical.take_all(self.keys, self.at[rows])
 
 
 def layouts(spec: JoinSpec) -> dict[str, Layout]:
@@ -93,17 +98,17 @@ def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], cont
     left = _side(left_delta, right_delta, traces["left"])
     right = _side(right_delta, left_delta, traces["right"])
 
-    apart = _collide(left, right)
-    changed = _pairs(left, right, left.changed, np.arange(right.rows.rows), apart)
-    unchanged = _pairs(left, right, np.flatnonzero(left.delta == 0), right.changed, apart)
+    collide = _collide(left, right)
+    changed = _pairs(left, right, left.changed, np.arange(len(right.at)), collide)
+    unchanged = _pairs(left, right, np.flatnonzero(left.delta == 0), right.changed, collide)
     one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
     diff = left.delta[one] * (right.old + right.delta)[other] + left.old[one] * right.delta[other]
     if not diff.all():
         kept = np.flatnonzero(diff)
         one, other, diff = one[kept], other[kept], diff[kept]
     columns = [
-        *physical.take_all(left_arrangement.original(left.rows.columns), one),
-        *physical.take_all(right_arrangement.original(right.rows.columns), other),
+        *physical.take_all(left_arrangement.original(left.columns), left.at[one]),
+        *physical.take_all(right_arrangement.original(right.columns), right.at[other]),
     ]
     output = change_table(columns, (*spec.left_types, *spec.right_types), diff)
     return Step({"left": left_delta, "right": right_delta}, output)
@@ -112,11 +117,19 @@ def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], cont
 def _side(delta: Block, other_delta: Block, trace: Trace) -> _Side:
     """The rows that changed on this side, and those that were there and match a change of the other side."""
     _, before = trace.matching(_distinct(other_delta.hash))
+    # One epoch for all, so that it is not kept row by row.
     before = replace(before.at(trace.as_of), adds={"+old": before.diff})
-    change = replace(delta.at(trace.as_of), adds={"+delta": delta.diff})
-    rows = consolidate(Block.concat([before, change]), trace.layout)
+    rows = Block.concat([before, replace(delta.at(trace.as_of), adds={"+delta": delta.diff})])
+    order, starts = group_rows(rows.hash, rows.columns, sub=rows.sub)
+    old, delta_sum = (_sums(rows.add(name), order, starts) for name in ("+old", "+delta"))
+    alive = np.flatnonzero((old != 0) | (delta_sum != 0))
+    at = order[starts[alive]]
     keys = tuple(normalise_keys(column) for column in rows.columns[: trace.layout.key])
-    return _Side(rows, rows.add("+old"), rows.add("+delta"), keys)
+    return _Side(rows.hash[at], old[alive], delta_sum[alive], at, rows.columns, keys)
+
+
+def _sums(values: Indices, order: Indices, starts: Indices) -> Indices:
+    return np.add.reduceat(values[order], starts) if len(starts) else values
 
 
 def _distinct(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -129,32 +142,29 @@ def _distinct(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def _collide(left: _Side, right: _Side) -> bool:
     """True if some hash stands for several keys."""
     for side in (left, right):
-        same = np.flatnonzero(side.rows.hash[1:] == side.rows.hash[:-1])
-        if not _agree(side.keys, same, side.keys, same + 1):
+        same = np.flatnonzero(side.hash[1:] == side.hash[:-1])
+        if not _agree(side, same, side, same + 1).all():
             return True
-    if not left.rows.rows or not right.rows.rows:
+    if not len(left.at) or not len(right.at):
         return False
-    at = np.searchsorted(right.rows.hash, left.rows.hash)
-    met = np.flatnonzero(right.rows.hash[np.minimum(at, right.rows.rows - 1)] == left.rows.hash)
-    return not _agree(left.keys, met, right.keys, at[met])
+    place = np.minimum(np.searchsorted(right.hash, left.hash), len(right.at) - 1)
+    met = np.flatnonzero(right.hash[place] == left.hash)
+    return not _agree(left, met, right, place[met]).all()
 
 
-def _agree(one: Sequence[pa.Array], at: Indices, other: Sequence[pa.Array], other_at: Indices) -> bool:
-    """Whether the keys at these rows are equal, pair by pair."""
-    if not len(at):
-        return True
-    equal = equal_rows(physical.take_all(one, at), physical.take_all(other, other_at), rows=len(at))
-    return bool(equal.all())
+def _agree(one: _Side, rows: Indices, other: _Side, other_rows: Indices) -> npt.NDArray[np.bool_]:
+    """Whether the keys of these rows are equal, pair by pair."""
+    return equal_rows(one.take_keys(rows), other.take_keys(other_rows), rows=len(rows))
 
 
 def _pairs(left: _Side, right: _Side, some: Indices, others: Indices, collide: bool) -> tuple[Indices, Indices]:
     """The pairs of rows, of those left and right rows (ascending), whose keys are equal."""
-    left_hash, right_hash = left.rows.hash[some], right.rows.hash[others]
+    left_hash, right_hash = left.hash[some], right.hash[others]
     starts = np.searchsorted(right_hash, left_hash, side="left")
     lengths = np.searchsorted(right_hash, left_hash, side="right") - starts
     one = np.repeat(some, lengths)
     other = others[physical.ranges(starts, lengths)]
-    if collide and len(one):
-        equal = equal_rows(physical.take_all(left.keys, one), physical.take_all(right.keys, other), rows=len(one))
+    if collide:
+        equal = _agree(left, one, right, other)
         one, other = one[equal], other[equal]
     return one, other

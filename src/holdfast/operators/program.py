@@ -125,7 +125,7 @@ def compile_program(flow: Dataflow, types: Types, transient: Collection[str] = (
                 numbers,
                 change_schema(operator.fields),
                 persist=operator.id not in transient,
-            )  # fmt: skip
+            )
         )
     place = {compiled.id: compiled for compiled in operators}
     routes: dict[str, list[Route]] = {}
@@ -170,7 +170,6 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
         case "aggregate", Aggregate():
             names = list(node.input.columns)
             arguments = dict.fromkeys(names.index(name) for call in node.calls for name in call.arguments)
-            taken = tuple(dict.fromkeys((*operator.keys[0], *arguments)))
             # A key that is named twice keeps both its places.
             taken = (*operator.keys[0], *(place for place in arguments if place not in operator.keys[0]))
             fields = types[node.input]

@@ -112,9 +112,16 @@ def build(
         flow.sources[name] = source
         keys = tuple(range(len(source.fields)))
         operator = Operator(
-            id=log_id(fingerprint(source), keys), kind="log", node=source, ports=1, keys=(keys,), spread=(keys,),
-            fields=source.fields, name=name, check=True,
-        )  # fmt: skip
+            id=log_id(fingerprint(source), keys),
+            kind="log",
+            node=source,
+            ports=1,
+            keys=(keys,),
+            spread=(keys,),
+            fields=source.fields,
+            name=name,
+            check=True,
+        )
         flow.operators[operator.id] = operator
         flow.paths.append(Path(name, (), operator.id, 0))
         flow.views[name] = operator.id
@@ -128,9 +135,15 @@ def build(
 def _add_log(flow: Dataflow, name: str, node: Node, types: Types) -> None:
     key = _arrangement(node)
     operator = Operator(
-        id=log_id(fingerprint(node), key), kind="log", node=node, ports=1, keys=(key,), spread=(key,),
-        fields=types[node], name=name,
-    )  # fmt: skip
+        id=log_id(fingerprint(node), key),
+        kind="log",
+        node=node,
+        ports=1,
+        keys=(key,),
+        spread=(key,),
+        fields=types[node],
+        name=name,
+    )
     flow.views[name] = operator.id
     if operator.id not in flow.operators:
         for producer, steps in _producers(flow, node, types):
@@ -196,24 +209,39 @@ def _operator(flow: Dataflow, node: Aggregate | Join | TopK, types: Types) -> st
             key = tuple(columns.index(name) for name in node.keys)
             feeds: tuple[Node, ...] = (node.input,)
             operator = Operator(
-                id=mark, kind="aggregate", node=node, ports=1, keys=(key,), spread=(tuple(range(len(key))),),
+                id=mark,
+                kind="aggregate",
+                node=node,
+                ports=1,
+                keys=(key,),
+                spread=(tuple(range(len(key))),),
                 fields=types[node],
-            )  # fmt: skip
+            )
         case Join():
             feeds = (node.left, node.right)
             left, right = list(node.left.columns), list(node.right.columns)
             operator = Operator(
-                id=mark, kind="join", node=node, ports=2,
+                id=mark,
+                kind="join",
+                node=node,
+                ports=2,
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
-                spread=_join_spread(node), fields=types[node],
-            )  # fmt: skip
+                spread=_join_spread(node),
+                fields=types[node],
+            )
         case TopK():
-            # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in one place.
+            # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in
+            # one place.
             feeds = (node.input,)
             bucket = Operator(
-                id=f"{mark}-bucket", kind="bucket", node=node, ports=1, keys=(_arrangement(node.input),), spread=(),
+                id=f"{mark}-bucket",
+                kind="bucket",
+                node=node,
+                ports=1,
+                keys=(_arrangement(node.input),),
+                spread=(),
                 fields=types[node],
-            )  # fmt: skip
+            )
             for producer, steps in _producers(flow, node.input, types):
                 flow.paths.append(Path(producer, steps, bucket.id, 0))
             flow.operators[bucket.id] = bucket
@@ -239,11 +267,9 @@ def _placed(flow: Dataflow, path: Path, types: Types, is_native: Callable[..., b
     if producer is None:
         return path
     mapping: list[int | None] = list(range(len(fields)))
-    columns = [item.name for item in fields]
     for step in path.steps:
         below = {name: place for place, name in enumerate(step.input.columns)}
         mapping = [None if (ref := below.get(_column_of(o.sql) or "")) is None else mapping[ref] for o in step.outputs]
-        columns = list(step.columns)
     key = tuple(mapping[place] for place in flow.operators[path.consumer].keys[path.port])
     return replace(path, local=key in producer.spread)
 

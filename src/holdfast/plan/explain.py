@@ -38,7 +38,7 @@ def explain(flow: Dataflow, view: str, traces: Iterable[Sized] = ()) -> str:
     lines += [
         "",
         f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {_size(kept)}",
-        "Every operator is deterministic: after a crash the epochs that were lost are computed again, bit for bit the same.",
+        "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same.",
     ]
     return "\n".join(lines)
 

@@ -68,7 +68,8 @@ class Union:
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of rows whose keys are equal; a NULL in a key matches nothing. Further conditions sit in a `Linear` above."""
+    """Pairs of rows whose keys are equal; a NULL in a key matches nothing. Further conditions sit in a `Linear`
+    above."""
 
     left: Node
     right: Node

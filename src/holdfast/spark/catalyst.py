@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
 from typing import Any
 
 import numpy as np
@@ -90,8 +89,8 @@ def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -
         for part in change.combine_chunks().to_batches():
             count = part.num_rows
             if count:
-                row = pa.StructArray.from_arrays([c.cast(f.type) for c, f in zip(part.columns, schemas[place], strict=True)],
-                                                 fields=list(schemas[place]))  # fmt: skip
+                typed = [column.cast(field.type) for column, field in zip(part.columns, schemas[place], strict=True)]
+                row = pa.StructArray.from_arrays(typed, fields=list(schemas[place]))
                 empty = pa.nulls(count, pa.int32())
                 yield batch(empty, empty, pa.nulls(count, pa.binary()), {place: row})
 
@@ -129,9 +128,9 @@ def query(cross: Crossing) -> str:
     return f"SELECT __owner, __channel, __buffer, {', '.join(outputs)} FROM {text}"
 
 
-def _as_message(row: Sequence[object]) -> Message:
+def _as_message(row: Sequence[Any]) -> Message:
     owner, channel, buffer = row
-    return owner, (channel, bytes(buffer))  # type: ignore[arg-type, return-value]  # Spark's rows are untyped
+    return owner, (channel, bytes(buffer))
 
 
 def _packer(

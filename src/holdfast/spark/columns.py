@@ -13,4 +13,4 @@ def column_sql(column: Any) -> str:
     """The SQL text of a Column."""
     if not isinstance(column, Column):
         raise DeclarationError(f"expected a column name, a SQL text or a Column, found {column!r}")
-    return str(column._jc.node().sql())  # type: ignore[attr-defined]  # the only way to a Column's SQL in PySpark 4
+    return str(column._jc.node().sql())  # the only way to a Column's SQL in PySpark 4

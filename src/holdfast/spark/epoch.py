@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import RDD
-from pyspark import cloudpickle
+from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Offer, Source
@@ -220,10 +219,8 @@ def as_change(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """A source's rows as a change: columns by position, one kind of NaN, a diff of 1 where the source gives none."""
     named = zip(table.column_names, table.columns, strict=True)
     columns = [_one_nan(column) for name, column in named if name != "_diff"]
-    if "_diff" in table.column_names:
-        diff = table.column("_diff")
-    else:
-        diff = pa.array(np.ones(table.num_rows, dtype=np.int64))
+    ones = pa.array(np.ones(table.num_rows, dtype=np.int64))
+    diff = table.column("_diff") if "_diff" in table.column_names else ones
     return pa.table([*columns, diff], names=schema.names).cast(schema)
 
 
