@@ -135,7 +135,7 @@ class Flow:
         catalog = self._catalog(self._views)
         if name not in catalog:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, catalog)}", name=name)
-        return Table(catalog[name], column_sql=_column_sql)
+        return Table(catalog[name], column_sql=_column_sql, name=name)
 
     def _planned(self, queries: dict[str, str | Table]) -> dict[str, nodes.Node]:
         views: dict[str, nodes.Node] = {}

@@ -22,8 +22,9 @@ from holdfast.operators.step import Context
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.merge import merge
+from holdfast.trace.name import LayerName
 from holdfast.trace.trace import Trace
-from holdfast.trace.upkeep import keep_in_shape, layer_names
+from holdfast.trace.upkeep import keep_in_shape
 
 Rows = Sequence[tuple[tuple[Any, ...], int]]
 END = 2**64
@@ -140,7 +141,7 @@ class Runner:
                 case 0:
                     keep_in_shape(directory, layout, 0, END, since, self.chain, last)
                 case 1:
-                    merge(directory, layout, layer_names(directory), 0, END, since, self.chain)
+                    merge(directory, layout, layers_in(directory), 0, END, since, self.chain)
 
     def state(self, suffix: str) -> Counter[Any]:
         """The rows of a trace now, in the trace's order of columns."""
@@ -149,6 +150,10 @@ class Runner:
         block = Trace.open(self.directory / suffix, layout, 0, END, last, self.chain).scan()
         columns = [column.to_pylist() for column in block.columns]
         return bag(list(zip(zip(*columns, strict=True), block.diff.tolist(), strict=True)))
+
+
+def layers_in(directory: Path) -> list[LayerName]:
+    return [name for path in directory.iterdir() if (name := LayerName.parse(path.name)) is not None]
 
 
 def _between(part: pa.Table, low: int, high: int) -> pa.Table:

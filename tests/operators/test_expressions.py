@@ -8,6 +8,7 @@ fail on the same rows.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -199,6 +200,9 @@ FOREIGN = [
     "now() > t.ts",
     "rand() > 0.5",
     "nonesuch > 1",
+    "t.f64 + (COALESCE(7, -1) % 5)",  # the same for all rows
+    "COALESCE(2147483647, 1) + 1",
+    "1 / COALESCE(0, 1)",
     "IF(t.p , 0, -0.0D)",  # to Spark two equal branches
     "t.f64 = -CAST(0.0 AS DOUBLE)",
     "2147483647 + 1",
@@ -283,6 +287,15 @@ def test_applying_parses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlglot.parse_one", None)
     change = pa.table({"c0": pa.array([1, 2], INT), "_diff": pa.array([1, 1], BIGINT)})
     assert apply(stretch, change)["c0"].to_pylist() == [3]
+
+
+def test_whatever_compiles_applies_to_many_rows_to_one_and_to_none() -> None:
+    change = as_change(everything())
+    for text in random_texts(400, seed=5):
+        found = compiled(text)
+        for part in (change, change.slice(9, 1), change.slice(0, 0)) if found else ():
+            with contextlib.suppress(EvaluationError):
+                assert apply(found[0], part).num_rows == part.num_rows, text
 
 
 def test_chunks_and_no_rows_at_all_are_fine() -> None:

@@ -261,11 +261,22 @@ def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
     left, right = widened(left, kind), widened(right, kind)
     if isinstance(left, Constant) and isinstance(right, Constant):
         return _folded(operator, left, right)
+    _varies(left, right)
     term = Arithmetic(kind, operator, left, right, _text(node))
     chain = operands_of(term)
     if is_integer(kind) and len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain):
         raise Foreign("Spark collects the literals")
     return term
+
+
+def _varies(*operands: Term) -> None:
+    """Arithmetic needs a column somewhere below: what is the same for all rows (COALESCE(1, 2) + 1) Spark computes
+    before there are any, and its failures are not ours to time."""
+    below = list(operands)
+    for term in below:
+        below.extend(term.operands)
+    if not any(isinstance(term, Column) for term in below):
+        raise Foreign("arithmetic without a column")
 
 
 def _folded(operator: Operator, left: Constant, right: Constant) -> Term:
@@ -290,13 +301,13 @@ def _negate(node: exp.Expr, columns: Columns) -> Term:
                 raise Foreign("the literal -0.0")
             return Constant(term.type, -term.content)
         return _folded("-", Constant(term.type, 0), term)
+    _varies(term)
     return Negate(numeric([term]), term, _text(node))
 
 
 def _divide(node: exp.Expr, columns: Columns) -> Term:
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
-    if isinstance(left, Constant) and isinstance(right, Constant):
-        raise Foreign("literal division")
+    _varies(left, right)
     kinds = {left.type, right.type}
     if not (DOUBLE in kinds or all(is_integer(kind) for kind in kinds)):
         raise Foreign(f"division of {kinds}")
@@ -310,7 +321,8 @@ def _divide(node: exp.Expr, columns: Columns) -> Term:
 def _remainder(node: exp.Expr, columns: Columns) -> Term:
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     kind = numeric([left, right])
-    if isinstance(left, Constant) or not is_integer(kind):
+    _varies(left)
+    if not is_integer(kind):
         raise Foreign("remainder of that")
     right = widened(right, kind)
     if not isinstance(right, Constant) or not isinstance(right.content, int) or right.content in (0, -1):
