@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,8 @@ from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.lineage import Lineage
-from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, SinkError
+from holdfast.delivery import Delivery
+from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import KINDS, Compiled, compile_program, is_native
 from holdfast.operators.stage import Epoch, Report, decode
@@ -37,7 +38,6 @@ from holdfast.spark.analysis import Analyst
 from holdfast.spark.epoch import EpochJob, Outcome, Work
 from holdfast.spark.maintenance import Maintenance, Upkeep
 from holdfast.spark.read import changes_frame, read_frame
-from holdfast.spark.session import planning_session
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
 from holdfast.trace.cover import covered
@@ -64,18 +64,27 @@ class Declared:
     """How many epochs back views can be read; None: all."""
 
 
+@dataclass
+class Told:
+    """What the connectors of this process know already, from an engine before this one."""
+
+    advanced: dict[str, int] = field(default_factory=dict)
+    """Source → how many offers it was told were taken."""
+
+    delivered: dict[Sink, int] = field(default_factory=dict)
+    """Sink → the last epoch that it was given."""
+
+
 class Engine:
     """Runs a declared flow on Spark."""
 
-    def __init__(self, declared: Declared, spark: SparkSession, partitions: int, advanced: dict[str, int]) -> None:
-        """``advanced``: source → how many offers its object was told of already (by an engine before this one)."""
+    def __init__(self, declared: Declared, spark: SparkSession, analyst: Analyst, partitions: int, told: Told) -> None:
         self.declared = declared
-        self._advanced = advanced
+        self._told = told
         self._spark = spark
-        self._own = planning_session(spark)
+        self._own = analyst.session
         self._partitions = partitions
         self._latencies: deque[float] = deque(maxlen=100)
-        analyst = Analyst(self._own)
         views = {name: analyst.settle(name, node) for name, node in declared.views.items()}
         kept = {
             name: nodes.Source(name, source.fields)
@@ -104,13 +113,13 @@ class Engine:
             self._remember(lineage)
         for name, offers in self._offers.items():
             if name in self.declared.sources:
-                for offer in offers[self._advanced.get(name, 0) :]:
+                for offer in offers[self._told.advanced.get(name, 0) :]:
                     self._advance(name, offer)
         self._maintenance = Maintenance(self._spark)
         self._remove_stale(history)
         self._write_collections()
         self._fill()
-        self._sunk = [sink.open(view, self._view_fields(view)) for view, sink in self.declared.sinks]
+        self._delivery = Delivery(self.declared.sinks, self._kept, self._lineage.history, self._told.delivered)
 
     @property
     def last(self) -> int:
@@ -120,7 +129,7 @@ class Engine:
 
     def step(self) -> EpochResult:
         """Run one epoch, if anything waits. The very first runs in any case: a view over nothing has a result too."""
-        self._catch_up()
+        self._delivery.catch_up(self.last)
         while True:
             started = time.perf_counter()
             offers = {
@@ -143,7 +152,7 @@ class Engine:
         self._remember(lineage)
         for name, offer in offers.items():
             self._advance(name, offer)
-        self._commit(lineage, outcome)
+        self._delivery.commit(lineage, lambda view: _delivered(outcome, self._flow.views[view]))
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._maintain(outcome)
@@ -172,7 +181,7 @@ class Engine:
 
     def _advance(self, name: str, offer: Offer) -> None:
         self.declared.sources[name].advance(offer)
-        self._advanced[name] = self._advanced.get(name, 0) + 1
+        self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
 
     def _result(self, epoch: int, outcome: Outcome, seconds: float) -> EpochResult:
         changed = {
@@ -324,7 +333,7 @@ class Engine:
                     reach = self.declared.retain
                     if reach is not None and operator.kind != "log":
                         reach = min(reach, STATE_HISTORY)
-                    since = -1 if reach is None else self.last - reach
+                    since = -1 if reach is None else max(-1, self.last - reach)
                     directory = str(self._directory.traces / f"{operator.id}.{suffix}")
                     upkeep.append(Upkeep(directory, layout, since))
         self._maintenance.request(upkeep, self._coordinator.chain(), self.last, self._partitions)
@@ -367,33 +376,6 @@ class Engine:
     def explain(self, view: str) -> str:
         return explain(self._flow, view, self._trace_status())
 
-    # -- sinks ----------------------------------------------------------------------------------------------------
-
-    def _commit(self, lineage: Lineage, outcome: Outcome) -> None:
-        for place, (view, _) in enumerate(self.declared.sinks):
-            self._commit_one(place, lineage.epoch, _delivered(outcome, self._flow.views[view]), lineage)
-
-    def _commit_one(self, place: int, epoch: int, change: pa.Table, lineage: Lineage) -> None:
-        view, sink = self.declared.sinks[place]
-        names = [field.name for field in self._view_fields(view)]
-        try:
-            sink.commit(epoch, change.rename_columns([*names, "_diff"]), lineage.to_json().encode())
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise SinkError(f"sink of view '{view}': epoch {epoch}: {error}", view=view, epoch=epoch) from error
-        self._sunk[place] = epoch
-
-    def _catch_up(self) -> None:
-        """Commit to each sink the epochs that it lacks, from the view's own log."""
-        for place, (view, _) in enumerate(self.declared.sinks):
-            has = self._sunk[place]
-            if has is None:
-                self._sunk[place] = has = self.last
-            for epoch in range(has + 1, self.last + 1):
-                change = self._kept(view).change_at(epoch)
-                self._commit_one(place, epoch, change, self._lineage.history[epoch])
-
     # -- status ---------------------------------------------------------------------------------------------------
 
     def _trace_status(self) -> list[TraceStatus]:
@@ -416,7 +398,7 @@ class Engine:
             },
             sources={name: {"waiting": source.waiting()} for name, source in self.declared.sources.items()},
             sinks=[
-                {"view": view, "kind": type(sink).__name__, "epoch": self._sunk[place]}
+                {"view": view, "kind": type(sink).__name__, "epoch": self._delivery.epochs[place]}
                 for place, (view, sink) in enumerate(self.declared.sinks)
             ],
             traces=self._trace_status(),
@@ -429,8 +411,7 @@ class Engine:
 
     def close(self) -> None:
         self._maintenance.close()
-        for _, sink in self.declared.sinks:
-            sink.close()
+        self._delivery.close()
         self._lineage.close()
         self._directory.close()
 

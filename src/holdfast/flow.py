@@ -6,6 +6,7 @@ makes an `Engine` of what is declared; a declaration after that makes the next o
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,8 @@ from holdfast.results import Epoch, Status
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.engine import Engine
+    from holdfast.engine import Engine, Told
+    from holdfast.spark.analysis import Analyst
 
 
 class Flow:
@@ -66,7 +68,8 @@ class Flow:
         self._views: dict[str, nodes.Node] = {}
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
-        self._advanced: dict[str, int] = {}
+        self._analyst: Analyst | None = None
+        self._told: Told | None = None
         self._closed = False
         self._stopping = False
 
@@ -161,20 +164,20 @@ class Flow:
 
     def _typed(self, name: str, node: nodes.Node) -> None:
         """Types are Spark's to judge: at once if there is a session, else when the flow starts."""
-        if self._spark is None:
-            import sys
-
-            if "pyspark.sql" not in sys.modules:
-                return
+        if self._spark is None and "pyspark.sql" in sys.modules:
             from pyspark.sql import SparkSession
 
-            session = SparkSession.getActiveSession()
-        else:
-            session = self._spark
-        if session is not None:
-            from holdfast.spark.analysis import Analyst
+            self._spark = SparkSession.getActiveSession()
+        if self._spark is not None:
+            self._judge(self._spark).settle(name, node)
 
-            Analyst(session).settle(name, node)
+    def _judge(self, spark: SparkSession) -> Analyst:
+        if self._analyst is None:
+            from holdfast.spark.analysis import Analyst
+            from holdfast.spark.session import planning_session
+
+            self._analyst = Analyst(planning_session(spark))
+        return self._analyst
 
     def _declared(self) -> None:
         if self._engine is not None:
@@ -223,7 +226,7 @@ class Flow:
         if self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
         if self._engine is None:
-            from holdfast.engine import Declared, Engine
+            from holdfast.engine import Declared, Engine, Told
             from holdfast.spark.session import start_local
 
             if self._spark is None:
@@ -237,8 +240,9 @@ class Flow:
                 sinks=tuple(self._sinks),
                 retain=self._retain,
             )
+            self._told = self._told or Told()
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
-            self._engine = Engine(declared, self._spark, partitions, self._advanced)
+            self._engine = Engine(declared, self._spark, self._judge(self._spark), partitions, self._told)
         return self._engine
 
     # -- reading --------------------------------------------------------------------------------------------------

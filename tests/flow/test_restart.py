@@ -129,3 +129,35 @@ def test_sources_of_every_kind_are_read_together(spark: SparkSession, tmp_path: 
         assert sum(row.n for row in flow.read("named").collect()) == 400
         assert sorted(row.name for row in flow.read("loud").collect()) == ["ONE", "TWO", "ZERO"]
         assert sum(row.n for row in flow.read("named", at=1).collect()) == 200
+
+
+def test_a_sink_that_is_new_to_an_old_view_starts_with_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    flow, orders = _open(spark, tmp_path, spend=SPEND)
+    with flow:
+        for number in range(3):
+            orders.insert([(number, "ada", 1.0)])
+            flow.step()
+        flow.view("late", "SELECT user, total * 2 AS twice FROM spend")
+        flow.sink("late", hf.changelog(str(tmp_path / "late")))
+        assert flow.changes("late").collect() == [("ada", 6.0, 2, 1)]
+        orders.insert([(9, "ada", 1.0)])
+        flow.step()
+    found = spark.read.parquet(str(tmp_path / "late")).collect()
+    assert sorted(found, key=lambda row: (row._epoch, row._diff)) == [
+        ("ada", 6.0, 2, 1),
+        ("ada", 6.0, 3, -1),
+        ("ada", 8.0, 3, 1),
+    ]
+
+
+def test_a_function_that_is_a_sink_gets_each_epoch_once_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    got: list[int] = []
+    flow, orders = _open(spark, tmp_path, spend=SPEND)
+    flow.sink("spend", hf.foreach(lambda epoch, change: got.append(epoch)))
+    with flow:
+        orders.insert([(1, "ada", 1.0)])
+        flow.step()
+        flow.view("late", "SELECT user FROM spend")
+        orders.insert([(2, "ada", 1.0)])
+        flow.step()
+    assert got == [0, 1]

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, currently_in_test_context, given, settings
+from hypothesis import note as hypothesis_note
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,12 @@ from .generator import Case, generate_case, generate_row
 VIEWS = 12
 EPOCHS = 3
 ran: dict[str, int] = {"cases": 0}
+
+
+def note(text: str) -> None:
+    """Shown by hypothesis when a case fails; outside of hypothesis the caller shows what it needs."""
+    if currently_in_test_context():
+        hypothesis_note(text)
 
 
 def _declare(flow: hf.Flow, case: Case) -> dict[str, Any]:

@@ -36,6 +36,24 @@ class Kept:
         table = self._table(block)
         return table.append_column("_epoch", pa.array(block.epoch)).append_column("_diff", pa.array(block.diff))
 
+    def history(self, low: int, high: int, upto: int) -> pa.Table:
+        """All changes up to ``upto``. What was compacted is one change, at the earliest epoch that can be read."""
+        try:
+            return self.changes(low, high, -1, upto)
+        except EpochUnavailable as error:
+            earliest = error.fields.get("earliest")
+            if not isinstance(earliest, int):
+                raise
+            return pa.concat_tables(
+                [self.snapshot(low, high, earliest), self.changes(low, high, earliest, upto)], promote_options="default"
+            )
+
+    def snapshot(self, low: int, high: int, at: int) -> pa.Table:
+        """The rows as of epoch ``at`` as one change at that epoch, with ``_epoch`` and ``_diff``."""
+        block = self._open(low, high, at).scan()
+        table = self._table(block).append_column("_epoch", pa.array(np.full(block.rows, at, dtype=np.int64)))
+        return table.append_column("_diff", pa.array(block.diff))
+
     def change_at(self, epoch: int) -> pa.Table:
         """The change of one epoch, with ``_diff``."""
         return self.changes(0, 2**64, epoch - 1, epoch).drop_columns(["_epoch"])

@@ -23,7 +23,7 @@ class Analyst:
     """Types plans. It remembers every node it has seen."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self.session = spark
         self._settled: dict[Node, Node] = {}
         self.types: dict[Node, tuple[Field, ...]] = {}
         """The fields of each settled node."""
@@ -129,7 +129,7 @@ class Analyst:
 
     def _ask(self, view: str, query: str) -> tuple[Field, ...]:
         try:
-            return fields_of(self._spark.sql(query).schema)
+            return fields_of(self.session.sql(query).schema)
         except ParseException as refusal:
             raise SqlError(f"view '{view}': {_first_line(refusal)}", view=view) from None
         except AnalysisException as refusal:

@@ -74,7 +74,7 @@ def _text(node: Any) -> str:
             return str(node.name())
         case "Window":
             return f"{_text(node.windowFunction())} OVER ()"  # to be refused as what it is
-    raise DeclarationError(f"Column {node.sql()}: {_kind(node)} cannot be turned into SQL; write it as SQL text instead")
+    raise DeclarationError(f"Column {node.sql()}: {_kind(node)} cannot be turned into SQL; write it as SQL text")
 
 
 def _function(node: Any) -> str:

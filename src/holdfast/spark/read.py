@@ -18,8 +18,10 @@ def read_frame(spark: SparkSession, kept: Kept, at: int, partitions: int) -> Dat
 
 
 def changes_frame(spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int) -> DataFrame:
-    """The changes after epoch ``since`` up to ``upto``, with ``_epoch`` and ``_diff``."""
+    """The changes after epoch ``since`` (-1: all there are) up to ``upto``, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
+    if since < 0:
+        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema)
     return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema)
 
 
