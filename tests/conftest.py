@@ -24,5 +24,6 @@ def spark() -> Iterator[object]:
     for key, value in {**SETTINGS, **compiled, "spark.sql.shuffle.partitions": "2"}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")  # many tests are about failures; what matters of them is asserted
     yield session
     session.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,8 @@ from pyspark.sql import SparkSession
 from holdfast.connectors import Files, files, table
 from holdfast.errors import BadFile, DeclarationError
 from holdfast.plan.nodes import Field
-from holdfast.spark.session import start_local
 
 SCHEMA = "id long, name string"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    yield start_local(2)
 
 
 def put(path: Path, text: str, at: int = 0) -> Path:

@@ -50,3 +50,16 @@ def test_verbs_with_columns_equal_pyspark(spark: SparkSession, tmp_path: Path) -
         for name, frame in expected.items():
             assert flow.read(name).columns == frame.columns, name
             assert_same_rows(flow.read(name), frame, name)
+
+
+def test_a_global_count_needs_no_column(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("count", log=tmp_path / "log", spark=spark) as flow:
+        orders = flow.input("orders", ORDERS)
+        flow.view("n", "SELECT count(*) AS n FROM orders")
+        flow.view("some", "SELECT count(*) AS n FROM orders WHERE upper(user) = 'A'")
+        flow.view("nested", "SELECT count(*) AS n FROM (SELECT user, upper(user) AS u FROM orders)")
+        flow.step()
+        assert [flow.read(view).collect() for view in ("n", "some", "nested")] == [[(0,)], [(0,)], [(0,)]]
+        orders.insert(ORDER_ROWS)
+        flow.step()
+        assert [flow.read(view).collect() for view in ("n", "some", "nested")] == [[(13,)], [(4,)], [(13,)]]

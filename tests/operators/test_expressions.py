@@ -11,11 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import pickle
 import random
-import sys
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import product
@@ -471,25 +468,23 @@ def random_texts(count: int, seed: int) -> list[str]:
     return [dice.choice([number, truth])(dice.choice([2, 2, 3])) for _ in range(count)]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[1]").appName("expressions")
+@pytest.fixture(scope="module", name="spark")
+def compiling_session(spark: Any) -> Any:
+    """A session that runs expressions as a real flow does: compiled."""
+    session = spark.newSession()
     settings = {
-        "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true",
-        "spark.sql.shuffle.partitions": "1", "spark.log.level": "OFF", "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
         # Else a small table is evaluated by the optimiser's interpreter, which no real flow would use.
         "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
-    }  # fmt: skip
+    }
     for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
+        session.conf.set(key, value)
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it would print every failure that a test is about
-    yield session
-    session.stop()
+    return session
 
 
 @pytest.fixture(scope="module")

@@ -113,6 +113,14 @@ def test_row_that_comes_and_goes_in_one_epoch_leaves_no_trace(tmp_path: Path) ->
     assert not runner.state("left") and runner.state("right") == bag([((1,), 1)])
 
 
+def test_keys_that_share_a_hash_do_not_join(tmp_path: Path) -> None:
+    spec = JoinSpec((0,), (0,), (INT,), (INT,))
+    with weak_bits(0):
+        runner = Runner(join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+        assert not runner.epoch([((1,), 1)], [((2,), 1)])
+        assert runner.epoch([((2,), 1), ((3,), 1)], []) == bag([((2, 2), 1)])
+
+
 def test_both_sides_changing_at_once_counts_their_meeting_once(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT,), (INT,))
     runner = Runner(join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import SqlError, TypeMismatch
 from holdfast.plan.nodes import Aggregate, Call, Field, Join, Linear, Named, Node, Source, TopK, Union
-from holdfast.spark.types import fields_of, null_row, quoted
+from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
 
 
 class Analyst:
@@ -64,7 +64,8 @@ class Analyst:
     def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
         where = f" WHERE {node.predicate}" if node.predicate else ""
         columns = ", ".join(f"{output.sql} AS {quoted(output.name)}" for output in node.outputs)
-        return self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[node.input])}){where}")
+        query = f"SELECT {columns or NOTHING} FROM ({null_row(self.types[node.input])}){where}"
+        return self._ask(view, query) if columns else self._ask(view, query)[1:]
 
     def _settle_union(self, view: str, node: Union) -> tuple[Node, tuple[Field, ...]]:
         children = [self.settle(view, child) for child in node.inputs]

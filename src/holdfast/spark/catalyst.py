@@ -115,11 +115,11 @@ def query(cross: Crossing) -> str:
         for depth, step in enumerate(path.steps):
             # The step's own names for its columns, in a query of their own: another path may use the same names.
             names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
-            fields = ", ".join(f"'c{column}', {output.sql}" for column, output in enumerate(step.outputs))
+            fields = "".join(f"'c{column}', {output.sql}, " for column, output in enumerate(step.outputs))
             guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
-            made = f"CASE WHEN {guard} THEN named_struct({fields}, '_diff', {current}._diff) END"
+            made = f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
             result = f"__out{number}" if step is path.steps[-1] else f"__mid{number}_{depth}"
-            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM (SELECT *, {', '.join(names)} FROM {text}))"
+            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM (SELECT {', '.join(['*', *names])} FROM {text}))"
             if current.startswith("__mid"):
                 held.remove(current)
             held.append(result)

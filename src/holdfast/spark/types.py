@@ -9,6 +9,10 @@ from pyspark.sql.types import StructType
 from holdfast.plan.nodes import Field
 
 
+NOTHING = "1 AS `_`"
+"""What a query selects when nobody reads a column: it must select something."""
+
+
 def quoted(name: str) -> str:
     """A name as Spark SQL wants it quoted."""
     return "`" + name.replace("`", "``") + "`"
@@ -29,4 +33,4 @@ def null_row(fields: Iterable[Field]) -> str:
         f"{'NULL' if field.type == 'void' else f'CAST(NULL AS {field.type})'} AS {quoted(field.name)}"
         for field in fields
     ]
-    return f"SELECT {', '.join(columns)}"
+    return f"SELECT {', '.join(columns) or NOTHING}"
