@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from holdfast.spark.session import SETTINGS
+from holdfast.spark.session import local_builder
 
 SCHEMA = "key bigint, value bigint"
 
@@ -19,9 +19,7 @@ SCHEMA = "key bigint, value bigint"
 def session(event_log: Path | None = None) -> SparkSession:
     """One local session for everything that is compared."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName("holdfast-benchmark")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
+    builder = local_builder(os.cpu_count() or 1).appName("holdfast-benchmark")
     if event_log is not None:
         event_log.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", event_log.as_uri())

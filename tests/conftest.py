@@ -14,14 +14,12 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    from pyspark.sql import SparkSession
+    from holdfast.spark.session import local_builder
 
-    from holdfast.spark.session import SETTINGS
-
-    builder = SparkSession.builder.master("local[2]").appName("holdfast-tests")
+    builder = local_builder(2).appName("holdfast-tests")
     # Tests run hundreds of queries once, over a few rows: compiling each would take most of the time.
     compiled = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in {**SETTINGS, **compiled, "spark.sql.shuffle.partitions": "2"}.items():
+    for key, value in {**compiled, "spark.sql.shuffle.partitions": "2"}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # many tests are about failures; what matters of them is asserted

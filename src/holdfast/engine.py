@@ -407,6 +407,11 @@ class Engine:
                 "p99": latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,
             },
             partitions=self._partitions,
+            maintenance={
+                "merges": self._maintenance.merges,
+                "busy": self._maintenance.busy,
+                "failure": self._maintenance.failure,
+            },
         )
 
     def close(self) -> None:

@@ -57,6 +57,8 @@ class Status:
     """Median and p99 of the seconds per epoch, over the last 100."""
 
     partitions: int
+    maintenance: dict[str, Any]
+    """Merges made in the background, whether one is at work, and why the last one failed, if it did."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

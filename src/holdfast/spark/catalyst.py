@@ -119,7 +119,8 @@ def query(cross: Crossing) -> str:
             guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
             made = f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
             result = f"__out{number}" if step is path.steps[-1] else f"__mid{number}_{depth}"
-            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM (SELECT {', '.join(['*', *names])} FROM {text}))"
+            named = f"SELECT {', '.join(['*', *names])} FROM {text}"
+            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM ({named}))"
             if current.startswith("__mid"):
                 held.remove(current)
             held.append(result)

@@ -39,10 +39,17 @@ def start_local(cores: int | None = None) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]").appName("holdfast")
+    builder = local_builder(cores or os.cpu_count() or 1)
+    return builder.appName("holdfast").getOrCreate()
+
+
+def local_builder(cores: int) -> SparkSession.Builder:
+    """A local session of so many cores. Maintenance has a slot of its own: an epoch never waits for one of its tasks
+    to end; the operating system shares the cores between them."""
+    builder = SparkSession.builder.master(f"local[{cores + 1}]").config("spark.default.parallelism", str(cores))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return builder
 
 
 def planning_session(spark: SparkSession) -> SparkSession:

@@ -8,7 +8,6 @@ from pyspark.sql.types import StructType
 
 from holdfast.plan.nodes import Field
 
-
 NOTHING = "1 AS `_`"
 """What a query selects when nobody reads a column: it must select something."""
 
