@@ -46,7 +46,7 @@ class Delivery:
             has = self.epochs[place]
             if has is None:
                 # It cannot tell what it has: the last epoch may have reached it or not, so it gets that one again.
-                self.epochs[place] = has = last - 1
+                self.epochs[place] = has = max(-1, last - 1)
             while has < last:
                 epoch, change = self._next(view, has)
                 self._commit(place, self._history[epoch], change)
