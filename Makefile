@@ -24,7 +24,7 @@ demo: $(STAMP)
 	@$(SPARK) $(VENV)/bin/holdfast demo $(ARGS)
 
 test: $(STAMP)
-	@$(SPARK) $(VENV)/bin/python -m pytest $(ARGS)
+	@$(SPARK) $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-slow: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)
