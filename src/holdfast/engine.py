@@ -357,7 +357,8 @@ class Engine:
 
     def read(self, view: str, at: int | None) -> DataFrame:
         at = self._known(view, self.last if at is None else at)
-        return read_frame(self._spark, self._kept(view), at, self._partitions)
+        order = nodes.shown_order(self.declared.views[view])
+        return read_frame(self._spark, self._kept(view), at, self._partitions, order)
 
     def changes(self, view: str, since: int) -> DataFrame:
         since = self._known(view, since) if since >= 0 else -1

@@ -248,7 +248,7 @@ class Flow:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, view: str, at: int | None = None) -> DataFrame:
-        """The view as a Spark DataFrame: now, or as of epoch ``at``."""
+        """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order."""
         self._view(view)
         return self._started().read(view, at)
 

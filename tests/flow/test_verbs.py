@@ -63,3 +63,14 @@ def test_a_global_count_needs_no_column(spark: SparkSession, tmp_path: Path) -> 
         orders.insert(ORDER_ROWS)
         flow.step()
         assert [flow.read(view).collect() for view in ("n", "some", "nested")] == [[(13,)], [(4,)], [(13,)]]
+
+
+def test_a_view_with_an_order_is_read_in_that_order(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("order", log=tmp_path / "log", spark=spark, partitions=3) as flow:
+        orders = flow.input("orders", ORDERS)
+        flow.view("top", "SELECT user, id AS number FROM orders ORDER BY id DESC LIMIT 5")
+        flow.view("hidden", "SELECT user FROM orders ORDER BY id DESC LIMIT 2")
+        orders.insert(ORDER_ROWS)
+        flow.step()
+        assert [row.number for row in flow.read("top").collect()] == [99, 11, 10, 9, 8]
+        assert sorted(str(row.user) for row in flow.read("hidden").collect()) == ["None", "c"]

@@ -142,6 +142,21 @@ class TopK:
 Node = Source | Linear | Union | Join | Aggregate | TopK
 
 
+def shown_order(node: Node) -> tuple[Order, ...]:
+    """The order in which a person expects to see the rows: a top-k's own, as far as its columns are to be seen."""
+    if isinstance(node, TopK):
+        return node.order
+    if not isinstance(node, Linear):
+        return ()
+    names = {output.sql.strip("`"): output.name for output in node.outputs}
+    seen: list[Order] = []
+    for item in shown_order(node.input):
+        if item.column not in names:
+            break
+        seen.append(Order(names[item.column], item.descending, item.nulls_first))
+    return tuple(seen)
+
+
 def inputs(node: Node) -> tuple[Node, ...]:
     """The nodes that ``node`` reads, in order."""
     match node:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col
 
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
-from holdfast.spark.types import ddl
+from holdfast.plan.nodes import Order
+from holdfast.spark.types import ddl, quoted
 
 
-def read_frame(spark: SparkSession, kept: Kept, at: int, partitions: int) -> DataFrame:
-    """The rows of the collection as of epoch ``at``."""
-    return _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields))
+def read_frame(spark: SparkSession, kept: Kept, at: int, partitions: int, order: Sequence[Order]) -> DataFrame:
+    """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few)."""
+    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields))
+    return frame.coalesce(1).sortWithinPartitions(*map(_sorting, order)) if order else frame
+
+
+def _sorting(item: Order) -> Column:
+    column = col(quoted(item.column))
+    if item.descending:
+        return column.desc_nulls_first() if item.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if item.nulls_first else column.asc_nulls_last()
 
 
 def changes_frame(spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int) -> DataFrame:
