@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.table import table
     from holdfast.errors import HoldfastError
     from holdfast.flow import Flow
+    from holdfast.functions import nondeterministic
     from holdfast.results import Epoch, Status
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "changelog",
     "files",
     "foreach",
+    "nondeterministic",
     "rate",
     "table",
 ]
@@ -47,6 +49,7 @@ _HOMES = {
     "changelog": "connectors.changelog",
     "files": "connectors.files",
     "foreach": "connectors.foreach",
+    "nondeterministic": "functions",
     "rate": "connectors.rate",
     "table": "connectors.table",
 }

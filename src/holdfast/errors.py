@@ -18,7 +18,9 @@
         ├── LogBusy               another process has it
         ├── LogForeign            it belongs to another flow
         ├── LogFormat             it was written by a newer Holdfast
-        └── LogDamaged            a layer or lineage record does not read back
+        ├── LogDamaged            a layer or lineage record does not read back
+        ├── Fenced                another driver has taken over; this one must stop
+        └── StoreError            a place that holds a copy of the log failed
 
 Each carries, beside its text, the fields a program needs (``error.fields``).
 """
@@ -104,3 +106,11 @@ class LogFormat(LogError):
 
 class LogDamaged(LogError):
     """A layer or a lineage record does not read back."""
+
+
+class Fenced(LogError):
+    """Another driver has taken over the flow; this one must stop."""
+
+
+class StoreError(LogError):
+    """A place that holds a copy of the log failed."""

@@ -6,9 +6,12 @@ makes an `Engine` of what is declared; a declaration after that makes the next o
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -17,59 +20,76 @@ from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
+from holdfast.frontend.functions import RESERVED_NAMES
 from holdfast.frontend.nearest import did_you_mean
-from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.schema import parse_schema, parse_type
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
+from holdfast.functions import is_nondeterministic, meaning
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
-from holdfast.results import Epoch, Status
+from holdfast.plan.types import arrow_type
+from holdfast.results import Epoch, Recovery, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from holdfast.durability import Settings
     from holdfast.engine import Engine, Told
     from holdfast.spark.analysis import Analyst
+    from holdfast.store.location import Location
+
+    Place = str | Path | Location
 
 
 class Flow:
     """SQL views over changing inputs, kept up to date on Spark.
 
-    ``log`` is the directory that holds the flow's state; a flow constructed again on the same log goes on where it was.
+    ``log`` is where the flow's state is kept; a flow constructed again on the same log goes on where it was. It is a
+    directory, an address that pyarrow or fsspec opens (``s3://bucket/path``), or several of them: then each gets a
+    complete copy, in the background. An epoch is *safe* when ``min_replicas`` of them have it. Epochs never wait for
+    that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of epochs): then the next one waits.
+    ``local`` is the directory of the working files, by default in the first location that is a local directory.
+
     With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
-    default one per core); it may change from run to run. ``retain`` says how many epochs back views can be read
-    (``"all"`` for all of them).
+    default one per core); it may change from run to run. ``retain`` says how far back views can be read: a number of
+    epochs, a time such as ``"24h"``, or ``"all"``.
+
+    ``strategy`` is how results are protected: ``"nosync"``, as described; ``"synchronous-log"``, which makes each epoch
+    safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
     """
 
     def __init__(
         self,
         name: str,
-        log: str | Path,
+        log: Place | Sequence[Place],
         spark: SparkSession | None = None,
         partitions: int | None = None,
         *,
-        retain: int | Literal["all"] = 1000,
+        retain: int | str = 1000,
+        min_replicas: int = 1,
+        max_unsafe: int | str | None = None,
+        strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
+        local: str | Path | None = None,
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
         if partitions is not None and not 1 <= partitions <= 256:
             raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
-        if retain != "all" and (not isinstance(retain, int) or isinstance(retain, bool) or retain < 0):
-            raise DeclarationError(
-                f"flow '{name}': retain must be a number of epochs or 'all', not {retain!r}", flow=name
-            )
         self.name = name
-        self._log = Path(log)
+        self._places, self._settings = _durability(name, log, retain, min_replicas, max_unsafe, strategy)
+        self._local = None if local is None else Path(local)
         self._spark = spark
         self._partitions = partitions
-        self._retain = None if retain == "all" else retain
         self._sources: dict[str, Source] = {}
+        self._functions: dict[str, nodes.Outside] = {}
         self._queries: dict[str, str | Table] = {}
         self._views: dict[str, nodes.Node] = {}
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
         self._analyst: Analyst | None = None
         self._told: Told | None = None
+        self._recovery: Recovery | None = None
         self._closed = False
         self._stopping = False
 
@@ -94,6 +114,37 @@ class Flow:
         self._sources[name] = pushed
         self._declared()
         return pushed
+
+    def udf(self, name: str, function: Callable[..., Any], returns: str) -> Self:
+        """Let SQL call ``function`` by ``name``: ``SELECT id, geocode(city) AS place FROM orders``.
+
+        It must be marked with ``hf.nondeterministic``, and is called once for each row that comes, with Python values;
+        its answers, of the Spark type ``returns``, are kept. Declaring it again with another body, or other constants
+        in it, makes the views that call it anew.
+        """
+        subject = f"udf {name!r}"
+        if not isinstance(name, str) or not name.isidentifier():
+            raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
+        if name.lower() in RESERVED_NAMES:
+            raise DeclarationError(f"{subject}: Spark has a function of that name; choose another", name=name)
+        if not callable(function):
+            raise DeclarationError(f"{subject}: expected a function, found {function!r}", name=name)
+        if not is_nondeterministic(function):
+            raise DeclarationError(
+                f"{subject}: deterministic functions are not supported yet; mark it with hf.nondeterministic if its "
+                "answers should be kept",
+                name=name,
+            )
+        kind = parse_type(returns, subject=subject)
+        arrow_type(kind)
+        from holdfast.spark.pickled import pickled
+
+        outside = nodes.Outside(name.lower(), kind, meaning(function), pickled(subject, function))
+        functions = {**self._functions, outside.name: outside}
+        views = self._planned(self._queries, functions)
+        self._functions, self._views = functions, views
+        self._declared()
+        return self
 
     def view(self, name: str, query: str | Table) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
@@ -138,12 +189,15 @@ class Flow:
         catalog = self._catalog(self._views)
         if name not in catalog:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, catalog)}", name=name)
-        return Table(catalog[name], column_sql=_column_sql, name=name)
+        return Table(catalog[name], column_sql=_column_sql, name=name, functions=self._functions)
 
-    def _planned(self, queries: dict[str, str | Table]) -> dict[str, nodes.Node]:
+    def _planned(
+        self, queries: dict[str, str | Table], functions: dict[str, nodes.Outside] | None = None
+    ) -> dict[str, nodes.Node]:
+        functions = self._functions if functions is None else functions
         views: dict[str, nodes.Node] = {}
         for name, query in queries.items():
-            plan = plan_sql(name, query, self._catalog(views)) if isinstance(query, str) else query.plan
+            plan = plan_sql(name, query, self._catalog(views), functions) if isinstance(query, str) else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
             views[name] = rewrite(plan, keep=views.values())
         return views
@@ -181,6 +235,7 @@ class Flow:
 
     def _declared(self) -> None:
         if self._engine is not None:
+            self._recovery = self._engine.recovery
             self._engine.close()
             self._engine = None
 
@@ -205,6 +260,7 @@ class Flow:
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
         self._stopping = False
+        self._started().stopping = False
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
             result = self.step()
@@ -221,28 +277,39 @@ class Flow:
     def stop(self) -> None:
         """End `run` after the epoch at hand. May be called from another thread or a signal handler."""
         self._stopping = True
+        if self._engine is not None:
+            self._engine.stopping = True
 
     def _started(self) -> Engine:
         if self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
         if self._engine is None:
             from holdfast.engine import Declared, Engine, Told
+            from holdfast.spark.cluster import Cluster
             from holdfast.spark.session import start_local
+            from holdfast.store.location import open_location
 
             if self._spark is None:
                 self._spark = start_local()
+            locations = tuple(open_location(place) for place in self._places)
             declared = Declared(
                 name=self.name,
-                log=self._log,
+                local=self._local or _working_directory(locations),
+                locations=locations,
                 sources=dict(self._sources),
                 views=dict(self._views),
                 texts={name: query if isinstance(query, str) else "(table)" for name, query in self._queries.items()},
                 sinks=tuple(self._sinks),
-                retain=self._retain,
+                settings=self._settings,
             )
             self._told = self._told or Told()
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
-            self._engine = Engine(declared, self._spark, self._judge(self._spark), partitions, self._told)
+            judge = self._judge(self._spark)
+            views = {name: judge.settle(name, node) for name, node in self._views.items()}
+            for name, source in self._sources.items():
+                judge.settle(name, nodes.Source(name, tuple(source.fields)))
+            cluster = Cluster(self._spark, judge.session, partitions)
+            self._engine = Engine(declared, views, judge.types, cluster, self._told)
         return self._engine
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -250,12 +317,22 @@ class Flow:
     def read(self, view: str, at: int | None = None) -> DataFrame:
         """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order."""
         self._view(view)
-        return self._started().read(view, at)
+        from holdfast.spark.read import read_frame
+
+        engine = self._started()
+        kept, epoch = engine.readable(view, at)
+        assert self._spark is not None  # an engine runs
+        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view))
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
         self._view(view)
-        return self._started().changes(view, since)
+        from holdfast.spark.read import changes_frame
+
+        engine = self._started()
+        kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
+        assert self._spark is not None  # an engine runs
+        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions)
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, the state it keeps, and what a crash can do to it."""
@@ -263,14 +340,23 @@ class Flow:
         return self._started().explain(view)
 
     def status(self) -> Status:
-        """How the flow stands: epochs, latency, what waits, what state is kept."""
+        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is."""
         return self._started().status()
 
+    def wait_safe(self, epoch: int | None = None, timeout: float | None = None) -> int:
+        """Wait until ``epoch`` (by default the last) is safe: ``min_replicas`` locations have all of it. The safe
+        point; `StoreError` with the reason if it is not reached within ``timeout`` seconds."""
+        return self._started().wait_safe(epoch, timeout)
+
+    @property
+    def last_recovery(self) -> Recovery | None:
+        """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened."""
+        return self._recovery if self._engine is None else self._engine.recovery
+
     def close(self) -> None:
-        """Stop, release the log, keep everything. A Spark session that the flow started stays for others."""
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        """Stop, make safe what is not, release the log, keep everything. A Spark session that the flow started stays
+        for others."""
+        self._declared()
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -282,10 +368,56 @@ class Flow:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Flow({self.name!r}, log={str(self._log)!r}, sources={list(self._sources)}, views={list(self._views)})"
+        return f"Flow({self.name!r}, log={', '.join(map(str, self._places))}, sources={list(self._sources)}, views={list(self._views)})"
 
 
 def _column_sql(column: Any) -> str:
     from holdfast.spark.columns import column_sql
 
     return column_sql(column)
+
+
+def _working_directory(locations: Sequence[Location]) -> Path:
+    """Where the working files are: in the first log location that is a local directory, else in one for temporary
+    files, always the same for the same log."""
+    for location in locations:
+        if (path := location.local()) is not None:
+            return path
+    mark = hashlib.blake2b("\n".join(location.uri for location in locations).encode(), digest_size=8).hexdigest()
+    return Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
+
+
+def _durability(
+    name: str,
+    log: Place | Sequence[Place],
+    retain: object,
+    min_replicas: object,
+    max_unsafe: object,
+    strategy: object,
+) -> tuple[list[Place], Settings]:
+    """The log locations, and what is wanted of them, checked."""
+    from holdfast.coordinator.retention import parse_bound, parse_retention
+    from holdfast.durability import Settings
+
+    places = list(log) if isinstance(log, (list, tuple)) else [log]
+    if not places:
+        raise DeclarationError(f"flow '{name}': log must name at least one location", flow=name)
+    if strategy not in ("nosync", "synchronous-log", "volatile"):
+        raise DeclarationError(
+            f"flow '{name}': strategy must be 'nosync', 'synchronous-log' or 'volatile', not {strategy!r}", flow=name
+        )
+    count = min_replicas
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= len(places):
+        raise DeclarationError(
+            f"flow '{name}': min_replicas must be from 1 to the number of log locations ({len(places)}), not {count!r}",
+            flow=name,
+        )
+    try:
+        retention = parse_retention(retain)
+    except ValueError as error:
+        raise DeclarationError(f"flow '{name}': retain must be {error}, not {retain!r}", flow=name) from None
+    try:
+        bound = parse_bound(max_unsafe)
+    except ValueError as error:
+        raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
+    return places, Settings(str(strategy), count, bound, retention)

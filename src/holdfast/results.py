@@ -30,6 +30,50 @@ class Epoch:
         return {**asdict(self), "idle": self.idle}
 
 
+@dataclass
+class Recovery:
+    """What opening a flow, or repairing it, had to do; see ``flow.last_recovery``."""
+
+    epoch: int = -1
+    """The last epoch of the history that was found."""
+
+    lineage: dict[str, int] = field(default_factory=dict)
+    """Where lineage was found → the last epoch there."""
+
+    epochs: list[int] = field(default_factory=list)
+    """The epochs that were computed again."""
+
+    filled: int | None = None
+    """Operators without any state were filled from their sources up to this epoch."""
+
+    partitions: dict[str, list[int]] = field(default_factory=dict)
+    """Operator → the partitions of it that were computed again."""
+
+    layers_reused: int = 0
+    layers_fetched: int = 0
+    bytes_fetched: int = 0
+    damaged: list[str] = field(default_factory=list)
+    """Layers that did not have their checksum, and were set aside."""
+
+    unreachable: dict[str, str] = field(default_factory=dict)
+    """Log locations that could not be used → why."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Phase (``lineage``, ``look``, ``fetch``, ``replay``) → time."""
+
+    @property
+    def epochs_replayed(self) -> int:
+        return len(self.epochs)
+
+    @property
+    def work(self) -> tuple[object, ...]:
+        """What was done, for telling whether anything was."""
+        return self.layers_fetched, tuple(self.epochs), self.filled, len(self.damaged)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "epochs_replayed": self.epochs_replayed}
+
+
 @dataclass(frozen=True)
 class TraceStatus:
     """The state that one operator keeps in one trace."""
@@ -59,6 +103,9 @@ class Status:
     partitions: int
     maintenance: dict[str, Any]
     """Merges made in the background, whether one is at work, and why the last one failed, if it did."""
+
+    durability: dict[str, Any] = field(default_factory=dict)
+    """The safe point; per view, the last epoch on each level; what is at risk now; what fails, and why."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -18,7 +18,7 @@ from holdfast.errors import LogDamaged, LogFormat
 from holdfast.trace import layer as layers
 from holdfast.trace.canonical import canonical
 from holdfast.trace.hashing import hash_columns, weak_bits
-from holdfast.trace.layer import encode, open_layer, retain, verify_layer, write_layer
+from holdfast.trace.layer import encode, layer_metadata, open_layer, retain, verify_layer, write_layer
 from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 
@@ -168,6 +168,57 @@ def test_damage_is_found_and_names_the_file(tmp_path: Path) -> None:
         open_layer(tmp_path / LayerName(0, ALL, 0, 0, DIGEST, -1, "0" * 16).text())
     with pytest.raises(LogDamaged, match="not the name of a layer"):
         open_layer(tmp_path / "other.arrow")
+
+
+def test_a_flipped_bit_is_found_when_the_layer_is_opened(tmp_path: Path) -> None:
+    block, layout = simple(1000)
+    name = write(tmp_path / "written", block, layout)
+    good = (tmp_path / "written" / name.text()).read_bytes()
+    path = tmp_path / "copied" / name.text()  # to this process, somebody else's
+    path.parent.mkdir()
+    for place in (0, 100, len(good) // 2, len(good) - 1):
+        flipped = bytearray(good)
+        flipped[place] ^= 1
+        path.write_bytes(bytes(flipped))
+        with pytest.raises(LogDamaged, match=f"{name.text()} is damaged: its bytes have checksum") as found:
+            open_layer(path)
+        assert found.value.fields["expected"] == name.checksum
+    path.write_bytes(good)
+    assert open_layer(path).rows == 1000
+
+
+def test_a_process_vouches_once_for_what_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(layers, "check_bytes", lambda data, name, where: checked.append(where))
+    monkeypatch.setattr(layers, "_VOUCHED", 2)
+    paths = []
+    for rows in range(1, 5):
+        block, layout = simple(rows)
+        paths.append(tmp_path / write(tmp_path, block, layout).text())
+    for path in paths:
+        open_layer(path)
+    assert checked == [str(path) for path in paths[:2]]  # it remembers a bounded number
+    retain(tmp_path, [])
+    for path in paths:
+        open_layer(path)
+    assert checked[2:] == [str(path) for path in paths]
+
+
+def test_metadata_is_read_without_the_rows(tmp_path: Path) -> None:
+    block, layout = simple(1000)
+    name = write(tmp_path, block, layout, metadata={"lineage": "x", "other": ""})
+    path = tmp_path / name.text()
+    assert layer_metadata(path) == {"lineage": "x", "other": ""}
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(bytes(damaged))
+    assert layer_metadata(path) == {"lineage": "x", "other": ""}
+    path.write_bytes(b"")
+    with pytest.raises(LogDamaged, match=name.text()):
+        layer_metadata(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        layer_metadata(path)
 
 
 def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 ``epoch-000000000042.parquet`` holds the view's columns, ``_epoch`` and ``_diff``; adding up ``_diff`` over all files
 gives the view. The lineage rides in the same file's metadata, so that one rename commits both (invariant 6, causal). A
-file is written under a hidden name, which readers pass over, and renamed. An epoch that brings neither rows nor
+file is written under a hidden name, which readers pass over, and linked to its own. An epoch that brings neither rows nor
 lineage leaves no file: to be told of it again after a restart does no harm.
 
 Files are not synced to disk. A power cut may therefore leave the last ones empty or torn; ``open`` removes them, and
@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.connectors.sink import Sink
-from holdfast.errors import SinkError
+from holdfast.coordinator.lineage import from_lines
+from holdfast.errors import Fenced, SinkError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 
@@ -108,10 +109,28 @@ class Changelog(Sink):
         hidden = self.path / f".{final.name}.{os.getpid()}.tmp"
         try:
             pq.write_table(table, hidden, compression="zstd")
-            os.replace(hidden, final)
+            # A link fails where a rename would replace: of two drivers at once only one gets an epoch.
+            os.link(hidden, final)
+        except FileExistsError:
+            self._check_same(epoch, lineage)
         except OSError as error:
-            hidden.unlink(missing_ok=True)
             raise self._error(f"epoch {epoch}: cannot write {final}: {error.strerror or error}", epoch=epoch) from error
+        finally:
+            hidden.unlink(missing_ok=True)
+
+    def lineage(self) -> bytes:
+        last = self._last_epoch()
+        return b"" if last < 0 else lineage_of(self.path, last)
+
+    def _check_same(self, epoch: int, lineage: bytes) -> None:
+        """There is a file of this epoch: another attempt at the same commit, or another driver's epoch."""
+        if _last_digest(lineage_of(self.path, epoch)) != _last_digest(lineage):
+            raise Fenced(
+                f"view '{self._view}': {self.path} has epoch {epoch} of another driver, which has taken over; "
+                "this one must stop, and nothing that it did since counts",
+                view=self._view,
+                epoch=epoch,
+            )
 
     def _error(self, what: str, **fields: object) -> SinkError:
         return SinkError(f"view '{self._view}': {what}", view=self._view, path=str(self.path), **fields)
@@ -126,6 +145,11 @@ def lineage_of(path: Path, epoch: int) -> bytes:
     """The lineage that was committed with ``epoch``."""
     metadata = pq.read_schema(path / _name(epoch)).metadata or {}
     return base64.b64decode(metadata.get(_LINEAGE, b""))
+
+
+def _last_digest(lineage: bytes) -> str:
+    lineages = from_lines(lineage)
+    return lineages[-1].digest if lineages else ""
 
 
 def _name(epoch: int) -> str:

@@ -7,6 +7,10 @@ always be replayed exactly.
 A sink that can say which epoch it has last (``open``) gets each epoch exactly once, also through crashes: after a
 restart Holdfast commits what it lacks from the view's own log, and nothing twice. One that returns None gets each epoch
 at least once.
+
+A sink that also refuses an epoch that it has already, of another history (`Fenced`), makes two drivers at once
+harmless: the one that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
+one of them refused goes to none after it; so the first such sink decides for all.
 """
 
 from __future__ import annotations
@@ -32,6 +36,14 @@ class Sink(ABC):
         Called on the driver, once per epoch, in order. To raise is to refuse: the epoch is complete all the same, and
         the same commit is made again before the next one.
         """
+
+    def lineage(self) -> bytes:
+        """The lineage that came with the last commit, as it was given; empty (the default) if it was not kept.
+
+        Called after `open`, when a flow is opened again: from it the flow knows how to compute again, exactly, what
+        this sink has seen, even if the log lost it.
+        """
+        return b""
 
     def close(self) -> None:  # noqa: B027  # closing is optional for a sink
         """Called when the flow is closed."""

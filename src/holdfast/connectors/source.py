@@ -69,6 +69,13 @@ class Source(ABC):
         failed); False (the default) fails the epoch with ``error``; nothing of it took effect."""
         return False
 
+    def release(self, offer: Offer) -> None:  # noqa: B027  # most sources have nothing to forget
+        """The epoch that took ``offer`` is safe: replays will not ask for it again, so the source may forget it.
+
+        Called on the driver, in order, once per offer and process. (A view that is declared later starts from all the
+        offers there ever were: a source that really forgets gives that up.)
+        """
+
     def waiting(self) -> int | None:
         """How much waits behind the next offer (rows, files, …), where the source knows; for status only."""
         return None

@@ -19,8 +19,9 @@ WINDOW = 256
 class Coordinator:
     """Hands out epochs, one at a time."""
 
-    def __init__(self, history: Sequence[Lineage] = ()) -> None:
-        """``history``: the complete epochs of the log, all of them, in order."""
+    def __init__(self, history: Sequence[Lineage] = (), term: int = 0) -> None:
+        """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
+        self._term = term
         self._base = len(history) - 1
         self._tail: list[str] = []
         self._head = history[-1].digest if history else GENESIS
@@ -44,12 +45,12 @@ class Coordinator:
         """The lineage of the next epoch. It is not part of the history until `complete`."""
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
-        self._running = Lineage(self.last + 1, self._head, offers, clock, seed)
+        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self._term)
         return self._running
 
     def complete(self, lineage: Lineage) -> None:
         """All layers of the epoch are written: it is part of the history now."""
-        if self._running is not lineage:
+        if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
         self._head = lineage.digest

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from holdfast.plan.expression import Tree, column, quoted, render
-from holdfast.plan.nodes import Linear, Named, Node
+from holdfast.frontend.draws import has_wish, innermost, wished
+from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render
+from holdfast.plan.nodes import Draw, Drawn, Linear, Named, Node
 
 Item = tuple[str, Tree]  # an output column: its name, and the bare tree that computes it
 
 
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
-    """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing."""
+    """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
+
+    What the expressions wish to draw is drawn below, for the rows that the deterministic part of the predicate keeps.
+    """
+    while wishes := innermost([tree for _, tree in items] + ([] if predicate is None else [predicate])):
+        parts = [] if predicate is None else conjuncts(predicate)
+        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
+        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
+        items = [(name, _granted(tree, known)) for name, tree in items]
     outputs = tuple(Named(name, render(tree)) for name, tree in items)
     same = tuple(output.name for output in outputs) == node.columns
     if predicate is None and same and all(output.sql == quoted(output.name) for output in outputs):
         return node
     return Linear(node, None if predicate is None else render(predicate), outputs)
+
+
+def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[Node, dict[Tree, str]]:
+    """The rows of ``node`` that ``predicate`` keeps with the wishes' draws, and the columns in which they are."""
+    columns: dict[Tree, str] = {column(name): name for name in node.columns}
+    for argument in (each for tree in wishes for each in tree.expressions):
+        if argument not in columns:
+            columns[argument] = unique(label(argument), columns.values())
+    names: dict[Tree, str] = {}
+    draws: list[Drawn] = []
+    for tree in wishes:
+        drawn = wished(tree)
+        assert drawn is not None
+        names[tree] = unique(label(tree), [*columns.values(), *names.values()])
+        arguments = tuple(columns[each] for each in tree.expressions)
+        draws.append(replace(drawn, name=names[tree], arguments=arguments))
+    below = linear(node, predicate, [(name, tree) for tree, name in columns.items()])
+    return Draw(below, tuple(draws)), names
+
+
+def _granted(tree: Tree, known: Mapping[Tree, str]) -> Tree:
+    """``tree`` with each wish that is ``known`` replaced by its column."""
+    return tree.transform(lambda node: column(known[node]) if wished(node) is not None and node in known else node)
 
 
 def extend(node: Node, items: Sequence[Item]) -> Node:

@@ -59,15 +59,36 @@ TIME_WINDOWS = frozenset(("window", "session_window", "window_time"))
 
 WINDOW_FUNCTIONS = _names("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 
-# Another value at each call, each run, or each session: a replay would not repeat them.
+# The clock and chance: drawn for each row that comes, and remembered (`frontend.draws`).
+DRAWN = _names("curdate current_date current_timestamp localtimestamp now rand randn random unix_timestamp uuid")
+
+# Another value at each call, each run, or each session, and not drawn: a replay would not repeat them.
 NONDETERMINISTIC = _names(
     """
-    curdate current_catalog current_database current_date current_path current_schema current_time current_timestamp
-    current_timezone current_user input_file_block_length input_file_block_start input_file_name java_method localtime
-    localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user shuffle
-    spark_partition_id try_reflect uniform user uuid
+    current_catalog current_database current_path current_schema current_time current_timezone current_user
+    input_file_block_length input_file_block_start input_file_name java_method localtime monotonically_increasing_id
+    randstr reflect session_user shuffle spark_partition_id try_reflect uniform user
     """
 )
+
+# What to write instead.
+INSTEAD = {
+    **dict.fromkeys(("current_time", "localtime"), "use current_timestamp() or localtimestamp()"),
+    **dict.fromkeys(("current_user", "session_user", "user"), "write the name as a text"),
+    **dict.fromkeys(("current_catalog", "current_database", "current_schema", "current_path"), "write it as a text"),
+    "current_timezone": "write the time zone as a text",
+    **dict.fromkeys(
+        ("input_file_name", "input_file_block_start", "input_file_block_length"),
+        "a view does not know files; put the name into the data",
+    ),
+    **dict.fromkeys(
+        ("monotonically_increasing_id", "spark_partition_id"),
+        "rows have no number and no fixed partition here; use uuid() for a key",
+    ),
+    **dict.fromkeys(("randstr", "uniform", "shuffle"), "make it of rand() or uuid(), whose values are kept"),
+    "aes_encrypt": "give it the mode, the padding and the IV",
+}
+INSTEAD_OF_ANY = "register a function with flow.udf and hf.nondeterministic: its answers are kept"
 
 # Names that Spark reads as a call without parentheses, where no column has that name.
 BARE_CALLS = _names(
@@ -79,3 +100,9 @@ DETERMINISTIC_FROM = {"unix_timestamp": 1, "to_unix_timestamp": 1, "aes_encrypt"
 
 # These take a unit (a bare word that is not a column) as the first of three arguments.
 UNIT_FIRST = _names("dateadd date_add datediff date_diff timestampadd timestampdiff")
+
+# Names that a user's function cannot have: Spark's meaning of them is known here.
+RESERVED_NAMES = frozenset(AGGREGATES).union(
+    OTHER_AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW_FUNCTIONS, DRAWN, NONDETERMINISTIC, BARE_CALLS,
+    DETERMINISTIC_FROM, UNIT_FIRST,
+)  # fmt: skip

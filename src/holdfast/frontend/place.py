@@ -7,6 +7,7 @@ name or, where a keyword says it better (``LEFT`` of a join), that of the neares
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import TypeVar
 
 from sqlglot import exp
@@ -15,6 +16,7 @@ from sqlglot.tokenizer_core import Token
 
 from holdfast.errors import DeclarationError, SqlError, Unsupported
 from holdfast.plan.expression import Faithful, Tree
+from holdfast.plan.nodes import Outside
 
 Kind = TypeVar("Kind", bound=DeclarationError)
 
@@ -23,11 +25,26 @@ class Text:
     """A statement's text, and whose it is (``view 'top'``).
 
     A text that Holdfast put together from a verb's arguments is not ``placed``: its errors name no line and column.
+    ``functions`` are the user's, by lower-case name, that it may call.
     """
 
-    def __init__(self, sql: str, subject: str, view: str | None = None, *, placed: bool = True) -> None:
+    def __init__(
+        self,
+        sql: str,
+        subject: str,
+        view: str | None = None,
+        *,
+        placed: bool = True,
+        functions: Mapping[str, Outside] | None = None,
+    ) -> None:
         self.sql, self.subject, self.view, self.placed = sql, subject, view, placed
+        self.functions: Mapping[str, Outside] = functions or {}
+        self._draws = itertools.count()
         self.tokens: list[Token] = []
+
+    def next_draw(self) -> str:
+        """A number for the next nondeterministic call of the text: calls in other places are other draws."""
+        return str(next(self._draws))
 
     def parse(self) -> Tree:
         """The one statement of the text."""

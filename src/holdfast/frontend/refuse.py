@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from holdfast.errors import Unsupported
 from holdfast.frontend import functions
+from holdfast.frontend.draws import is_drawn
 from holdfast.frontend.place import Text
 from holdfast.plan.expression import Tree
 
@@ -26,7 +27,8 @@ _SCALARS = (
     exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
-_BARE_CALLS = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentUser, exp.SessionUser)
+_BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
+_BARE_CALLS = (exp.CurrentTime, exp.CurrentUser, exp.SessionUser)
 
 
 def check_expression(tree: Tree, text: Text) -> None:
@@ -63,13 +65,15 @@ def _check_node(node: Tree, text: Text) -> None:
         case _ if isinstance(node, _BARE_CALLS):
             name = node.key.replace("current", "current_").replace("session", "session_")
             raise nondeterministic(name, node, text, name.upper())
-        case _ if not isinstance(node, _SCALARS):
+        case _ if not isinstance(node, (*_SCALARS, *_BARE_DRAWS)):
             raise text.unsupported(f"the expression {node.sql(dialect='spark')[:60]!r}", node)
 
 
 def check_function(call: exp.Anonymous, text: Text) -> None:
-    """Refuse functions that are neither deterministic scalars nor aggregates that can be maintained."""
+    """Refuse functions that are neither deterministic scalars, nor drawn, nor aggregates that can be maintained."""
     name = call.name.lower()
+    if name in text.functions or is_drawn(name, len(call.expressions)):
+        return
     if name in functions.OTHER_AGGREGATES:
         raise text.unsupported(f"the aggregate {name}", call)
     if name in functions.GENERATORS:
@@ -84,7 +88,7 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
 
 def nondeterministic(name: str, tree: Tree, text: Text, keyword: str | None = None) -> Unsupported:
     """``keyword``: how to find it in the text, if it stands there without parentheses."""
-    advice = "not yet: comes with the lineage stash, which makes replays exact"
+    advice = functions.INSTEAD.get(name, functions.INSTEAD_OF_ANY)
     return text.unsupported(f"the nondeterministic function {name}", tree, advice, keyword)
 
 

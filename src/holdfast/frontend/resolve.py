@@ -3,7 +3,8 @@
 Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
 no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
 becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anonymous` call with the name of a
-`plan.nodes.Call` function. Its result mentions no name of the user's any more, so that it can be moved and compared.
+`plan.nodes.Call` function. A nondeterministic call becomes a wish (`frontend.draws`). The result mentions no name of
+the user's any more, so that it can be moved and compared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend import functions
+from holdfast.frontend.draws import is_clock, is_drawn, wish
 from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
@@ -84,6 +86,10 @@ class _Resolver:
                 return self._nulls(tree, variables, inside)
             case exp.Anonymous():
                 return self._call(tree, variables, inside)
+            case exp.CurrentDate():
+                return wish("current_date", (), self.text, tree)
+            case exp.CurrentTimestamp():
+                return wish("current_timestamp", (), self.text, tree)
             case exp.Tuple():
                 return exp.Tuple(expressions=[self._named(each, variables, inside, None) for each in tree.expressions])
             case exp.RawString():
@@ -142,6 +148,8 @@ class _Resolver:
         if found is not None:
             return found
         if len(names) == 1 and first in functions.BARE_CALLS:
+            if is_drawn(first, 0):
+                return wish(first, (), self.text, names[0])
             raise nondeterministic(first, names[0], self.text)
         raise unknown_column(self.scope, names, self.text, tuple(self.aliases.trees))
 
@@ -167,6 +175,8 @@ class _Resolver:
 
     def _call(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
         name = call.name.lower()
+        if name in self.text.functions or is_drawn(name, len(call.expressions)):
+            return self._wish(call, variables, inside)
         if name in functions.AGGREGATES:
             return self._aggregate(call, variables, inside)
         arguments = list(call.expressions)
@@ -186,6 +196,14 @@ class _Resolver:
             self._check_names(call, visited)
         this = call.this.copy() if isinstance(call.this, exp.Expr) else name
         return exp.Anonymous(this=this, expressions=visited)
+
+    def _wish(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+        name = call.name.lower()
+        tree = wish(name, [self.visit(each, variables, inside) for each in call.expressions], self.text, call)
+        if variables and not is_clock(tree):
+            advice = "values are drawn once for each row; draw it outside of the lambda function"
+            raise self.text.unsupported(f"{name} inside a lambda function", call, advice)
+        return tree
 
     def _check_names(self, call: exp.Anonymous, visited: list[Tree]) -> None:
         for written, each in zip(call.expressions, visited, strict=True):

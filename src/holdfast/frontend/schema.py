@@ -49,6 +49,13 @@ def parse_schema(text: str, *, subject: str) -> tuple[Field, ...]:
     return _Reader(text, subject).fields()
 
 
+def parse_type(text: str, *, subject: str) -> str:
+    """A type as Spark's ``simpleString`` spells it."""
+    if not isinstance(text, str):
+        raise SchemaError(f"{subject}: the type must be a text such as 'string', found {text!r}", type=text)
+    return _Reader(text, subject).only_type()
+
+
 class _Reader:
     def __init__(self, text: str, subject: str) -> None:
         self.text, self.subject = text, subject
@@ -101,6 +108,12 @@ class _Reader:
             self.place += 1
             return text
         raise self._unexpected("expected a column name")
+
+    def only_type(self) -> str:
+        found = self._type("the type")
+        if self.tokens[self.place][0] != "end":
+            raise self._unexpected("expected a type and nothing else")
+        return found
 
     def fields(self) -> tuple[Field, ...]:
         if self.tokens[0][0] == "end":

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, label, linear, over, unique
+from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
@@ -48,8 +49,12 @@ def finish_select(
         items = [(name, tree) for name, (_, tree) in zip(names, items, strict=True)]
     check_names(items, written, text)
     keys = _keys(select, items, scope, text)
+    for key in keys:
+        check_timeless(key, "GROUP BY", text)
     having = select.args.get("having")
     having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys))
+    if having_tree is not None:
+        check_timeless(having_tree, "HAVING", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend.build import linear
+from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import join_all, qualified
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.place import Text
@@ -21,12 +22,13 @@ from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
-from holdfast.plan.nodes import Aggregate, Node, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, Union
 
 
-def plan_sql(name: str, sql: str, catalog: Mapping[str, Node]) -> Node:
-    """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read."""
-    text = Text(sql, f"view {name!r}", name)
+def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, Outside] | None = None) -> Node:
+    """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read, ``functions`` the
+    user's functions it may call, by lower-case name."""
+    text = Text(sql, f"view {name!r}", name, functions=functions)
     try:
         statement = text.parse()
         check_statement(statement, text)
@@ -119,7 +121,9 @@ class Planner:
         scope, node, conditions = self._from(select)
         where = select.args.get("where")
         if where is not None:
-            conditions += conjuncts(resolve(where.this, scope, self.text, aggregates="WHERE"))
+            tree = resolve(where.this, scope, self.text, aggregates="WHERE")
+            check_timeless(tree, "WHERE", self.text)
+            conditions += conjuncts(tree)
         # sqlglot reads a JOIN without ON as one ON TRUE
         conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
         if len(scope.relations) > 1:
@@ -154,7 +158,9 @@ class Planner:
                 conditions.append(condition)
                 merged = {**merged, **merge}
             if (on := join.args.get("on")) is not None:
-                conditions += conjuncts(resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON"))
+                tree = resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON")
+                check_timeless(tree, "ON", self.text)
+                conditions += conjuncts(tree)
         return Scope(tuple(relations), merged), relations[0].node, conditions
 
     def _using(self, key: Tree, before: Scope, relation: Relation) -> tuple[Tree, dict[str, str]]:

@@ -9,20 +9,21 @@ can be asked for ``o.id``. An order means something to a following ``limit`` onl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
 from holdfast.errors import DeclarationError, SqlError
 from holdfast.frontend.build import Item, linear, unique
+from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import join_all
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
 
 ColumnSql = Callable[[Any], str]
 
@@ -43,14 +44,24 @@ class _State:
     blurred: bool = False
     """There was an order, but a verb came after it: ``limit`` could not tell which rows are first."""
 
+    functions: Mapping[str, Outside] = field(default_factory=dict)
+    """The user's functions that expressions may call, by lower-case name."""
+
 
 class Table:
     """A collection under PySpark's verbs. ``flow.table(name)`` gives one; give the result to ``flow.view``."""
 
-    def __init__(self, plan: Node, *, column_sql: ColumnSql = _no_columns, name: str | None = None) -> None:
+    def __init__(
+        self,
+        plan: Node,
+        *,
+        column_sql: ColumnSql = _no_columns,
+        name: str | None = None,
+        functions: Mapping[str, Outside] | None = None,
+    ) -> None:
         name = name if name is not None else plan.name if isinstance(plan, Source) else ""
         scope = Scope((Relation(name, plan, plan.columns, plan.columns),), {})
-        self._state = _State(plan, scope, column_sql, name)
+        self._state = _State(plan, scope, column_sql, name, functions=functions or {})
 
     @staticmethod
     def _of(state: _State) -> Table:
@@ -118,6 +129,7 @@ class Table:
         """The rows for which the condition is true."""
         text = self._text("where")
         tree = resolve(self._expression("where", condition), self._state.scope, text, aggregates="a condition")
+        check_timeless(tree, "a condition", text)
         node = self._state.node
         node = linear(node, conjunction(conjuncts(tree)), [(name, column(name)) for name in node.columns])
         return Table._of(replace(self._state, node=node, order=(), blurred=self._ordered))
@@ -218,11 +230,13 @@ class Table:
             else:
                 scope = Scope(relations + other_relations, both)
                 tree = resolve(self._expression("join", value), scope, text, aggregates="a join condition")
+                check_timeless(tree, "a join condition", text)
                 conditions += conjuncts(tree)
         sides = [Relation("", each, each.columns, each.columns) for each in (node, other_node)]
         joined, rest = join_all(sides, [exp.Null(), exp.Null()], conditions, text)
         joined = linear(joined, conjunction(rest), [(name, column(name)) for name in joined.columns])
-        return Table._of(_State(joined, Scope(relations + other_relations, both), self._state.column_sql, ""))
+        scope = Scope(relations + other_relations, both)
+        return Table._of(_State(joined, scope, self._state.column_sql, "", functions=self._state.functions))
 
     # -- how --------------------------------------------------------------------------------------------------------
 
@@ -241,10 +255,10 @@ class Table:
 
     def _text(self, verb: str) -> Text:
         name = f"table {self._state.name!r}" if self._state.name else "table"
-        return Text("", f"{name}: {verb}", placed=False)
+        return Text("", f"{name}: {verb}", placed=False, functions=self._state.functions)
 
     def _derived(self, node: Node, name: str) -> Table:
-        return Table(node, column_sql=self._state.column_sql, name=name)
+        return Table(node, column_sql=self._state.column_sql, name=name, functions=self._state.functions)
 
     @staticmethod
     def _column(name: str, scope: Scope, text: Text) -> Tree:

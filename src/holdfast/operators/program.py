@@ -5,7 +5,7 @@ The driver compiles once per flow; the program is broadcast; an epoch adds only 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, join, log, topk
+from holdfast.operators import aggregate, draw, join, log, topk
 from holdfast.operators.expressions import Stretch, compile_stretch
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
-from holdfast.plan.nodes import Aggregate, Field, Join, Linear, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, TopK
 from holdfast.plan.types import arrow_type
 
-KINDS: dict[str, ModuleType] = {"aggregate": aggregate, "join": join, "bucket": topk, "global": topk, "log": log}
+KINDS: dict[str, ModuleType] = {
+    "aggregate": aggregate,
+    "join": join,
+    "bucket": topk,
+    "global": topk,
+    "draw": draw,
+    "log": log,
+}
 
 SLOTS = topk.BUCKETS
 """Partitions are whole slots of the hash space, so that a top-k's buckets never straddle two."""
@@ -54,8 +61,6 @@ class Compiled:
     ports: tuple[Port, ...]
     channels: tuple[int, ...]
     output: pa.Schema
-    persist: bool = True
-    """False in a backfill for operators that are only passed through: empty traces, nothing written."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,8 @@ def _native_steps(steps: tuple[Linear, ...], fields: tuple[Field, ...], types: T
     return tuple(compiled)
 
 
-def compile_program(flow: Dataflow, types: Types, transient: Collection[str] = ()) -> Program:
-    """The program of ``flow``; operators in ``transient`` keep nothing."""
+def compile_program(flow: Dataflow, types: Types) -> Program:
+    """The program of ``flow``."""
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
     for operator in flow.operators.values():
@@ -124,7 +129,6 @@ def compile_program(flow: Dataflow, types: Types, transient: Collection[str] = (
                 tuple(ports),
                 numbers,
                 change_schema(operator.fields),
-                persist=operator.id not in transient,
             )
         )
     place = {compiled.id: compiled for compiled in operators}
@@ -154,6 +158,8 @@ def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) ->
             return types[node.input]
         case "join", Join():
             return types[node.right if port else node.left]
+        case "draw", Draw():
+            return types[node.input]
         case _:
             return operator.fields
 
@@ -189,6 +195,20 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             left, right = types[node.left], types[node.right]
             spec = join.JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right))
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
+        case "draw", Draw():
+            names = list(node.input.columns)
+            draws = tuple(
+                draw.DrawnSpec(
+                    each.function,
+                    tuple(names.index(name) for name in each.arguments),
+                    arrow_type(each.type),
+                    each.salt,
+                    b"" if each.outside is None else each.outside.pickled,
+                )
+                for each in node.draws
+            )
+            inputs = types[node.input]
+            return draw.DrawSpec(operator.id, _arrow(inputs), draws, operator.name), [tuple(range(len(inputs)))]
         case (("bucket" | "global"), TopK()):
             names = list(node.columns)
             order = tuple((names.index(item.column), item.descending, item.nulls_first) for item in node.order)

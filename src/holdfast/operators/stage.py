@@ -11,22 +11,28 @@ hold, so a retry, a speculative copy, or a task run twice does no harm.
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.operators import draw
+from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.expressions import apply
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
-from holdfast.operators.step import Context
+from holdfast.operators.step import Context, Step
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
+
+LINEAGE = "holdfast.lineage"
+"""Where a layer's footer has the lineage of the epochs that were not durable when it was written."""
 
 RESULT = -1
 TICK = -2
@@ -49,6 +55,26 @@ class Epoch:
     deliver: frozenset[str] = frozenset()
     """The logs whose output the driver wants (for sinks)."""
 
+    clock: int = 0
+    seed: int = 0
+    lineage: str = ""
+    """The epoch's lineage, as it goes into the footer of every layer."""
+
+    answers: Mapping[str, Mapping[str, str]] | None = None
+    """In a replay: operator → question → answer."""
+
+    run: Mapping[str, frozenset[int]] | None = None
+    """In a replay: operator → the partitions in which it is computed at all. None: everything is."""
+
+    write: Mapping[str, frozenset[int]] | None = None
+    """In a replay: operator → the partitions whose layers are to be written. None: all are."""
+
+    def runs(self, operator: str, partition: int) -> bool:
+        return self.run is None or partition in self.run.get(operator, ())
+
+    def writes(self, operator: str, partition: int) -> bool:
+        return self.write is None or partition in self.write.get(operator, ())
+
 
 @dataclass
 class Report:
@@ -66,6 +92,12 @@ class Report:
     """Trace → number of layers it had."""
 
     outputs: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operator → question → answer: what outside functions returned in this task."""
+
+    written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """Trace → the layers that the task wrote: file name and bytes."""
+
     arrived: int = 0
 
     def spend(self, what: str, since: float) -> float:
@@ -128,7 +160,7 @@ class Router:
         if any(route.catalyst for route in routes) and change.num_rows:
             self.catalyst.append((producer, change))
         for route in routes:
-            if route.catalyst:
+            if route.catalyst or not self._wanted(route):
                 continue
             table = done.get(route.steps)
             if table is None:
@@ -140,9 +172,13 @@ class Router:
                 self.report.spend("linear", since)
             self.deliver(route, table)
 
+    def _wanted(self, route: Route) -> bool:
+        run = self.epoch.run
+        return run is None or bool(run.get(self.program.operators[self.program.channels[route.channel][0]].id))
+
     def deliver(self, route: Route, table: pa.Table) -> None:
         """Prepare rows for the port at the end of ``route``, and hand them over."""
-        if table.num_rows == 0:
+        if table.num_rows == 0 or not self._wanted(route):
             return
         since = time.perf_counter()
         index, port = self.program.channels[route.channel]
@@ -157,7 +193,8 @@ class Router:
             self.here.setdefault(route.channel, []).append(prepared)
         else:
             for partition, part in split(prepared, self.epoch.partitions):
-                self.messages.append((partition, (route.channel, encode(part))))
+                if self.epoch.runs(operator.id, partition):
+                    self.messages.append((partition, (route.channel, encode(part))))
             self.report.spend("split", since)
 
 
@@ -197,7 +234,8 @@ def run_stage(
             router.messages.append((owner, (channel, buffer)))
     report.spend("decode", since)
     for operator in program.at(stage):
-        router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
+        if epoch.runs(operator.id, partition):
+            router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
     return router, report
 
 
@@ -226,22 +264,64 @@ def run_operator(
         traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.number - 1, epoch.chain)
         report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
     since = report.spend("open", since)
-    step = module.step(operator.spec, arrived, traces, Context(epoch.number, low, high, initial))
+    writes = epoch.writes(operator.id, partition)
+    if epoch.first < epoch.number and not writes and operator.kind == "draw":
+        # A history that is taken as one epoch would draw other values than those that others have seen.
+        step = _remembered(operator, low, high, epoch)
+    else:
+        context = Context(epoch.number, low, high, initial, epoch.clock, epoch.seed, _answers(operator, epoch, writes))
+        step = _step(operator, arrived, traces, context, epoch)
     since = report.spend("kernel", since)
-    if operator.persist:
+    if step.answers:
+        report.answers[operator.id] = step.answers
+    if writes:
         for suffix, layout in module.layouts(operator.spec).items():
+            directory = trace_directory(epoch, operator.id, suffix)
             block = step.layers.get(suffix)
-            write_layer(
-                trace_directory(epoch, operator.id, suffix), Block.empty(layout) if block is None else block, layout,
+            name = write_layer(
+                directory, Block.empty(layout) if block is None else block, layout,
                 low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
-                since=-1 if epoch.first == epoch.number else epoch.number, metadata={},
+                since=-1 if epoch.first == epoch.number else epoch.number,
+                metadata={LINEAGE: epoch.lineage} if epoch.lineage else {},
             )  # fmt: skip
+            size = os.stat(directory / name.text()).st_size
+            report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
     report.spend("write", since)
     output: pa.Table = step.output
     report.rows[operator.id] = output.num_rows
     if operator.id in epoch.deliver:
         report.outputs[operator.id] = encode(output)
     return output
+
+
+def _answers(operator: Compiled, epoch: Epoch, writes: bool) -> Mapping[str, str] | None:
+    """In a replay, what the lineage says. One of which it says nothing was never asked in that epoch: it is new, and
+    being filled, and asks now."""
+    if epoch.answers is None:
+        return None
+    return epoch.answers.get(operator.id, None if writes else {})
+
+
+def _remembered(operator: Compiled, low: int, high: int, epoch: Epoch) -> Step:
+    directory = trace_directory(epoch, operator.id, "rows")
+    trace = Trace.open(directory, operator.spec.layout, low, high, epoch.number, epoch.chain)
+    return Step({}, draw.remembered(operator.spec, trace))
+
+
+def _step(
+    operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: Epoch
+) -> Step:
+    """The operator's step. What it asks outside is answered once, however often the task runs."""
+    module = KINDS[operator.kind]
+    if context.answers is not None or not getattr(operator.spec, "asks", False):
+        step: Step = module.step(operator.spec, arrived, traces, context)
+        return step
+    directory = trace_directory(epoch, operator.id, next(iter(traces)))
+    file = asked_file(directory, epoch.number, epoch.digest, context.low, context.high)
+    step = module.step(operator.spec, arrived, traces, replace(context, answers=recall(file)))
+    if step.answers and (fixed := fix(file, step.answers)) != step.answers:
+        step = module.step(operator.spec, arrived, traces, replace(context, answers=fixed))
+    return step
 
 
 def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:

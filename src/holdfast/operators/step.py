@@ -17,7 +17,8 @@ splitting, partitioning or merges (invariant 1, functional).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -34,6 +35,13 @@ class Context:
     initial: bool
     """True in the operator's very first epoch: its traces are empty."""
 
+    clock: int = 0
+    seed: int = 0
+    """The lineage's: microseconds since 1970, and the epoch's seed."""
+
+    answers: Mapping[str, str] | None = None
+    """In a replay: question → answer, what the operator's outside functions returned, from the lineage."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -41,3 +49,5 @@ class Step:
 
     layers: dict[str, Block]
     output: pa.Table
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Question → answer, for the lineage: what outside functions returned. No two partitions ask the same question."""

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, TopK, Union
 
 Types = Mapping[Node, tuple[Field, ...]]
 
@@ -48,7 +48,7 @@ class Operator:
 
     id: str
     kind: str
-    """``aggregate``, ``join``, ``bucket`` or ``global`` (the two halves of a top-k), ``log``."""
+    """``aggregate``, ``join``, ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
 
     node: Node
     ports: int
@@ -127,9 +127,19 @@ def build(
         flow.views[name] = operator.id
     for name, node in views.items():
         _add_log(flow, name, node, types)
+    _name_draws(flow)
     flow.paths = [_placed(flow, path, types, is_native) for path in dict.fromkeys(flow.paths)]
     _assign_stages(flow)
     return flow
+
+
+def _name_draws(flow: Dataflow) -> None:
+    """A function of the user's may fail: then the error names the first view that draws from it."""
+    for view, log in flow.views.items():
+        for mark in flow.ancestors({log}) & flow.operators.keys():
+            operator = flow.operators[mark]
+            if operator.kind == "draw" and not operator.name:
+                flow.operators[mark] = replace(operator, name=view)
 
 
 def _add_log(flow: Dataflow, name: str, node: Node, types: Types) -> None:
@@ -166,6 +176,8 @@ def _arrangement(node: Node) -> tuple[int, ...]:
             keys: tuple[tuple[int, ...], ...] = (tuple(range(len(node.keys))),)
         case Join():
             keys = _join_spread(node)
+        case Draw():
+            keys = (tuple(range(len(node.input.columns))),)
         case TopK():
             return ()
         case _:
@@ -199,7 +211,7 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [(_operator(flow, node, types), ())]
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | TopK, types: Types) -> str:
+def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -228,6 +240,13 @@ def _operator(flow: Dataflow, node: Aggregate | Join | TopK, types: Types) -> st
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
                 spread=_join_spread(node),
                 fields=types[node],
+            )
+        case Draw():
+            # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.
+            feeds = (node.input,)
+            row = tuple(range(len(node.input.columns)))
+            operator = Operator(
+                id=mark, kind="draw", node=node, ports=1, keys=(row,), spread=(row,), fields=types[node]
             )
         case TopK():
             # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in

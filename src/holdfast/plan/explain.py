@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Join, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK
 
 
 class Sized(Protocol):
@@ -38,9 +38,23 @@ def explain(flow: Dataflow, view: str, traces: Iterable[Sized] = ()) -> str:
     lines += [
         "",
         f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {_size(kept)}",
-        "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same.",
+        _closing(flow, involved),
     ]
     return "\n".join(lines)
+
+
+def _closing(flow: Dataflow, involved: set[str]) -> str:
+    nodes = [flow.operators[mark].node for mark in involved if mark in flow.operators]
+    drawn = {each.function for node in nodes if isinstance(node, Draw) for each in node.draws}
+    if not drawn:
+        return "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same."
+    origin = "clock and seed"
+    if any(function.startswith("udf:") for function in drawn):
+        origin += ", and the answers that functions gave"
+    return (
+        f"Drawn values come from the lineage ({origin}), all else is deterministic: "
+        "epochs lost in a crash are computed again, bit for bit the same."
+    )
 
 
 def _draw(
@@ -97,7 +111,14 @@ def _title(operator: Operator) -> str:
                 + (f" after {node.offset}" if node.offset else "")
                 + (f" by {order}" if order else "")
             )
+        case "draw", Draw():
+            return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind
+
+
+def _call(draw: Drawn) -> str:
+    name = "current_timestamp" if draw.function == "clock" else draw.function.removeprefix("udf:")
+    return f"{name}({', '.join(draw.arguments)})"
 
 
 def _path_text(path: Path) -> str:

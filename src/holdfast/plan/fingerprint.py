@@ -18,7 +18,7 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
-from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
 from holdfast.plan.walk import reachable
 
 VERSION = 1
@@ -65,6 +65,18 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
                 (place, each.descending, each.nulls_first) for place, each in zip(places, node.order, strict=True)
             )
             return _digest("topk", known[id(node.input)], order, node.limit, node.offset)
+        case Draw():
+            draws = tuple(
+                (
+                    each.function,
+                    each.salt,
+                    _positions(each.arguments, node.input.columns),
+                    each.type,
+                    None if each.outside is None else each.outside.meaning,
+                )
+                for each in node.draws
+            )
+            return _digest("draw", known[id(node.input)], draws)
 
 
 def _digest(*parts: object) -> str:

@@ -5,13 +5,14 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`) need their
+Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`, `Draw`) need their
 trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
+Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -139,13 +140,60 @@ class TopK:
         return self.input.columns
 
 
-Node = Source | Linear | Union | Join | Aggregate | TopK
+@dataclass(frozen=True)
+class Outside:
+    """A user's function whose answers are kept: its name in SQL, what it returns (a Spark type), and its code."""
+
+    name: str
+    returns: str
+    meaning: str
+    """A hash of its body. It goes into fingerprints: a changed body is a changed view."""
+
+    pickled: bytes = field(repr=False)
+    """The function itself, for the tasks."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A column of a `Draw`: its name, the function that is drawn from, argument columns and Spark type.
+
+    ``function`` is ``clock``, ``rand``, ``randn`` or ``uuid``, or ``udf:<name>`` for the user's function ``outside``.
+    ``salt`` keeps draws of one function apart: the seed that the user gave, or which call of the query it is.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...]
+    type: str
+    salt: str = ""
+    outside: Outside | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Each row of the input with values that were drawn when it came, and stay with it until it goes.
+
+    The one nondeterministic node: what it draws is a function of the row and of the epoch's lineage. Columns: the
+    input's, then the draws'.
+    """
+
+    input: Node
+    draws: tuple[Drawn, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + tuple(draw.name for draw in self.draws)
+
+
+Node = Source | Linear | Union | Join | Aggregate | TopK | Draw
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
     """The order in which a person expects to see the rows: a top-k's own, as far as its columns are to be seen."""
     if isinstance(node, TopK):
         return node.order
+    if isinstance(node, Draw):
+        return shown_order(node.input)
     if not isinstance(node, Linear):
         return ()
     names = {output.sql.strip("`"): output.name for output in node.outputs}
@@ -162,7 +210,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Linear(input=child) | Aggregate(input=child) | TopK(input=child):
+        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Draw(input=child):
             return (child,)
         case Union(inputs=children):
             return children

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SqlError, TypeMismatch
-from holdfast.plan.nodes import Aggregate, Call, Field, Join, Linear, Named, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Call, Draw, Field, Join, Linear, Named, Node, Source, TopK, Union
 from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
 
 
@@ -60,6 +60,9 @@ class Analyst:
                     order = ", ".join(quoted(item.column) for item in top.order)
                     self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
                 return top, self.types[top.input]
+            case Draw():
+                draw = replace(node, input=self.settle(view, node.input))
+                return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
 
     def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
         where = f" WHERE {node.predicate}" if node.predicate else ""

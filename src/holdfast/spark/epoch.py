@@ -12,20 +12,19 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.connectors.source import Offer, Source
+from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
+from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program
 from holdfast.operators.stage import RESULT, Epoch, Message, Report, Router, finish, run_stage, ticks
 from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.runner import Outcome, Work
 from holdfast.spark.catalyst import (
     MESSAGE,
     Crossing,
@@ -44,24 +43,6 @@ from holdfast.spark.told import current_epoch, current_partition, tell
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
-
-
-@dataclass(frozen=True)
-class Work:
-    """What an epoch takes of a source."""
-
-    name: str
-    source: Source
-    offers: Sequence[Offer]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an epoch's tasks reported."""
-
-    reports: tuple[Report, ...]
-    planning: float
-    seconds: float
 
 
 class EpochJob:
@@ -96,7 +77,7 @@ class EpochJob:
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setJobDescription(subject)
         tell(context, epoch)
-        rdd = self.plan(work)
+        rdd = self.plan(work, epoch.partitions)
         planned = time.perf_counter()
         try:
             messages = rdd.collect()
@@ -111,11 +92,12 @@ class EpochJob:
             raise errors[0]
         return Outcome(tuple(results), planned - started, time.perf_counter() - started)
 
-    def plan(self, work: Sequence[Work]) -> RDD[Message]:
+    def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
+        partitions = partitions or self._partitions
         rdd = self._source_stage(work)
         for stage in range(1, self._program.stages + 1):
-            exchanged = rdd.partitionBy(self._partitions, _own_partition)
+            exchanged = rdd.partitionBy(partitions, _own_partition)
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
@@ -196,38 +178,8 @@ def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _read_parts(
-    program: Program, epoch: Epoch, items: Iterable[tuple[str, bytes]], partition: int
-) -> tuple[Router, Report]:
-    report = Report(0, partition, started=time.time())
-    router = Router(program, epoch, report)
-    for name, part in items:
-        schema = program.sources[name]
-        plain = pa.schema(list(schema)[:-1])
-        since = time.perf_counter()
-        for table in cloudpickle.loads(part).read(plain):
-            change = as_change(table, schema)
-            report.arrived += change.num_rows
-            report.spend("read", since)
-            router.send(name, change)
-            since = time.perf_counter()
-        report.spend("read", since)
-    return router, report
-
-
-def as_change(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A source's rows as a change: columns by position, one kind of NaN, a diff of 1 where the source gives none."""
-    named = zip(table.column_names, table.columns, strict=True)
-    columns = [_one_nan(column) for name, column in named if name != "_diff"]
-    ones = pa.array(np.ones(table.num_rows, dtype=np.int64))
-    diff = table.column("_diff") if "_diff" in table.column_names else ones
-    return pa.table([*columns, diff], names=schema.names).cast(schema)
-
-
-def _one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+def _unpacked(items: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Part]]:
+    return ((name, cloudpickle.loads(part)) for name, part in items)
 
 
 def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
@@ -235,7 +187,7 @@ def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]],
         epoch = current_epoch()
         partition = index % epoch.partitions
         try:
-            router, report = _read_parts(broadcast.value, epoch, items, partition)
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
         except HoldfastError as error:
             return iter([failure(partition, error)])
         if index == 0:
@@ -251,7 +203,7 @@ def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
         items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
         router = Router(broadcast.value, epoch, Report(0, 0))
         try:
-            router, report = _read_parts(broadcast.value, epoch, items, 0)
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
             router.messages += ticks(epoch.partitions)
             done = list(finish(router, report, 0))
         except HoldfastError as error:

@@ -44,9 +44,9 @@ def start_local(cores: int | None = None) -> SparkSession:
 
 
 def local_builder(cores: int) -> SparkSession.Builder:
-    """A local session of so many cores. Maintenance has a slot of its own: an epoch never waits for one of its tasks
-    to end; the operating system shares the cores between them."""
-    builder = SparkSession.builder.master(f"local[{cores + 1}]").config("spark.default.parallelism", str(cores))
+    """A local session of so many cores. Merging and copying have a slot each of their own: an epoch never waits for one
+    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
+    builder = SparkSession.builder.master(f"local[{cores + 2}]").config("spark.default.parallelism", str(cores))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     return builder

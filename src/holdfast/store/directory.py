@@ -13,7 +13,6 @@ reader sees the old or the new one.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -24,8 +23,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast.errors import LogBusy, LogDamaged, LogError, LogForeign, LogFormat
+from holdfast.store.reasons import fix
 
-FORMAT = 1
+FORMAT = 2
 """The format that this version writes. It reads all formats up to this one."""
 
 _OWN = ("holdfast.json", "lock", "collections.json", "lineage", "traces")
@@ -243,17 +243,5 @@ def _text(held: dict[str, Any]) -> str:
     return json.dumps(held, indent=1) + "\n"
 
 
-_FIXES = {
-    errno.EACCES: "permission denied; give this user the right to write there, or choose another directory",
-    errno.EPERM: "permission denied; give this user the right to write there, or choose another directory",
-    errno.EROFS: "the file system is read-only; choose a directory that can be written to",
-    errno.ENOSPC: "the disk is full; make room and try again",
-    errno.EDQUOT: "the disk quota is used up; make room and try again",
-    errno.ENOTDIR: "a part of the path is a file, not a directory",
-    errno.ENOLCK: "the file system has no locks; choose a directory on a local disk",
-}
-
-
 def _refuse(path: Path, error: OSError) -> NoReturn:
-    fix = _FIXES.get(error.errno or 0, error.strerror or str(error))
-    raise LogError(f"log {path}: {fix}", path=str(path), errno=error.errno) from error
+    raise LogError(f"log {path}: {fix(error)}", path=str(path), errno=error.errno) from error

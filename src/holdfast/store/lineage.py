@@ -1,54 +1,78 @@
-"""The lineage log: one line of JSON per complete epoch, in order.
+"""The lineage stash: one line of JSON per complete epoch, in order, in a local file that nobody waits for.
 
-A line is appended with a single write when its epoch is complete. A torn last line (the process died in the middle of
-the write) is an epoch that never completed, and is cut off; damage anywhere else is an error.
+A line is appended with a single write when its epoch is complete, and not synced: it survives the process, not the
+host. From here the lineage goes to the log locations (`durability.py`), and with every commit to the sinks.
+
+Every line carries its own digest and its parent's, so a damaged one shows, and takes only itself away: what it said may
+be found elsewhere (`coordinator/history.py`).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.coordinator.lineage import GENESIS, Lineage
+from holdfast.coordinator.lineage import GENESIS, Lineage, to_lines
 from holdfast.errors import LogDamaged, LogError
 
 
-def read_lineage(path: Path) -> list[Lineage]:
-    """All complete epochs, checked: digests, parents, numbers."""
+def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
+    """All records that read, and for each line that does not its number and why. A torn last line (the process died in
+    the middle of the write) is an epoch that never completed, and is not counted as damage."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        return []
+        return [], []
+    records: list[Lineage] = []
+    damaged: list[tuple[int, str]] = []
     lines = text.split(b"\n")
-    history: list[Lineage] = []
-    parent = GENESIS
     for number, line in enumerate(lines):
         if not line:
             continue
         try:
-            lineage = Lineage.from_json(line.decode())
-            if lineage.epoch != len(history) or lineage.parent != parent:
-                raise ValueError(f"epoch {lineage.epoch} does not follow epoch {len(history) - 1}")
+            records.append(Lineage.from_json(line.decode()))
         except ValueError as error:
-            if number == len(lines) - 1:
-                break
-            raise LogDamaged(f"lineage {path}: line {number + 1}: {error}", path=str(path), line=number + 1) from None
-        history.append(lineage)
+            if number < len(lines) - 1:
+                damaged.append((number + 1, str(error)))
+    return records, damaged
+
+
+def read_lineage(path: Path) -> list[Lineage]:
+    """All complete epochs, checked: digests, parents, numbers. For readers that have this file alone."""
+    records, damaged = read_stash(path)
+    if damaged:
+        number, why = damaged[0]
+        raise LogDamaged(f"lineage {path}: line {number}: {why}", path=str(path), line=number)
+    parent = GENESIS
+    for place, lineage in enumerate(records):
+        if lineage.epoch != place or lineage.parent != parent:
+            raise LogDamaged(
+                f"lineage {path}: line {place + 1}: epoch {lineage.epoch} does not follow epoch {place - 1}",
+                path=str(path),
+                line=place + 1,
+            )
         parent = lineage.digest
-    return history
+    return records
 
 
 class LineageLog:
-    """The log, open for appending. Opening it cuts off a torn last line."""
+    """The stash, open for appending."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, history: Sequence[Lineage]) -> None:
+        """``history`` is what it must hold; it is written anew if it does not."""
         self.path = path
-        self.history = read_lineage(path)
+        self.history = list(history)
         path.parent.mkdir(parents=True, exist_ok=True)
-        intact = sum(len(lineage.to_json().encode()) + 1 for lineage in self.history)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        os.ftruncate(self._file, min(intact, os.fstat(self._file).st_size))
-        os.lseek(self._file, 0, os.SEEK_END)
+        wanted = to_lines(self.history)
+        try:
+            if not path.exists() or path.read_bytes() != wanted:
+                hidden = path.with_name(f".{path.name}.tmp")
+                hidden.write_bytes(wanted)
+                os.replace(hidden, path)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
     def append(self, lineage: Lineage) -> None:
         line = lineage.to_json().encode() + b"\n"
@@ -62,4 +86,6 @@ class LineageLog:
         self.history.append(lineage)
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -8,8 +8,9 @@ zero (``+diff`` stays). Schema metadata: ``holdfast.layer`` = format version, ``
 The bytes are a function of the rows, the layout and the metadata, and the name ends with their checksum. So writing is
 idempotent: a temporary file, then a rename; who comes second replaces the file by its equal, and mends it if a crash of
 the host has left it torn. Nothing is synced (memory level).
-Opening maps the file and reads its footer; a process keeps the last ``_CACHED`` layers open, which is safe because a
-name never gets other bytes.
+Opening maps the file, compares its checksum with its name (a pass over the mapped bytes, in no memory; not for a file
+that this process has just written) and reads its footer; a process keeps the last ``_CACHED`` layers open, which is
+safe because a name never gets other bytes. So a byte that the disk got wrong is never computed with.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,6 +41,7 @@ from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_c
 
 FORMAT = "1"
 _CACHED = 1024
+_VOUCHED = 4096
 
 
 def write_layer(
@@ -63,6 +67,7 @@ def write_layer(
             encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
+        _vouch(directory / name.text())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -94,6 +99,13 @@ class _Checksummed:
 
 def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> None:
     """Write a canonical block as a file; ``epoch`` stands for the rows' epoch when there are no rows."""
+    batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> pa.RecordBatch:
+    """A canonical block as the columns and the schema metadata of a layer."""
     arrays = [pa.array(block.hash)]
     names = ["_hash"]
     if block.sub is not None:
@@ -117,9 +129,7 @@ def encode(sink: pa.NativeFile, block: Block, layout: Layout, *, epoch: int, met
             names.append(name)
     described.update(sorted(metadata.items()))
     schema = pa.schema([pa.field(n, a.type) for n, a in zip(names, arrays, strict=True)], metadata=described)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(batch)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _collided(block: Block, layout: Layout) -> bool:
@@ -132,25 +142,44 @@ def _collided(block: Block, layout: Layout) -> bool:
     return not equal_rows(physical.take_all(keys, at), physical.take_all(keys, at + 1)).all()
 
 
+@dataclass(frozen=True)
+class Description:
+    """What the schema metadata of a layer says; ``epoch`` is None when its rows have several, ``metadata`` is what the
+    writer added."""
+
+    layout: Layout
+    epoch: int | None
+    collided: bool
+    metadata: dict[str, str]
+
+
+def describe(schema: pa.Schema, where: str) -> Description:
+    """Read the schema metadata of a layer; LogFormat if it is of a format that is not known, KeyError or ValueError if
+    it is not a layer's."""
+    said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    version = said.pop("holdfast.layer", "")
+    if version != FORMAT:
+        raise LogFormat(
+            f"layer {where} has format {version or 'unknown'}; this Holdfast reads format {FORMAT}", path=where
+        )
+    width, key, sub = said.pop("holdfast.layout").split(",")
+    epoch = said.pop("holdfast.epoch", None)
+    collided = said.pop("holdfast.collided", "") == "yes"
+    return Description(Layout(int(width), int(key), sub), None if epoch is None else int(epoch), collided, said)
+
+
 class Layer:
     """An open layer. All arrays are views of the mapped file: never write to them."""
 
     def __init__(self, path: Path, name: LayerName, batch: pa.RecordBatch) -> None:
-        described = {k.decode(): v.decode() for k, v in (batch.schema.metadata or {}).items()}
-        version = described.pop("holdfast.layer", "")
-        if version != FORMAT:
-            raise LogFormat(
-                f"layer {path} has format {version or 'unknown'}; this Holdfast reads format {FORMAT}", path=str(path)
-            )
-        width, key, sub = described.pop("holdfast.layout").split(",")
+        described = describe(batch.schema, str(path))
         self.path = path
         self.name = name
         self.rows: int = batch.num_rows
-        self.layout = Layout(int(width), int(key), sub)
-        self.collided = described.pop("holdfast.collided", "") == "yes"
-        epoch = described.pop("holdfast.epoch", None)
-        self.constant: int | None = None if epoch is None else int(epoch)
-        self.metadata = described
+        self.layout = described.layout
+        self.collided = described.collided
+        self.constant = described.epoch
+        self.metadata = described.metadata
         self._batch = batch
         self._places = {field: i for i, field in enumerate(batch.schema.names)}
 
@@ -230,25 +259,61 @@ def retain(directory: Path, listing: Container[str]) -> None:
             _forget((where, file))
 
 
+_vouched: OrderedDict[str, None] = OrderedDict()
+"""Files that this process has written and not opened since: it checksummed their bytes on the way out."""
+
+
+def _vouch(path: Path) -> None:
+    with _lock:
+        _vouched[os.fspath(path)] = None
+        while len(_vouched) > _VOUCHED:
+            _vouched.popitem(last=False)
+
+
 def _map(path: Path) -> Layer:
+    with _lock:
+        vouched = os.fspath(path) in _vouched
+        _vouched.pop(os.fspath(path), None)
     name = LayerName.parse(path.name)
     if name is None:
         raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
-    try:
-        reader = pa.ipc.open_file(pa.memory_map(os.fspath(path)))
+    with _damage(path):
+        mapped = pa.memory_map(os.fspath(path)).read_buffer()
+        if not vouched:
+            check_bytes(mapped, name, str(path))
+        reader = pa.ipc.open_file(mapped)
         if reader.num_record_batches != 1:
             raise ValueError(f"expected one record batch, found {reader.num_record_batches}")
         batch = reader.get_batch(0)
         batch.validate()
-        _check_types(batch.schema)
+        check_types(batch.schema)
         return Layer(path, name, batch)
-    except (FileNotFoundError, LogFormat):
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, LogDamaged, LogFormat):
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise LogDamaged(f"layer {path} does not read: {error}", path=str(path)) from error
 
 
-def _check_types(schema: pa.Schema) -> None:
+def check_bytes(data: pa.Buffer | bytes, name: LayerName, where: str) -> None:
+    """Compare the checksum of a layer's bytes with its name; LogDamaged if they differ."""
+    found = xxhash.xxh3_64_hexdigest(data)
+    if found != name.checksum:
+        raise LogDamaged(
+            f"layer {where} is damaged: its bytes have checksum {found}, its name says {name.checksum}",
+            path=where,
+            expected=name.checksum,
+            found=found,
+        )
+
+
+def check_types(schema: pa.Schema) -> None:
+    """ValueError if a column of a layer has a type that it cannot have."""
     for field in schema:
         wanted = {"_hash": pa.uint64(), "_sub": pa.uint64(), "_epoch": pa.int64()}.get(field.name)
         if field.name.startswith("+"):
@@ -258,19 +323,16 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def verify_layer(path: Path) -> None:
-    """Read the whole file and compare its checksum with its name; LogDamaged if they differ."""
-    name = LayerName.parse(Path(path).name)
-    if name is None:
-        raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
-    found = xxhash.xxh3_64_hexdigest(Path(path).read_bytes())
-    if found != name.checksum:
-        raise LogDamaged(
-            f"layer {path} is damaged: its bytes have checksum {found}, its name says {name.checksum}",
-            path=str(path),
-            expected=name.checksum,
-            found=found,
-        )
+    """Open the file anew, whatever this process knows of it; LogDamaged if it is not what its name says."""
+    with _lock:
+        _vouched.pop(os.fspath(path), None)
     _map(Path(path))
+
+
+def layer_metadata(path: Path) -> dict[str, str]:
+    """What the writer of a layer added to its metadata. Reads the footer only, so damage elsewhere is not noticed."""
+    with _damage(path), pa.memory_map(os.fspath(path)) as mapped:
+        return describe(pa.ipc.open_file(mapped).schema, str(path)).metadata
 
 
 def list_layers(directory: Path) -> list[LayerName]:

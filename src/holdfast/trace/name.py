@@ -5,6 +5,7 @@
 
 The directory is the trace's (operator fingerprint), so it is not repeated. Names sort by epoch, then key range.
 Two files of one name hold the same bytes (invariant 2, append-only): the name ends with their checksum.
+A durable layer is named in the same way, with the checksum of its own bytes, and ends in ``.parquet``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SUFFIX = ".arrow"
+DURABLE = ".parquet"
 ALL = 1 << 64
 """The end of the whole hash range [0, 2^64)."""
 
-_PATTERN = re.compile(
-    r"(\d{12,})-(\d{12,})-([0-9a-f]{16})-([0-9a-f]{17})-(none|\d{12,})-([0-9a-f]{16})-([0-9a-f]{16})\.arrow"
-)
+_PATTERN = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})-([0-9a-f]{17})-(none|\d{12,})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, order=True)
@@ -41,21 +41,33 @@ class LayerName:
         return max(self.first, min(self.since, self.last))
 
     def text(self) -> str:
+        """The file name of the layer."""
+        return self._stem() + SUFFIX
+
+    def durable(self) -> str:
+        """The file name of the layer in a place of durable copies."""
+        return self._stem() + DURABLE
+
+    def _stem(self) -> str:
         since = "none" if self.since < 0 else f"{self.since:012d}"
         return (
-            f"{self.first:012d}-{self.last:012d}-{self.low:016x}-{self.high:017x}-"
-            f"{since}-{self.digest}-{self.checksum}{SUFFIX}"
+            f"{self.first:012d}-{self.last:012d}-{self.low:016x}-{self.high:017x}-{since}-{self.digest}-{self.checksum}"
         )
 
     @staticmethod
     def parse(text: str) -> LayerName | None:
         """The name a file name says; None if it is not a layer's."""
-        return _parse(text)
+        return _parse(text.removesuffix(SUFFIX)) if text.endswith(SUFFIX) else None
+
+    @staticmethod
+    def parse_durable(text: str) -> LayerName | None:
+        """The name a file name says; None if it is not a durable layer's."""
+        return _parse(text.removesuffix(DURABLE)) if text.endswith(DURABLE) else None
 
 
 @lru_cache(maxsize=65536)
-def _parse(text: str) -> LayerName | None:
-    match = _PATTERN.fullmatch(text)
+def _parse(stem: str) -> LayerName | None:
+    match = _PATTERN.fullmatch(stem)
     if match is None:
         return None
     first, last, low, high, since, digest, checksum = match.groups()

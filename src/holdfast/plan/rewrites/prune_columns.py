@@ -4,6 +4,10 @@ What a keyed node receives is what it keeps, so a column that is dropped below i
 needs of every node are collected, from the top down; a node that several read must satisfy all of them, and stays one
 node. Then the plan is built anew, from the bottom up, each node with the columns that are needed, in their old order.
 
+A `Draw` remembers whole rows, so it is pruned like a keyed node; a draw that nobody reads is not made, and a `Draw`
+without draws is its input. Rows that differ in pruned columns alone become copies of one row, and each copy still draws
+for itself.
+
 A `TopK` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
 it is always the same one.
 """
@@ -14,7 +18,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.plan.expression import references
-from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
 from holdfast.plan.walk import Kept, projection, reachable
 
 
@@ -51,6 +55,8 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             needs[id(node.input)] |= set(node.keys) | arguments
         case TopK():
             needs[id(node.input)] |= wanted | {each.column for each in node.order}
+        case Draw():
+            needs[id(node.input)] |= _drawn_from(node, wanted)
         case Source():
             pass
 
@@ -85,6 +91,18 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
         case TopK():
             below = _only(done[id(node.input)], wanted | {each.column for each in node.order})
             return node if below is node.input else replace(node, input=below)
+        case Draw():
+            draws = tuple(draw for draw in node.draws if draw.name in wanted)
+            below = _only(done[id(node.input)], _drawn_from(node, wanted))
+            if not draws:
+                return below
+            return node if below is node.input and len(draws) == len(node.draws) else Draw(below, draws)
+
+
+def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:
+    """The input columns of a `Draw` that are wanted, by those that read it or by a draw that is."""
+    arguments = {name for draw in node.draws if draw.name in wanted for name in draw.arguments}
+    return (wanted & set(node.input.columns)) | arguments
 
 
 def _only(node: Node, wanted: set[str]) -> Node:

@@ -3,6 +3,9 @@
 Below a `Join`, if it touches one side. Below an `Aggregate`, if it touches keys alone: it keeps or drops whole groups.
 Below a `Union`, if the columns it touches have one type in all inputs (known, because they come straight from sources):
 a union casts its inputs to their common type, and ``x = '01'`` is another question to an int than to its text.
+Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
+good as before (a value belongs to its row and epoch, and no other row has a say in it). A `Draw` that another view or
+another branch reads is closed like any keyed node, so that all its readers see the same values.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -41,6 +44,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Aggregate() as aggregate:
             moved = [part for part in parts if _touches(part, aggregate.keys)]
             below = replace(aggregate, input=_filtered(aggregate.input, moved))
+        case Draw() as draw:
+            moved = [part for part in parts if _touches(part, draw.input.columns)]
+            below = replace(draw, input=_filtered(draw.input, moved))
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
@@ -93,3 +99,6 @@ def _type(node: Node, name: str) -> str | None:
             return _type(node.input, name) if name in node.keys else None
         case TopK():
             return _type(node.input, name)
+        case Draw():
+            drawn = {draw.name: draw.type for draw in node.draws}
+            return drawn[name] if name in drawn else _type(node.input, name)

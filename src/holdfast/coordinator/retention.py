@@ -1,0 +1,77 @@
+"""How far back a flow can be read: a number of epochs, a time, or all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.coordinator.lineage import Lineage
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Epochs to keep, or seconds; neither: all."""
+
+    epochs: int | None = None
+    seconds: float | None = None
+
+    def floor(self, history: Sequence[Lineage], now: int) -> int:
+        """Epochs up to this one may be collapsed; -1: none may. ``now``: microseconds since 1970."""
+        last = len(history) - 1
+        if self.epochs is not None:
+            return max(-1, last - self.epochs)
+        if self.seconds is None:
+            return -1
+        # The last epoch that was over so long ago: what was true then can still be read. Clocks of one history grow,
+        # up to a step back of the host's clock, which can only keep more.
+        horizon = now - int(self.seconds * 1e6)
+        low, high = 0, len(history)
+        while low < high:
+            middle = (low + high) // 2
+            if history[middle].clock <= horizon:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+
+def parse_retention(text: object) -> Retention:
+    """``"all"``, a number of epochs, or a time such as ``"24h"``, ``"30m"``, ``"7d"``. ValueError if it is neither."""
+    if text == "all":
+        return Retention()
+    if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
+        return Retention(epochs=text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("a number of epochs, a time such as '24h' or '7d', or 'all'")
+    return Retention(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much may be unsafe before input waits: bytes, or epochs; neither: no bound."""
+
+    bytes: int | None = None
+    epochs: int | None = None
+
+    def allows(self, unsafe_bytes: int, unsafe_epochs: int) -> bool:
+        return not (
+            (self.bytes is not None and unsafe_bytes > self.bytes)
+            or (self.epochs is not None and unsafe_epochs > self.epochs)
+        )
+
+
+def parse_bound(text: object) -> Bound:
+    """None, a number of epochs, or a size such as ``"512MB"``. ValueError if it is neither."""
+    if text is None:
+        return Bound()
+    if isinstance(text, int) and not isinstance(text, bool) and text >= 1:
+        return Bound(epochs=text)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)", text.upper()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("a number of epochs from 1 on, or a size such as '512MB'")
+    return Bound(bytes=int(float(match[1]) * _SIZES[match[2]]))

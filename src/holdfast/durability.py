@@ -1,0 +1,448 @@
+"""Durability, off the critical path: each layer climbs from memory to disk to the log locations, in the background.
+
+A *round* makes everything up to the last complete epoch durable: it syncs the local layers, and ships to each location
+what that one lacks (`coordinator/replication.py` decides, tasks of low weight do it). Epochs never wait for a round;
+while one is slow, epochs pile up, and the next round takes them all at once. After a round the safe point is computed
+from the names that are there, and sources may forget what lies behind it.
+
+Order matters in two places, and both are kept here:
+
+* Lineage first, then layers, then the safe point, then the claims: a driver that finds its own claim still the greatest
+  *after* its epochs were durable may release input, since whoever claims the log later will find them there.
+* A layer is removed only after the layers that replace it were seen in a listing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast import marks
+from holdfast.background import Background
+from holdfast.coordinator.lineage import Lineage, to_lines
+from holdfast.coordinator.replication import (
+    Holding,
+    plan_compactions,
+    plan_removals,
+    plan_ships,
+    reached,
+    safe_point,
+)
+from holdfast.coordinator.retention import Bound, Retention
+from holdfast.errors import Fenced, HoldfastError, LogDamaged, StoreError
+from holdfast.operators.program import partition_range
+from holdfast.operators.stage import LINEAGE
+from holdfast.runner import Runner
+from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, compact_all, ship_all
+from holdfast.store.location import Location
+from holdfast.store.replica import Claim, Replica
+from holdfast.trace.cover import Chain
+from holdfast.trace.layer import list_layers
+from holdfast.trace.rows import Layout
+
+_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+"""A location that fails is tried again after one second, then two, four, … up to this."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user wants of durability."""
+
+    strategy: str = "nosync"
+    min_replicas: int = 1
+    bound: Bound = field(default_factory=Bound)
+    retention: Retention = field(default_factory=Retention)
+
+    @property
+    def durable(self) -> bool:
+        return self.strategy != "volatile"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A live trace: its layout, and how many epochs of it can be read as of."""
+
+    layout: Layout
+    reach: int | None
+    """None: as many as the flow retains."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Sync the local layers of a trace after an epoch."""
+
+    directory: str
+    after: int
+
+
+@dataclass
+class Trouble:
+    """A location that failed: why, how often in a row, and when it is tried again."""
+
+    error: str
+    times: int
+    again: float
+
+
+class Durability:
+    """The rounds of one open flow."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        locations: Sequence[Location],
+        settings: Settings,
+        traces: Mapping[str, Kept],
+        directory: Path,
+        history: Sequence[Lineage],
+        chain: Callable[[], Chain],
+        claim: Claim,
+    ) -> None:
+        """``history`` is the lineage of all complete epochs, as it grows; ``directory`` holds the local traces."""
+        self._runner = runner
+        self.locations = list(locations)
+        self._replicas = [Replica(location) for location in locations]
+        self.settings = settings
+        self._traces = dict(traces)
+        self._directory = directory
+        self._history = history
+        self._chain = chain
+        self._claim = claim
+        self._changed = threading.Condition()
+        self._written: deque[tuple[int, int]] = deque()
+        self._background = Background(
+            # Who waits for every round should not wait for the pause between them.
+            runner,
+            "holdfast-durability",
+            self._round,
+            0.0 if settings.strategy == "synchronous-log" else _PAUSE,
+        )
+        self.safe = -1
+        """The safe point."""
+
+        self.synced = -1
+        """The local layers up to this epoch are on disk."""
+
+        self.flushed = -1
+        """The lineage up to this epoch is durable."""
+
+        self.holdings: dict[int, Holding] = {}
+        """Location → what it held when it was last looked at."""
+
+        self.troubles: dict[int, Trouble] = {}
+        self.fenced: Fenced | None = None
+        self.damaged: list[LogDamaged] = []
+        """Local layers that a round found damaged, for the engine to repair."""
+
+        self.failure: str | None = None
+        self.rounds = 0
+        self.shipped = 0
+        """Bytes sent to locations."""
+
+    # -- what the engine says and asks --------------------------------------------------------------------------------
+
+    def completed(self, epoch: int, written: int) -> None:
+        """An epoch is complete; its layers have so many bytes."""
+        with self._changed:
+            self._written.append((epoch, written))
+        self.request()
+
+    def request(self) -> None:
+        """Have a round made, if there is anything to make safe."""
+        if self.settings.durable and self.safe < len(self._history) - 1:
+            self._background.request()
+
+    def uncommitted(self, epoch: int) -> bytes:
+        """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6)."""
+        return to_lines(self._history[min(self.flushed + 1, epoch) : epoch + 1])
+
+    @property
+    def unsafe(self) -> tuple[int, int]:
+        """Bytes and epochs that are not safe yet."""
+        with self._changed:
+            return sum(size for _, size in self._written), len(self._history) - 1 - self.safe
+
+    def wait_for_room(self, stopping: Callable[[], bool], waiting: Callable[[], None]) -> float:
+        """Wait while more is unsafe than the bound allows (back-pressure). The seconds it took."""
+        started = time.perf_counter()
+        told = False
+        while self.settings.durable and not self.settings.bound.allows(*self.unsafe) and not stopping():
+            self._check_fence()
+            if not told:
+                waiting()
+                told = True
+            self._advance(0.2)
+        return time.perf_counter() - started if told else 0.0
+
+    def wait(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until ``epoch`` is safe; False if it was not within ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.safe < epoch:
+            self._check_fence()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self._advance(0.2 if left is None else min(0.2, left))
+        return True
+
+    def _advance(self, seconds: float) -> None:
+        self._background.request()
+        if not self._runner.threads:
+            self._background.now()
+            return
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def _check_fence(self) -> None:
+        if self.fenced is not None:
+            raise self.fenced
+
+    def check_claims(self) -> None:
+        """Raise `Fenced` if another driver has taken over, as far as the locations that answer say."""
+        if self.settings.durable:
+            self._check_claims(list(range(len(self._replicas))))
+            self._check_fence()
+
+    def upkeep(self) -> None:
+        """One round in this thread, for those who drive without threads."""
+        self._background.now()
+
+    def close(self) -> None:
+        """End; what is not safe yet is given one more round."""
+        self._background.close()
+        if self.settings.durable and self.fenced is None and self.safe < len(self._history) - 1:
+            for trouble in self.troubles.values():
+                trouble.again = 0.0
+            self._round()
+
+    # -- a round ------------------------------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        last = len(self._history) - 1
+        if last < 0 or self.fenced is not None:
+            return
+        try:
+            self._make_durable(last)
+            self.failure = None
+        except HoldfastError as error:
+            self.failure = str(error)
+        except Exception as error:
+            # Nothing is lost: epochs go on, and the next round tries again.
+            self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        self.rounds += 1
+        with self._changed:
+            while self._written and self._written[0][0] <= self.safe:
+                self._written.popleft()
+            self._changed.notify_all()
+        if self.safe < last or self.troubles:
+            self._background.request()
+
+    def _make_durable(self, last: int) -> None:
+        traces = list(self._traces)
+        able = [number for number in range(len(self._replicas)) if self._is_able(number)]
+        holdings = self._look(able, traces)
+        marks.reach("round.before_lineage")
+        self._each(holdings, lambda number: self._flush(number, holdings[number].lineage, last))
+        ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
+        marks.reach("round.before_layers")
+        shipments = [
+            Shipment(
+                ship=ship,
+                directory=str(self._directory / ship.trace),
+                layout=self._traces[ship.trace].layout,
+                chain=self._chain(),
+                digest=self._history[ship.upto].digest,
+                since=self.since(ship.trace),
+                metadata={LINEAGE: self._history[ship.upto].to_json()},
+            )
+            for ship in plan_ships({n: holdings[n] for n in holdings if n not in self._failing()}, traces, ranges, last)
+        ]
+        syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
+        locations = self.locations
+        results = self._runner.tasks(
+            "making layers durable", lambda items: make_durable(items, locations), [*syncs, *shipments], 1
+        )
+        if not self._noted(results):
+            self.synced = last
+        marks.reach("round.before_look")
+        holdings = self._look([number for number in able if number not in self._failing()], traces)
+        self.holdings.update(holdings)
+        self._settle(traces, last)
+        self._check_claims(list(holdings))
+        if self.fenced is None:
+            self._tidy(holdings, ranges, last)
+
+    def _settle(self, traces: Sequence[str], last: int) -> None:
+        known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self._replicas))]
+        lineage = sorted((holding.lineage for holding in known), reverse=True)
+        if lineage and 0 < self.settings.min_replicas <= len(lineage):
+            self.flushed = max(self.flushed, min(last, lineage[self.settings.min_replicas - 1]))
+        self.safe = max(self.safe, safe_point(known, traces, last, self.settings.min_replicas))
+
+    def look(self) -> None:
+        """See how far everything is durable, without changing anything."""
+        self.holdings.update(self._look(list(range(len(self._replicas))), list(self._traces)))
+        self._settle(list(self._traces), len(self._history) - 1)
+
+    def _is_able(self, number: int) -> bool:
+        trouble = self.troubles.get(number)
+        return trouble is None or trouble.again <= time.monotonic()
+
+    def _failing(self) -> set[int]:
+        return {number for number in self.troubles if not self._is_able(number)}
+
+    def _look(self, numbers: Sequence[int], traces: Sequence[str]) -> dict[int, Holding]:
+        """What the locations hold now; those that fail are left out, and noted."""
+        found: dict[int, Holding] = {}
+
+        def look(number: int) -> None:
+            found[number] = self._replicas[number].holding(self._history, traces)
+
+        self._each(numbers, look)
+        return {number: found[number] for number in numbers if number in found}
+
+    def _each(self, numbers: Any, work: Callable[[int], None]) -> None:
+        """Do something at several locations at once. A failure is noted, and the others go on."""
+
+        def attempt(number: int) -> None:
+            try:
+                work(number)
+            except (StoreError, FileNotFoundError, LogDamaged) as error:
+                self._note(number, error)
+            else:
+                if number in self.troubles and self._is_able(number):
+                    del self.troubles[number]
+
+        if not self._runner.threads or len(numbers) < 2:
+            for number in numbers:
+                attempt(number)
+            return
+        with ThreadPoolExecutor(len(numbers)) as pool:
+            list(pool.map(attempt, numbers))
+
+    def _note(self, number: int, error: Exception) -> None:
+        times = self.troubles[number].times + 1 if number in self.troubles else 1
+        pause = min(_LONGEST_PAUSE, 2.0 ** (times - 1)) if self._runner.threads else 0.0
+        self.troubles[number] = Trouble(str(error), times, time.monotonic() + pause)
+
+    def _noted(self, results: Sequence[Result]) -> bool:
+        """Take note of what tasks reported; whether a local layer was found damaged."""
+        damage = False
+        for result in results:
+            match result:
+                case Copied():
+                    self.shipped += result.bytes
+                case Failed(location=-1, error=LogDamaged() as error):
+                    damage = True
+                    self.damaged.append(error)
+                case Failed(error=LogDamaged(), name=name) if name is not None:
+                    self._replicas[result.location].set_aside(result.trace, name)
+                case Failed() if result.location >= 0:
+                    self._note(result.location, result.error)
+                case Failed():
+                    self.failure = str(result.error)
+        return damage
+
+    def _flush(self, number: int, has: int, last: int) -> None:
+        if has < last:
+            self._replicas[number].write_lineage(self._history[has + 1 : last + 1])
+            self._replicas[number].merge_lineage(self._history)
+
+    def _check_claims(self, numbers: Sequence[int]) -> None:
+        def check(number: int) -> None:
+            claims = self._replicas[number].claims()
+            if claims and claims[-1] > self._claim:
+                by = self._replicas[number].claimed_by(claims[-1])
+                self.fenced = Fenced(
+                    f"log {self.locations[number].uri}: another driver has taken over "
+                    f"(process {by.get('pid', '?')} on {by.get('host', '?')}, term {claims[-1].term}); "
+                    f"this one, of term {self._claim.term}, has stopped, and nothing that it wrote since counts",
+                    term=claims[-1].term,
+                )
+
+        self._each(numbers, check)
+
+    def since(self, trace: str) -> int:
+        """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
+        last = len(self._history) - 1
+        kept = self._traces[trace]
+        floor = self.settings.retention.floor(self._history, self._runner.clock())
+        if kept.reach is not None:
+            floor = max(floor, last - kept.reach)
+        return min(floor, self.safe) if self.settings.durable else floor
+
+    @property
+    def live_after(self) -> int:
+        """Every epoch from this one on must stay readable: those that may have to be computed again read as of it."""
+        last = len(self._history) - 1
+        return min(self.safe, last - 1) if self.settings.durable else last - 1
+
+    def _tidy(self, holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]], last: int) -> None:
+        """Compact each location by itself, and remove what was replaced before."""
+        marks.reach("round.before_removal")
+        removals = plan_removals(holdings, last, self.live_after)
+
+        def remove(number: int) -> None:
+            for removal in removals:
+                if removal.location == number:
+                    for name in removal.names:
+                        self._replicas[number].remove_layer(removal.trace, name)
+
+        self._each(sorted({removal.location for removal in removals}), remove)
+        gone = {(removal.location, removal.trace, name) for removal in removals for name in removal.names}
+        compactions = [
+            Compaction(compact, tuple(holdings[compact.location].layers[compact.trace]), self.since(compact.trace), last)
+            for compact in plan_compactions(holdings, ranges, last)
+            if not any((compact.location, compact.trace, name) in gone for name in compact.names)
+        ]
+        if compactions:
+            marks.reach("round.before_compaction")
+            locations = self.locations
+            self._noted(
+                self._runner.tasks("compacting copies", lambda items: compact_all(items, locations), compactions, 1)
+            )
+            self._background.request()
+
+    # -- status -------------------------------------------------------------------------------------------------------
+
+    def levels(self, traces: Sequence[str]) -> dict[str, int]:
+        """Level → the last epoch that these traces have reached on it."""
+        last = len(self._history) - 1
+        found = {"memory": last, "disk": self.synced}
+        for number, location in enumerate(self.locations):
+            holding = self.holdings.get(number)
+            found[location.uri] = -1 if holding is None else reached(holding, traces, last)
+        return found
+
+
+def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result]:
+    """In a task: sync, then ship."""
+    results: list[Result] = []
+    for item in items:
+        if isinstance(item, Sync):
+            sync_layers(Path(item.directory), item.after)
+    results += ship_all([item for item in items if isinstance(item, Shipment)], locations)
+    return results
+
+
+def sync_layers(directory: Path, after: int) -> None:
+    """Have the host write a trace's newer layers to its disk, and the directory that names them."""
+    if not directory.is_dir():
+        return
+    for path in [directory / name.text() for name in list_layers(directory) if name.last > after] + [directory]:
+        try:
+            opened = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # merged and removed in the meantime
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

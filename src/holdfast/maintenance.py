@@ -1,0 +1,150 @@
+"""Maintenance: merging local layers in the background, in tasks of low weight.
+
+While a pass is at work, further requests wait for one pass after it: under load maintenance falls behind, traces have
+more layers, and epochs do not wait.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast import marks
+from holdfast.background import Background
+from holdfast.errors import HoldfastError, LogDamaged
+from holdfast.operators.program import partition_range
+from holdfast.operators.stage import LINEAGE
+from holdfast.runner import Runner
+from holdfast.trace.cover import Chain
+from holdfast.trace.layer import open_layer
+from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Layout
+from holdfast.trace.upkeep import keep_in_shape
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """A trace to keep in shape, in one partition."""
+
+    directory: str
+    layout: Layout
+    low: int
+    high: int
+    since: int
+    """Epochs up to this one may be collapsed."""
+
+    chain: Chain
+    live_after: int
+    """Every epoch from this one on must stay readable."""
+
+    flushed: int
+    """Lineage after this epoch must stay in the footers: it is not durable yet."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A trace that has many layers."""
+
+    directory: Path
+    layout: Layout
+    since: int
+
+
+class Maintenance:
+    """Runs upkeep in the background."""
+
+    tolerated = 8
+    """Fewer layers than this are left alone: merging eight at once moves a row less often than merging two."""
+
+    def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int, int]]) -> None:
+        """``state`` gives the chain, the epoch from which on all must stay readable, and how far lineage is durable."""
+        self._runner = runner
+        self._state = state
+        self._wanted: list[Wanted] = []
+        self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
+        self.failure: str | None = None
+        """Why the last pass failed, if it did."""
+
+        self.damaged: list[LogDamaged] = []
+        """Layers that a pass found damaged, for the engine to repair."""
+
+        self.merges = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._background.busy
+
+    def request(self, wanted: Sequence[Wanted]) -> None:
+        """Keep these traces in shape, soon."""
+        self._wanted = list(wanted)
+        self._background.request()
+
+    def upkeep(self) -> None:
+        """One pass in this thread, for those who drive without threads."""
+        self._background.now()
+
+    def _run(self) -> None:
+        wanted = self._wanted
+        chain, live_after, flushed = self._state()
+        ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
+        items = [
+            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, flushed)
+            for one in wanted
+            for low, high in ranges
+        ]
+        try:
+            results = self._runner.tasks("merging layers", keep_all, items, max(1, self._runner.partitions // 2))
+        except Exception as error:
+            # Nothing is lost: epochs go on over more layers, and the next request tries again.
+            self._failed(error)
+            return
+        self.failure = None
+        for result in results:
+            if isinstance(result, int):
+                self.merges += result
+            elif isinstance(result, LogDamaged) and "path" in result.fields:
+                self.damaged.append(result)
+            else:
+                self._failed(result)
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        warnings.warn(f"holdfast: maintenance failed, and will be tried again: {self.failure}", stacklevel=1)
+
+    def close(self) -> None:
+        self._background.close()
+
+
+def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
+    """In a task: keep these in shape, one after the other."""
+    results: list[int | HoldfastError] = []
+    for item in items:
+        marks.reach("merge")
+        try:
+            results.append(_keep(item))
+        except HoldfastError as error:
+            results.append(error)
+        except FileNotFoundError:
+            results.append(0)  # removed beside us, again and again: the next pass will find it in shape
+    return results
+
+
+def _keep(item: Upkeep) -> int:
+    directory = Path(item.directory)
+
+    def carried(names: Sequence[LayerName]) -> dict[str, str]:
+        lines = {
+            line
+            for name in names
+            if name.last > item.flushed
+            for line in open_layer(directory / name.text()).metadata.get(LINEAGE, "").split("\n")
+            if line and json.loads(line)["epoch"] > item.flushed
+        }
+        return {LINEAGE: "\n".join(sorted(lines, key=lambda line: int(json.loads(line)["epoch"])))} if lines else {}
+
+    return keep_in_shape(
+        directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, carried
+    )

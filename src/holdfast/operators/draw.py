@@ -1,0 +1,217 @@
+"""Draws: each row with values that are drawn when it comes, and remembered until it goes.
+
+Trace ``rows``: the input's row (the key), the epoch in which its values were drawn, and the values, with a diff. So
+what is retracted for a row is exactly what was emitted for it, whatever a function would say today.
+
+A row that comes n times draws n times: each copy has a *place*, the hash of the row and its number among the new copies
+of that hash, in the canonical order of their content. Places are a function of the bag that arrived; values are a
+function of the place and the lineage (`operators.randomness`), or answers from outside (`operators.outside`). Where
+only the clock is drawn, all copies are equal and stay one row with a diff.
+
+A row that goes n times takes n remembered copies with it: the latest drawn first, then in the canonical order of the
+values. The epoch of a draw is a column of its own, because the epochs of trace rows are merged away by compaction; the
+trace is in order of it, latest first, so that only as many copies are read as go. The order is by content alone, hence
+the same after any merge.
+
+Cost: one sort of the change; O(copies that go · log state) to find them; a call per copy for functions from outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.errors import NegativeMultiplicity
+from holdfast.operators import randomness
+from holdfast.operators.arrangement import Arrangement, as_block, change_table
+from holdfast.operators.outside import ask
+from holdfast.operators.step import Context, Step
+from holdfast.trace import physical
+from holdfast.trace.equality import equal_rows
+from holdfast.trace.order import order_prefix
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
+from holdfast.trace.trace import Trace
+
+Indices = npt.NDArray[np.int64]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class DrawnSpec:
+    """One drawn column: see `plan.nodes.Drawn`. ``arguments`` are positions in the input's row."""
+
+    function: str
+    arguments: tuple[int, ...]
+    type: pa.DataType
+    salt: str = ""
+    pickled: bytes = b""
+
+
+@dataclass(frozen=True)
+class DrawSpec:
+    """Draws for rows of ``types``. ``id`` (the operator's) makes the values of different operators independent;
+    ``name`` is that of a view that shows them, for errors."""
+
+    id: str
+    types: tuple[pa.DataType, ...]
+    draws: tuple[DrawnSpec, ...]
+    name: str
+
+    @property
+    def arrangement(self) -> Arrangement:
+        return Arrangement.by(range(len(self.types)), len(self.types))
+
+    @property
+    def layout(self) -> Layout:
+        width = len(self.types)
+        return Layout(width + 1 + len(self.draws), width, "order")
+
+    @property
+    def output(self) -> tuple[pa.DataType, ...]:
+        return self.types + tuple(draw.type for draw in self.draws)
+
+    @property
+    def asks(self) -> bool:
+        """Whether functions from outside are called."""
+        return any(draw.function.startswith("udf:") for draw in self.draws)
+
+
+def layouts(spec: DrawSpec) -> dict[str, Layout]:
+    return {"rows": spec.layout}
+
+
+def prepare(spec: DrawSpec, port: int, change: pa.Table) -> pa.Table:
+    return spec.arrangement.prepare(change)
+
+
+def step(spec: DrawSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    width = len(spec.types)
+    columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(width))
+    change = consolidate(as_block(arrived[0], columns, None, context.epoch), Layout(width, width))
+    come, answers = _come(spec, change.filter(change.diff > 0), context)
+    gone = _gone(spec, change.filter(change.diff < 0), traces["rows"], context)
+    layer = consolidate(Block.concat([come, gone]), spec.layout)
+    return Step({"rows": layer}, _output(spec, layer), answers)
+
+
+def remembered(spec: DrawSpec, trace: Trace) -> pa.Table:
+    """All rows that the operator has emitted and not retracted as of the trace's epoch, as one change: what somebody
+    who begins to read it must start from. To run it over the whole input again would draw other values."""
+    return _output(spec, trace.scan())
+
+
+def _output(spec: DrawSpec, rows: Block) -> pa.Table:
+    """Rows of the trace as a change, without the epochs of their draws."""
+    width = len(spec.types)
+    columns = rows.columns[:width] + rows.columns[width + 1 :]
+    block = Block(rows.hash, None, columns, constant_epoch(0, rows.rows), {"+diff": rows.diff})
+    whole = consolidate(block, Layout(len(columns), width, "hash"))
+    return change_table(whole.columns, spec.output, whole.diff)
+
+
+def _come(spec: DrawSpec, rows: Block, context: Context) -> tuple[Block, dict[str, str]]:
+    """The rows that come, each with its draws, and what functions from outside answered."""
+    if any(draw.function != "clock" for draw in spec.draws):
+        copies = np.repeat(np.arange(rows.rows), rows.diff)
+        rows = replace(rows.take(copies), adds={"+diff": np.ones(len(copies), np.int64)})
+    numbers = _numbers(rows.hash)
+    answers: dict[str, str] = {}
+    drawn: list[pa.Array] = []
+    for index, draw in enumerate(spec.draws):
+        key = (context.seed, spec.id, index, draw.function, draw.salt)
+        match draw.function:
+            case "clock":
+                drawn.append(pa.array(np.full(rows.rows, context.clock), pa.int64()).cast(draw.type))
+            case "rand":
+                drawn.append(pa.array(randomness.uniform(randomness.words(key, rows.hash, numbers)), draw.type))
+            case "randn":
+                drawn.append(pa.array(randomness.normal(randomness.words(key, rows.hash, numbers)), draw.type))
+            case "uuid":
+                halves = [randomness.words((*key, half), rows.hash, numbers) for half in range(2)]
+                drawn.append(randomness.uuids(*halves))
+            case function:
+                questions = [
+                    f"{index}:{hash_:016x}:{number}"
+                    for hash_, number in zip(rows.hash.tolist(), numbers.tolist(), strict=True)
+                ]
+                arguments = [rows.columns[place] for place in draw.arguments]
+                subject = f"view '{spec.name}': function '{function.removeprefix('udf:')}'"
+                values, given = ask(draw.pickled, draw.type, questions, arguments, subject, context)
+                drawn.append(values)
+                answers |= given
+    epochs = pa.array(np.full(rows.rows, context.epoch), pa.int64())
+    return replace(rows, sub=_latest_first(epochs), columns=(*rows.columns, epochs, *drawn)), answers
+
+
+def _numbers(hashes: npt.NDArray[np.uint64]) -> Indices:
+    """Of sorted hashes, the number of each among those equal to it, from 0."""
+    places = np.arange(len(hashes))
+    fresh = np.ones(len(hashes), np.bool_)
+    fresh[1:] = hashes[1:] != hashes[:-1]
+    return places - np.maximum.accumulate(np.where(fresh, places, 0))
+
+
+def _latest_first(epochs: pa.Array) -> npt.NDArray[np.uint64]:
+    return order_prefix(epochs, descending=True, nulls_first=False)
+
+
+def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
+    """The remembered copies that the rows which go take with them, with negative diffs."""
+    if not rows.rows:
+        return Block.empty(spec.layout)
+    wanted = -rows.diff
+    # Enough for the rows of one hash together, should several share it.
+    hashes, of = np.unique(rows.hash, return_inverse=True)
+    most = int(np.bincount(of, weights=wanted).max())
+    _, kept = trace.first(hashes, most)
+    copy, row = _meet(rows, kept, len(spec.types))
+    # Copies by the row they are of; within it they stay in the order of the trace.
+    order = np.argsort(row, kind="stable")
+    copy, row = copy[order], row[order]
+    before = _running(row, kept.diff[copy])
+    take = np.clip(wanted[row] - before, 0, kept.diff[copy])
+    missing = wanted - np.bincount(row, weights=take, minlength=rows.rows).astype(np.int64)
+    if missing.any():
+        raise _negative(spec, rows, missing, context.epoch)
+    found = replace(kept.take(copy).at(context.epoch), adds={"+diff": -take})
+    return found.filter(take > 0)
+
+
+def _meet(rows: Block, kept: Block, width: int) -> tuple[Indices, Indices]:
+    """(remembered copy, row) for each copy that is of one of the rows. The hash finds candidates, equality decides."""
+    starts = np.searchsorted(rows.hash, kept.hash, side="left")
+    lengths = np.searchsorted(rows.hash, kept.hash, side="right") - starts
+    copy = np.repeat(np.arange(kept.rows), lengths)
+    row = physical.ranges(starts, lengths)
+    left, right = physical.take_all(kept.columns[:width], copy), physical.take_all(rows.columns, row)
+    same = equal_rows(left, right, rows=len(copy))
+    return copy[same], row[same]
+
+
+def _running(groups: Indices, values: Indices) -> Indices:
+    """For each value the sum of those before it in its group; the groups are sorted."""
+    before: Indices = np.cumsum(values) - values
+    fresh = np.ones(len(groups), np.bool_)
+    fresh[1:] = groups[1:] != groups[:-1]
+    starts = np.flatnonzero(fresh)
+    running: Indices = before - before[starts][np.cumsum(fresh) - 1]
+    return running
+
+
+def _negative(spec: DrawSpec, rows: Block, missing: Indices, epoch: int) -> NegativeMultiplicity:
+    wrong = np.flatnonzero(missing)
+    shown = change_table(rows.columns, spec.types, rows.diff).take(pa.array(wrong[:_SHOWN])).to_pylist()
+    values = [tuple(row[f"c{place}"] for place in range(len(spec.types))) for row in shown]
+    listed = ", ".join(f"{row!r} ({-count})" for row, count in zip(values, missing[wrong].tolist(), strict=False))
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return NegativeMultiplicity(
+        f"view '{spec.name}', epoch {epoch}: rows are retracted more often than values were drawn for them: "
+        f"{listed}{more} (in brackets: how many copies there would be)",
+        name=spec.name,
+        epoch=epoch,
+        rows=values,
+    )

@@ -1,0 +1,244 @@
+"""Locations on any filesystem that pyarrow or fsspec can open: object stores, HDFS, SFTP, memory.
+
+A location holds only its URI; a process opens the filesystem when it first needs it, and does not hand it on
+(``_Opened`` is not pickled, and not used after a fork). ``pyarrow.fs`` is asked first: it needs no further packages.
+
+Blobs become whole in one of three ways. An object store shows an object when its upload is complete. A filesystem with
+a rename gets a hidden file and a rename. The rest are written plainly: that is as whole as they can be, and a torn blob
+is found by its checksum.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, quote_plus, unquote, urlencode, urlsplit, urlunsplit
+
+import fsspec
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from holdfast.errors import StoreError
+from holdfast.store.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
+from holdfast.store.reasons import said
+
+Infos: TypeAlias = list[arrow_fs.FileInfo]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A filesystem as one process has opened it."""
+
+    process: int
+    files: arrow_fs.FileSystem
+    root: str
+    is_store: bool
+    """An object store: no directories to make, and blobs appear whole."""
+    rename: Callable[[str, str], None] | None
+    refresh: Callable[[], None]
+    """Forget cached listings."""
+
+
+class FilesystemLocation(Location):
+    """A URI that ``pyarrow.fs`` or, failing that, ``fsspec`` can open."""
+
+    def __init__(self, uri: str) -> None:
+        self._full = uri
+        self._uri, self._secrets = _without_secrets(uri)
+        self._opened: _Opened | None = None
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FilesystemLocation) and self._full == other._full
+
+    def __hash__(self) -> int:
+        return hash(self._full)
+
+    def write(self, path: str, data: bytes) -> None:
+        with self._doing("write", path) as opened:
+            target = f"{opened.root}/{path}"
+            if not opened.is_store:
+                opened.files.create_dir(_parent(target), recursive=True)
+            if opened.is_store or opened.rename is None:
+                _put(opened.files, target, data)
+                return
+            hidden = f"{_parent(target)}/{temporary_name()}"
+            try:
+                _put(opened.files, hidden, data)
+                self._replace(opened, hidden, target, data)
+            except BaseException:
+                with suppress(Exception):  # what went wrong first is what matters
+                    opened.files.delete_file(hidden)
+                raise
+
+    def _replace(self, opened: _Opened, hidden: str, target: str, data: bytes) -> None:
+        assert opened.rename is not None
+        try:
+            opened.rename(hidden, target)
+        except Exception:
+            # Not every filesystem renames onto a file that is there. An equal one is as good; another one must go.
+            if not _is_file(opened.files, target):
+                raise
+            if _get(opened.files, target) == data:
+                opened.files.delete_file(hidden)
+                return
+            opened.files.delete_file(target)
+            opened.rename(hidden, target)
+
+    def read(self, path: str) -> bytes:
+        with self._doing("read", path, missing=True) as opened:
+            try:
+                return _get(opened.files, f"{opened.root}/{path}")
+            except FileNotFoundError:
+                self._check_bucket(opened)
+                raise
+
+    def list(self, directory: str) -> Entries:
+        files = [info for info in self._listing(directory) if info.type == arrow_fs.FileType.File]
+        entries = [Entry(info.base_name, int(info.size or 0)) for info in files if not is_temporary(info.base_name)]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def directories(self, directory: str) -> Names:
+        return sorted(i.base_name for i in self._listing(directory) if i.type == arrow_fs.FileType.Directory)
+
+    def _listing(self, directory: str) -> Infos:
+        with self._doing("list", directory) as opened:
+            opened.refresh()
+            place = f"{opened.root}/{directory}".rstrip("/")
+            found: Infos = opened.files.get_file_info(arrow_fs.FileSelector(place, allow_not_found=True))
+            if not found:
+                self._check_bucket(opened)
+            return found
+
+    def remove(self, path: str) -> None:
+        with self._doing("remove", path) as opened, suppress(FileNotFoundError):
+            opened.files.delete_file(f"{opened.root}/{path}")
+
+    def move(self, path: str, to: str) -> None:
+        with self._doing("move", path, missing=True) as opened, self._doing("move", to, missing=True):
+            source, target = f"{opened.root}/{path}", f"{opened.root}/{to}"
+            if not _is_file(opened.files, source):
+                self._check_bucket(opened)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            if opened.is_store or opened.rename is None:
+                if not opened.is_store:
+                    opened.files.create_dir(_parent(target), recursive=True)
+                opened.files.copy_file(source, target)
+                opened.files.delete_file(source)
+                return
+            opened.files.create_dir(_parent(target), recursive=True)
+            self._replace(opened, source, target, _get(opened.files, source))
+
+    def check(self) -> None:
+        with self._doing("use", "") as opened:
+            self._check_bucket(opened)
+        probe = f".check-{secrets.token_hex(8)}.tmp"
+        self.write(probe, b"holdfast")
+        self.read(probe)
+        self.remove(probe)
+
+    def _check_bucket(self, opened: _Opened) -> None:
+        """Nothing found is one thing, nowhere to look another: a missing bucket lists like an empty one."""
+        if isinstance(opened.files, arrow_fs.S3FileSystem):
+            bucket = opened.root.split("/")[0]
+            if opened.files.get_file_info(bucket).type == arrow_fs.FileType.NotFound:
+                raise OSError(f"NO_SUCH_BUCKET: {bucket}")
+
+    @contextmanager
+    def _doing(self, operation: str, path: str, *, missing: bool = False) -> Iterator[_Opened]:
+        """The filesystem to do it with; failures of any kind, since plugins raise their own, become StoreErrors."""
+        if not is_inside(path):
+            raise refusal(self, operation, path, "the path leads out of the location")
+        try:
+            if self._opened is None or self._opened.process != os.getpid():  # a fork must not share connections
+                self._opened = _open(self._full)
+            yield self._opened
+        except StoreError:
+            raise
+        except Exception as error:
+            if missing and isinstance(error, FileNotFoundError):
+                raise
+            reason = said(error).replace(self._full, self._uri)
+            for secret in self._secrets:
+                reason = reason.replace(secret, "…")
+            # The chain would print the error as it was.
+            raise refusal(self, operation, path, reason) from (None if self._secrets else error)
+
+
+def _open(uri: str) -> _Opened:
+    try:
+        files, root = arrow_fs.FileSystem.from_uri(uri)
+    except pa.ArrowNotImplementedError:  # a build of pyarrow without this one
+        return _open_with_fsspec(uri)
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem type" not in str(error):
+            raise
+        return _open_with_fsspec(uri)
+    is_store = isinstance(files, _stores())
+    return _Opened(os.getpid(), files, root.rstrip("/"), is_store, None if is_store else files.move, lambda: None)
+
+
+def _open_with_fsspec(uri: str) -> _Opened:
+    files, root = fsspec.core.url_to_fs(uri)
+    # The base class "renames" by copying, which is not whole either.
+    renames = type(files).mv is not fsspec.AbstractFileSystem.mv
+    wrapped = arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(files))
+    rename = files.mv if renames else None
+    return _Opened(os.getpid(), wrapped, root.rstrip("/"), False, rename, files.invalidate_cache)
+
+
+def _stores() -> tuple[type, ...]:
+    """The object stores that this build of pyarrow has."""
+    names = ("S3FileSystem", "GcsFileSystem", "AzureFileSystem")
+    return tuple(getattr(arrow_fs, name) for name in names if hasattr(arrow_fs, name))
+
+
+def _put(files: arrow_fs.FileSystem, path: str, data: bytes) -> None:
+    with files.open_output_stream(path, compression=None) as stream:
+        stream.write(data)
+
+
+def _get(files: arrow_fs.FileSystem, path: str) -> bytes:
+    with files.open_input_file(path) as file:
+        held: bytes = file.read()
+    return held
+
+
+def _is_file(files: arrow_fs.FileSystem, path: str) -> bool:
+    return bool(files.get_file_info(path).type == arrow_fs.FileType.File)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+_SECRET = re.compile(r"key|secret|token|passw|pwd|sig|sas|credential|auth", re.IGNORECASE)
+
+
+def _without_secrets(uri: str) -> tuple[str, tuple[str, ...]]:
+    """A URI for people, and the texts that were left out of it, in each of their spellings."""
+    parts = urlsplit(uri)
+    hidden: list[str] = []
+    user, at, host = parts.netloc.rpartition("@")
+    # Without a password it is no credential: it may be an account's container.
+    if at and ":" in user:
+        hidden += [user, *user.split(":", 1)]
+    else:
+        host = parts.netloc
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    hidden += [value for key, value in pairs if _SECRET.search(key)]
+    shown = urlencode([(key, value) for key, value in pairs if not _SECRET.search(key)], safe=":/")
+    spelled = {spelling for text in hidden for spelling in (text, unquote(text), quote_plus(text)) if spelling}
+    return urlunsplit((parts.scheme, host, parts.path, shown, "")), tuple(sorted(spelled, key=len, reverse=True))

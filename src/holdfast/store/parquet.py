@@ -1,0 +1,144 @@
+"""A durable layer: one zstd Parquet file of canonical rows, for Holdfast and for anything else that reads Parquet.
+
+The columns and the metadata are those of an Arrow layer (`trace.layer`), with ``_epoch`` always written, so that a
+reader needs to know nothing of Holdfast to see which epoch a row is of. pyarrow keeps the Arrow types in the file, but
+Parquet has its own names for what is inside lists and maps, and no structs without fields: such a struct is stored as
+a boolean (true where it is not NULL). So where columns are nested, the types as they were are in the metadata
+(``holdfast.types``: base64 of an Arrow schema message).
+
+Invariant: decoding gives back the block bit for bit, so writing it with `write_layer` gives the Arrow file that it was
+encoded from, byte for byte; and for one version of pyarrow the bytes are a function of the rows, the layout and the
+metadata. The name ends with the checksum of the Parquet bytes, which is compared before anything is decoded.
+
+Cost: O(bytes), once to encode or decode and once to checksum.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from holdfast.errors import LogDamaged, LogFormat
+from holdfast.trace import physical
+from holdfast.trace.canonical import canonical
+from holdfast.trace.layer import Layer, as_batch, check_bytes, check_types, describe
+from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Block, Layout
+
+_GROUP = 1 << 20
+"""Rows per row group."""
+_LEVEL = 1
+_TYPES = b"holdfast.types"
+
+
+def durable_name(low: int, high: int, first: int, last: int, digest: str, since: int, data: bytes) -> LayerName:
+    """The name of a durable layer with these bytes."""
+    return LayerName(low, high, first, last, digest, since, xxhash.xxh3_64_hexdigest(data))
+
+
+def encode_layer(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, str]) -> bytes:
+    """A canonical block as a Parquet file; ``epoch`` stands for the rows' epoch when there are no rows."""
+    batch = as_batch(block, layout, epoch=epoch, metadata=metadata)
+    if "_epoch" not in batch.schema.names:
+        place = next(i for i, name in enumerate(batch.schema.names) if name.startswith("+"))
+        batch = batch.add_column(place, pa.field("_epoch", pa.int64()), pa.array(block.epoch, pa.int64()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        _storable(pa.Table.from_batches([batch])),
+        sink,
+        row_group_size=_GROUP,
+        compression="zstd",
+        compression_level=_LEVEL,
+        write_statistics=True,
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode_layer(data: bytes, name: LayerName, where: str) -> tuple[Block, Layout, dict[str, str]]:
+    """The rows of a durable layer, their layout, and what the writer added to the metadata. LogDamaged if the bytes
+    are not those the name says; ``where`` is how the error names the file."""
+    check_bytes(data, name, where)
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data)).read()
+        described = describe(table.schema, where)
+        table = _restored(table)
+        if described.epoch is not None:
+            table = table.drop_columns(["_epoch"])
+        arrays = [canonical(column) for column in table.columns]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+        check_types(batch.schema)
+        layer = Layer(Path(where), name, batch)
+        return layer.whole, layer.layout, layer.metadata
+    except LogFormat:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise LogDamaged(f"layer {where} does not read: {error}", path=where) from error
+
+
+def _storable(table: pa.Table) -> pa.Table:
+    """The same rows in types that Parquet can hold."""
+    if not any(pa.types.is_nested(kind) for kind in table.schema.types):
+        return table
+    arrays = [_recast(canonical(column), _stored_type(column.type)) for column in table.columns]
+    kept = base64.b64encode(table.schema.remove_metadata().serialize())
+    return pa.table(arrays, names=table.schema.names, metadata={**table.schema.metadata, _TYPES: kept})
+
+
+def _restored(table: pa.Table) -> pa.Table:
+    """The rows of `_storable` in the types they had, without the metadata that says so."""
+    metadata = dict(table.schema.metadata or {})
+    kept = metadata.pop(_TYPES, None)
+    if kept is None:
+        return table
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept)))
+    arrays = [_recast(canonical(column), kind) for column, kind in zip(table.columns, schema.types, strict=True)]
+    return pa.table(arrays, schema=schema.with_metadata(metadata))
+
+
+def _is_bare(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind) and kind.num_fields == 0)
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type with booleans for structs without fields, however deep."""
+    if _is_bare(kind):
+        return pa.bool_()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_stored_type(key.type)), item.with_type(_stored_type(item.type)), kind.keys_sorted)
+    if physical.is_list(kind):
+        field = kind.value_field.with_type(_stored_type(kind.value_type))
+        if pa.types.is_fixed_size_list(kind):
+            return pa.list_(field, kind.list_size)
+        return pa.large_list(field) if pa.types.is_large_list(kind) else pa.list_(field)
+    return kind
+
+
+def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A canonical array in a type that differs only in the names inside, in structs without fields, and in the booleans
+    for them."""
+    # Types that differ in the names inside are equal to pyarrow, but not in the bytes of a layer.
+    if not pa.types.is_nested(kind) and not pa.types.is_nested(array.type):
+        return array
+    rows, validity = len(array), array.buffers()[0]
+    if _is_bare(kind):
+        return pa.Array.from_buffers(kind, rows, [validity])
+    if _is_bare(array.type):
+        return pc.if_else(array.is_valid(), True, pa.scalar(None, pa.bool_()))
+    if pa.types.is_struct(kind):
+        children = [_recast(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, rows, [validity], children=children)
+    inner = physical.elements(array)
+    if pa.types.is_map(kind):
+        entries = _recast(inner, pa.struct([kind.key_field, kind.item_field]))
+        return pa.Array.from_buffers(kind, rows, array.buffers()[:2], children=[entries])
+    buffers = [validity] if pa.types.is_fixed_size_list(kind) else array.buffers()[:2]
+    return pa.Array.from_buffers(kind, rows, buffers, children=[_recast(inner, kind.value_type)])

@@ -1,0 +1,50 @@
+"""What the system says when a place cannot be used, and what a person can do about it."""
+
+from __future__ import annotations
+
+import errno
+
+_DENIED = "permission denied; give this user the right to write there, or choose another directory"
+
+_FIXES = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: "the file system is read-only; choose a directory that can be written to",
+    errno.ENOSPC: "the disk is full; make room and try again",
+    errno.EDQUOT: "the disk quota is used up; make room and try again",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.EISDIR: "it is a directory, and a file was expected; remove it, or choose another place",
+    errno.ENAMETOOLONG: "the path is too long; choose a directory with a shorter one",
+    errno.ENOLCK: "the file system has no locks; choose a directory on a local disk",
+}
+
+# Filesystems that are reached over a network say what is wrong in words only.
+_SAID = {
+    "NO_SUCH_BUCKET": "there is no such bucket; create it, or correct the name",
+    "ACCESS_DENIED": "permission denied; give these credentials the right to read, write, list and delete there",
+    "INVALID_ACCESS_KEY_ID": "the credentials are not known there; check the access key",
+    "INVALID_CLIENT_TOKEN_ID": "the credentials are not known there; check the access key",
+    "SIGNATURE_DOES_NOT_MATCH": "the credentials were refused; check the secret key",
+    "NETWORK_CONNECTION": "the server cannot be reached; check the address, and that it runs",
+    "Unrecognized filesystem type": "no such kind of place is known; check the part before ://",
+    "Protocol not known": "no such kind of place is known; check the part before ://",
+    "libjvm": "HDFS needs Java and the Hadoop libraries; set JAVA_HOME, HADOOP_HOME and CLASSPATH",
+}
+
+
+def fix(error: OSError) -> str:
+    """The likely fix of a failure of the operating system; its own words if there is none."""
+    return _FIXES.get(error.errno or 0, error.strerror or str(error))
+
+
+def said(error: Exception) -> str:
+    """The likely fix of any failure, with what the filesystem said where that adds to it."""
+    if isinstance(error, OSError) and error.errno in _FIXES:
+        return fix(error)
+    text = str(error) or type(error).__name__
+    if isinstance(error, ImportError):
+        return f"install the package that this kind of place needs ({text})"
+    for sign, likely in _SAID.items():
+        if sign in text:
+            return f"{likely} ({text})"
+    return text

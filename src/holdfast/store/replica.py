@@ -1,0 +1,247 @@
+"""A log location: one complete, self-sufficient copy of a flow's log, in any place that holds blobs.
+
+    <location>/holdfast.json                              {"format": 2, "flow": "revenue"}; written once
+    <location>/collections.json                           what the flow keeps; for tools that only read
+    <location>/claims/<term>-<owner>.json                 which driver claims the log; the highest wins
+    <location>/lineage/<first>-<last>-<digest>.jsonl      segments of the lineage
+    <location>/layers/<trace>/<layer>.parquet             durable layers
+    <location>/damaged/<trace>/<layer>.parquet            what did not have its checksum, set aside
+
+Everything is written whole, under a name that says what it is, and never changed; only the two small JSON files are
+replaced. So no write needs a lock or a protocol: two drivers that write at once write different names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.replication import Holding
+from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
+from holdfast.store.directory import FORMAT
+from holdfast.store.location import Location
+from holdfast.trace.name import LayerName
+
+_SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
+_CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
+_SEGMENTS = 8
+"""So many segments of the lineage are merged into one."""
+
+
+@dataclass(frozen=True, order=True)
+class Claim:
+    """A driver's claim to a log. Of two, the greater wins."""
+
+    term: int
+    owner: str
+
+
+@dataclass(frozen=True, order=True)
+class Segment:
+    """The lineage of epochs first … last; ``digest`` is the digest of ``last``, so it names all of them."""
+
+    first: int
+    last: int
+    digest: str
+
+    def text(self) -> str:
+        return f"{self.first:012d}-{self.last:012d}-{self.digest}.jsonl"
+
+    @staticmethod
+    def parse(text: str) -> Segment | None:
+        match = _SEGMENT.fullmatch(text)
+        return Segment(int(match[1]), int(match[2]), match[3]) if match else None
+
+
+class Replica:
+    """One location, as a log."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+
+    def __repr__(self) -> str:
+        return f"Replica({self.location.uri})"
+
+    # -- whose it is ------------------------------------------------------------------------------------------------
+
+    def open(self, flow: str) -> None:
+        """Make sure that the location can be used and is this flow's."""
+        self.location.check()
+        name = self.flow()
+        if name is None:
+            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
+        elif name != flow:
+            raise LogForeign(
+                f"log {self.location.uri}: it belongs to flow '{name}', not to '{flow}'; "
+                "give each flow a log of its own",
+                path=self.location.uri,
+                found=name,
+                expected=flow,
+            )
+
+    def flow(self) -> str | None:
+        """Whose log it is; None if there is none."""
+        header = self._json("holdfast.json")
+        if header is None:
+            return None
+        found, name = header.get("format"), header.get("flow")
+        if not isinstance(found, int) or not isinstance(name, str):
+            raise LogDamaged(f"log {self.location.uri}: holdfast.json does not say whose log it is")
+        if found != FORMAT:
+            raise LogFormat(
+                f"log {self.location.uri}: it was written in format {found}, and this Holdfast reads format {FORMAT}",
+                found=found,
+                expected=FORMAT,
+            )
+        return name
+
+    def write_collections(self, collections: dict[str, Any]) -> None:
+        if self.read_collections() != collections:
+            self.location.write("collections.json", _text(collections))
+
+    def read_collections(self) -> dict[str, Any]:
+        return self._json("collections.json") or {}
+
+    def _json(self, path: str) -> dict[str, Any] | None:
+        try:
+            held = json.loads(self.location.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise LogDamaged(f"log {self.location.uri}: {path} does not read as JSON ({error})") from None
+        if not isinstance(held, dict):
+            raise LogDamaged(f"log {self.location.uri}: {path} does not hold a JSON object")
+        return held
+
+    # -- who drives -------------------------------------------------------------------------------------------------
+
+    def claims(self) -> list[Claim]:
+        found = (_CLAIM.fullmatch(entry.name) for entry in self.location.list("claims"))
+        return sorted(Claim(int(match[1]), match[2]) for match in found if match)
+
+    def claim(self, claim: Claim, said: dict[str, Any]) -> None:
+        """Claim the log; claims of drivers before are removed."""
+        self.location.write(_claim_path(claim), _text(said))
+        for other in self.claims():
+            if other < claim:
+                self.location.remove(_claim_path(other))
+
+    def claimed_by(self, claim: Claim) -> dict[str, Any]:
+        return self._json(_claim_path(claim)) or {}
+
+    # -- lineage ----------------------------------------------------------------------------------------------------
+
+    def segments(self) -> list[Segment]:
+        found = (Segment.parse(entry.name) for entry in self.location.list("lineage"))
+        return sorted(segment for segment in found if segment is not None)
+
+    def read_segment(self, segment: Segment) -> list[Lineage]:
+        """The lineages of a segment. LogDamaged if it does not hold what its name says."""
+        path = f"lineage/{segment.text()}"
+        try:
+            lineages = from_lines(self.location.read(path))
+            _check_chain(lineages, segment)
+        except ValueError as error:
+            raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
+        return lineages
+
+    def write_lineage(self, lineages: Sequence[Lineage]) -> None:
+        """Add a segment."""
+        path = f"lineage/{Segment(lineages[0].epoch, lineages[-1].epoch, lineages[-1].digest).text()}"
+        try:
+            self.location.write(path, to_lines(lineages))
+        except StoreError:
+            with suppress(StoreError):
+                # What a failed write left must not be counted as a copy.
+                self.location.remove(path)
+            raise
+
+    def merge_lineage(self, history: Sequence[Lineage]) -> None:
+        """Keep the number of segments small: the newest ones become one, as large as those before allow. Those of
+        other histories stay for as long as their epochs may matter to somebody: they are small."""
+        mine = [segment for segment in self.segments() if _is_of(segment, history)]
+        if len(mine) < _SEGMENTS:
+            return
+        first, last = mine[-1].first, max(segment.last for segment in mine)
+        for segment in reversed(mine):
+            if segment.last - segment.first + 1 >= 2 * (last - first + 1):
+                break
+            first = min(first, segment.first)
+        self.write_lineage(history[first : last + 1])
+        for segment in mine:
+            if first <= segment.first and segment.last <= last and (segment.first, segment.last) != (first, last):
+                self.location.remove(f"lineage/{segment.text()}")
+
+    # -- layers -----------------------------------------------------------------------------------------------------
+
+    def layers(self, trace: str) -> dict[LayerName, int]:
+        """All durable layers of a trace, of any history."""
+        found = ((LayerName.parse_durable(entry.name), entry.size) for entry in self.location.list(f"layers/{trace}"))
+        return {name: size for name, size in found if name is not None}
+
+    def traces(self) -> list[str]:
+        return self.location.directories("layers")
+
+    def holding(self, history: Sequence[Lineage], traces: Sequence[str]) -> Holding:
+        """What of this history it holds, from names alone."""
+        upto = -1
+        for segment in self.segments():
+            if segment.first <= upto + 1 and _is_of(segment, history):
+                upto = max(upto, segment.last)
+        layers = {
+            trace: {name: size for name, size in self.layers(trace).items() if is_true(name, history)}
+            for trace in traces
+        }
+        return Holding(layers, upto)
+
+    def read_layer(self, trace: str, name: LayerName) -> bytes:
+        return self.location.read(layer_path(trace, name))
+
+    def write_layer(self, trace: str, name: LayerName, data: bytes) -> None:
+        self.location.write(layer_path(trace, name), data)
+
+    def remove_layer(self, trace: str, name: LayerName) -> None:
+        self.location.remove(layer_path(trace, name))
+
+    def set_aside(self, trace: str, name: LayerName) -> None:
+        """A damaged layer counts no more; it is kept for people to look at."""
+        try:
+            self.location.move(layer_path(trace, name), f"damaged/{trace}/{name.durable()}")
+        except (FileNotFoundError, StoreError):
+            self.location.remove(layer_path(trace, name))
+
+
+def layer_path(trace: str, name: LayerName) -> str:
+    return f"layers/{trace}/{name.durable()}"
+
+
+def is_true(name: LayerName, history: Sequence[Lineage]) -> bool:
+    """Whether a layer is of this history: it carries the digest of its last epoch."""
+    return name.last < len(history) and history[name.last].digest == name.digest
+
+
+def _is_of(segment: Segment, history: Sequence[Lineage]) -> bool:
+    return segment.last < len(history) and history[segment.last].digest == segment.digest
+
+
+def _check_chain(lineages: list[Lineage], segment: Segment) -> None:
+    parent = lineages[0].parent if lineages else GENESIS
+    for place, lineage in enumerate(lineages):
+        if lineage.epoch != segment.first + place or lineage.parent != parent:
+            raise ValueError(f"epoch {lineage.epoch} does not follow the one before")
+        parent = lineage.digest
+    if len(lineages) != segment.last - segment.first + 1 or parent != segment.digest:
+        raise ValueError("it does not hold the epochs that its name says")
+
+
+def _claim_path(claim: Claim) -> str:
+    return f"claims/{claim.term:012d}-{claim.owner}.json"
+
+
+def _text(held: dict[str, Any]) -> bytes:
+    return (json.dumps(held, indent=1) + "\n").encode()

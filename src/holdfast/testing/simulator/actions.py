@@ -1,0 +1,177 @@
+"""What can happen in a simulation, as values: a run is a list of them, so a failing one can be cut down.
+
+An action that makes no sense where it comes (a step of a driver that is dead) does nothing; so any part of a list of
+actions is a list of actions.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from holdfast.testing.simulator.world import LOCATIONS
+
+HOSTS = 2
+
+MARKS = (
+    "epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch", "task: merging layers",
+    "task: making layers durable", "task: compacting copies", "task: bringing layers back", "merge",
+    "round.before_lineage", "round.before_layers", "round.before_look", "round.before_removal",
+    "round.before_compaction", "recovery.found_history", "recovery.before_fetch", "recovery.before_replay",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Rows arrive."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """The driver on a host runs an epoch; it is started if it does not run."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """The driver's background work gets its turn."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class CrashAt:
+    """The driver on a host dies when it comes to a mark for the n-th time from now."""
+
+    host: int
+    mark: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The driver on a host dies between two steps."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class Close:
+    """The driver on a host is stopped properly."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class LoseDisk:
+    """A host is lost with its disk; its driver dies."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class LoseLayers:
+    """Some local layers of a host vanish."""
+
+    host: int
+    seed: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A local layer of a host is damaged: a bit flips, or the end is cut off."""
+
+    host: int
+    seed: int
+    cut: bool
+
+
+@dataclass(frozen=True)
+class LoseCopy:
+    """All that a log location held is gone."""
+
+    location: int
+
+
+@dataclass(frozen=True)
+class DamageCopy:
+    """A layer in a log location is damaged."""
+
+    location: int
+    seed: int
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Weather:
+    """From now on a log location fails in these ways, this often."""
+
+    location: int
+    fail_before: float
+    fail_after: float
+    truncate: float
+
+
+@dataclass(frozen=True)
+class SinkWeather:
+    """From now on sinks fail this often."""
+
+    failing: float
+
+
+Action = (
+    Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
+    | SinkWeather
+)  # fmt: skip
+
+_CHANCES: dict[type[Action], float] = {
+    Feed: 6.0,
+    Step: 8.0,
+    Upkeep: 4.0,
+    CrashAt: 1.5,
+    Kill: 0.7,
+    Close: 0.3,
+    LoseDisk: 0.5,
+    LoseLayers: 0.4,
+    Damage: 0.5,
+    LoseCopy: 0.3,
+    DamageCopy: 0.4,
+    Weather: 0.6,
+    SinkWeather: 0.3,
+}
+
+
+def actions_of(seed: int, length: int) -> list[Action]:
+    """The actions of a seed. In most runs one host drives; in some both do, at once or in turns."""
+    chance = random.Random(seed)
+    rival = chance.choice((0.0, 0.0, 0.05, 0.3))
+    kinds, weights = list(_CHANCES), list(_CHANCES.values())
+    calm = chance.random() < 0.3
+    found: list[Action] = []
+    for _ in range(length):
+        kind = chance.choices(kinds, weights)[0]
+        host = 1 if chance.random() < rival else 0
+        if kind is Feed:
+            found.append(Feed(chance.getrandbits(32)))
+        elif kind in (Step, Upkeep, Kill, Close, LoseDisk):
+            found.append(kind(host))  # type: ignore[call-arg]
+        elif kind is CrashAt:
+            found.append(CrashAt(host, chance.choice(MARKS), chance.choice((1, 1, 1, 2, 3, 5))))
+        elif kind is LoseLayers:
+            found.append(LoseLayers(host, chance.getrandbits(32), chance.choice((0.1, 0.5, 1.0))))
+        elif kind is Damage:
+            found.append(Damage(host, chance.getrandbits(32), chance.random() < 0.5))
+        elif kind is LoseCopy:
+            found.append(LoseCopy(chance.randrange(LOCATIONS)))
+        elif kind is DamageCopy:
+            found.append(DamageCopy(chance.randrange(LOCATIONS), chance.getrandbits(32), chance.random() < 0.5))
+        elif kind is Weather and not calm:
+            rates = [chance.choice((0.0, 0.0, 0.1, 0.5)) for _ in range(2)]
+            found.append(Weather(chance.randrange(LOCATIONS), rates[0], rates[1], chance.choice((0.0, 0.0, 0.2))))
+        elif kind is SinkWeather and not calm:
+            found.append(SinkWeather(chance.choice((0.0, 0.2))))
+    return found

@@ -1,0 +1,105 @@
+"""The simulated flow: its sources, its views, and what the views must hold, in plain Python.
+
+Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Views that need every kind of keyed operator:
+an aggregate, a join, an aggregate behind an exchange of the join, a distinct, and a top-k.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from holdfast.errors import HoldfastError
+from holdfast.frontend.sql import plan_sql
+from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.rewrites import rewrite
+
+ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
+USERS = (Field("user", "bigint"), Field("city", "bigint"))
+SOURCES = {"orders": ORDERS, "users": USERS}
+
+VIEWS = {
+    "spend": "SELECT user, sum(amount) AS total, count(*) AS orders FROM orders GROUP BY user",
+    "placed": "SELECT o.id, o.amount, u.city FROM orders o JOIN users u ON o.user = u.user",
+    "cities": "SELECT city, sum(amount) AS total, max(amount) AS most FROM placed GROUP BY city",
+    "buyers": "SELECT DISTINCT user FROM orders",
+    "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
+}
+
+Row = tuple[int, ...]
+Bag = Counter[Row]
+
+
+@lru_cache(maxsize=1)
+def plans() -> dict[str, Node]:
+    """The plans of the views."""
+    catalog: dict[str, Node] = {name: Source(name, fields) for name, fields in SOURCES.items()}
+    views: dict[str, Node] = {}
+    for name, sql in VIEWS.items():
+        views[name] = rewrite(plan_sql(name, sql, {**catalog, **views}), keep=views.values())
+    return views
+
+
+@lru_cache(maxsize=1)
+def types() -> dict[Node, tuple[Field, ...]]:
+    """The types of all nodes: bigint everywhere, so that no Spark is needed to tell."""
+    found: dict[Node, tuple[Field, ...]] = {}
+
+    def settle(node: Node) -> None:
+        match node:
+            case Linear(input=child) | Aggregate(input=child) | TopK(input=child):
+                settle(child)
+            case Join(left=left, right=right):
+                settle(left)
+                settle(right)
+            case Union(inputs=children):
+                for each in children:
+                    settle(each)
+            case Source():
+                pass
+            case _:
+                raise HoldfastError(f"the simulator does not know {type(node).__name__}")
+        found[node] = tuple(Field(name, "bigint") for name in node.columns)
+
+    for plan in plans().values():
+        settle(plan)
+    for name, fields in SOURCES.items():
+        settle(Source(name, fields))
+    return found
+
+
+def expected(view: str, orders: Bag, users: Bag) -> Bag:
+    """The rows of a view over these inputs."""
+    if view == "spend":
+        return Counter(_spend(orders))
+    if view == "placed":
+        return _placed(orders, users)
+    if view == "cities":
+        cities: dict[int, list[int]] = {}
+        for (_, amount, city), count in _placed(orders, users).items():
+            cities.setdefault(city, []).extend([amount] * count)
+        return Counter((city, sum(amounts), max(amounts)) for city, amounts in cities.items())
+    if view == "buyers":
+        return Counter({(user,) for _, user, _ in orders})
+    ranked = sorted(_spend(orders), key=lambda row: (-row[1], row[0]))
+    return Counter((user, total) for user, total, _ in ranked[:3])
+
+
+def _spend(orders: Bag) -> Iterable[Row]:
+    totals: dict[int, tuple[int, int]] = {}
+    for (_, user, amount), count in orders.items():
+        total, number = totals.get(user, (0, 0))
+        totals[user] = (total + amount * count, number + count)
+    return [(user, total, number) for user, (total, number) in totals.items()]
+
+
+def _placed(orders: Bag, users: Bag) -> Bag:
+    cities: dict[int, list[tuple[int, int]]] = {}
+    for (user, city), count in users.items():
+        cities.setdefault(user, []).append((city, count))
+    found: Bag = Counter()
+    for (number, user, amount), count in orders.items():
+        for city, times in cities.get(user, ()):
+            found[number, amount, city] += count * times
+    return found

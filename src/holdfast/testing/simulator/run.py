@@ -1,0 +1,380 @@
+"""Carrying out a simulation, checking it, and cutting a failing one down."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from holdfast import marks
+from holdfast.coordinator.retention import Bound, Retention
+from holdfast.durability import Settings
+from holdfast.engine import Declared, Engine, Told
+from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
+from holdfast.store.replica import Replica
+from holdfast.testing.memory import MemoryLocation
+from holdfast.testing.simulator import actions as act
+from holdfast.testing.simulator.actions import Action, actions_of
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, plans, types
+from holdfast.testing.simulator.runner import SimulatedRunner
+from holdfast.testing.simulator.world import (
+    MIN_REPLICAS,
+    Broken,
+    Forgotten,
+    SimulatedSink,
+    SimulatedSource,
+    World,
+    difference,
+    view_after,
+)
+from holdfast.trace.layer import check_bytes
+from holdfast.trace.name import ALL
+
+LENGTH = 40
+SINKS = ("cities", "top")
+_EXPECTED = (StoreError, SinkError)
+"""What a flow may raise when places fail; it must be right all the same."""
+
+
+class Crash(BaseException):
+    """The process dies here. Nothing may catch it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong, at which action."""
+
+    what: str
+    place: int
+    actions: tuple[Action, ...]
+
+    def __str__(self) -> str:
+        done = "\n".join(f"  {action}" for action in self.actions[: self.place + 1])
+        return f"{self.what}\nafter\n{done}"
+
+
+class Driver:
+    """A driver on a host: an engine, and where it is to die."""
+
+    def __init__(self, world: World, host: int, opened: Callable[[], None]) -> None:
+        """``opened`` is called when it takes the log over."""
+        self.world = world
+        self.host = host
+        self.opened = opened
+        self.engine: Engine | None = None
+        self.safe = -1
+        self.dying: tuple[str, int] | None = None
+
+    def open(self) -> Engine:
+        if self.engine is None:
+            world = self.world
+            sinks = [(view, SimulatedSink(world, view)) for view in SINKS]
+            for _, sink in sinks:
+                sink.failing = world.sink_failing
+            declared = Declared(
+                name="simulated",
+                local=world.local(self.host),
+                locations=tuple(world.locations()),
+                sources={name: SimulatedSource(world, name) for name in SOURCES},
+                views=plans(),
+                texts=VIEWS,
+                sinks=sinks,
+                settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
+            )
+            runner = SimulatedRunner(world, world.random.choice((1, 2, 3)))
+            self.opened()
+            self.engine = Engine(declared, plans(), types(), runner, Told())
+            self.safe = -1
+        return self.engine
+
+    def reached(self, mark: str) -> None:
+        if self.dying is not None and self.dying[0] == mark:
+            self.dying = None if self.dying[1] == 1 else (mark, self.dying[1] - 1)
+            if self.dying is None:
+                raise Crash(mark)
+
+    def die(self) -> None:
+        """The process is gone: what it held in memory with it, its locks too."""
+        if self.engine is not None:
+            self.engine.abandon()
+        self.engine = None
+        self.dying = None
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.world = World(seed, root)
+        self.drivers = [Driver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
+        self.latest: Driver | None = None
+        """The driver that opened the log last. Any other that still runs is stale."""
+
+        self.hurt: set[int] = set()
+        """Locations that lost something which was not yet copied there again."""
+
+        self.filled = -1
+        """State was filled as of this epoch: what was before cannot be read as of any more."""
+
+    def _opened(self, host: int) -> None:
+        self.latest = self.drivers[host]
+
+    def do(self, action: Action) -> None:
+        match action:
+            case act.Feed(seed):
+                self._feed(random.Random(seed))
+            case act.Step(host):
+                self._drive(host, lambda driver: driver.open().step())
+            case act.Upkeep(host):
+                if self.drivers[host].engine is not None:
+                    self._drive(host, lambda driver: driver.open().upkeep())
+            case act.CrashAt(host, mark, times):
+                self.drivers[host].dying = (mark, times)
+            case act.Kill(host):
+                self.drivers[host].die()
+            case act.Close(host):
+                if self.drivers[host].engine is not None:
+                    self._drive(host, lambda driver: driver.open().close())
+                    self.drivers[host].die()
+            case act.LoseDisk(host):
+                self.drivers[host].die()
+                shutil.rmtree(self.world.local(host), ignore_errors=True)
+            case act.LoseLayers(host, seed, share):
+                chance = random.Random(seed)
+                for path in self._layers(host):
+                    if chance.random() < share:
+                        path.unlink()
+            case act.Damage(host, seed, cut):
+                self._damage(host, random.Random(seed), cut)
+            case act.LoseCopy(location):
+                if self._may_hurt(location):
+                    self.world.stores[location].lose()
+            case act.DamageCopy(location, seed, cut):
+                if self._may_hurt(location):
+                    self._damage_copy(location, random.Random(seed), cut)
+            case act.Weather(location, fail_before, fail_after, truncate):
+                if truncate and not self._may_hurt(location):
+                    truncate = 0.0  # torn writes are damage, too
+                self.world.faults[location] = {
+                    "fail_before": fail_before, "fail_after": fail_after, "truncate": truncate,
+                }  # fmt: skip
+            case act.SinkWeather(failing):
+                self.world.sink_failing = failing
+
+    def _drive(self, host: int, work: object) -> None:
+        driver = self.drivers[host]
+        marks.hook = driver.reached
+        try:
+            work(driver)  # type: ignore[operator]
+        except Crash:
+            driver.die()
+        except Fenced:
+            driver.die()
+        except Forgotten:
+            if self.latest is driver:
+                raise
+            driver.die()
+        except _EXPECTED:
+            pass
+        finally:
+            marks.hook = None
+        self._check_safe(driver)
+        self._healed(driver)
+        if driver.engine is not None:
+            self.filled = max(self.filled, driver.engine.recovery.filled or -1)
+
+    def _feed(self, chance: random.Random) -> None:
+        if chance.random() < 0.3:
+            self.world.feed("users", [((chance.randrange(12), chance.randrange(4)), 1) for _ in range(3)])
+            return
+        change = [
+            ((chance.randrange(1000), chance.randrange(12), chance.randrange(-50, 100)), 1)
+            for _ in range(chance.randrange(1, 8))
+        ]
+        there = sorted(self.world.rows["orders"])
+        gone = chance.sample(there, min(len(there), chance.randrange(0, 4)))
+        self.world.feed("orders", [*change, *((row, -1) for row in gone)])
+
+    def _layers(self, host: int) -> list[Path]:
+        return sorted(self.world.local(host).glob("traces/*/*.arrow"))
+
+    def _damage(self, host: int, chance: random.Random, cut: bool) -> None:
+        layers = [path for path in self._layers(host) if path.stat().st_size]
+        if not layers:
+            return
+        path = chance.choice(layers)
+        # A new file: a process that had mapped the old one keeps it, as it would keep what is in its memory.
+        whole = path.read_bytes()
+        path.unlink()
+        path.write_bytes(_damaged(whole, chance, cut))
+
+    def _may_hurt(self, location: int) -> bool:
+        """One copy less than there must be is what the flow promises to survive; damage that was not yet repaired
+        counts."""
+        if len(self.hurt | {location}) >= MIN_REPLICAS:
+            return False
+        self.hurt.add(location)
+        return True
+
+    def _damage_copy(self, location: int, chance: random.Random, cut: bool) -> None:
+        store = self.world.stores[location]
+        paths = [path for path, data in sorted(store.snapshot().items()) if path.startswith(("layers/", "lineage/")) and data]
+        if paths:
+            path = chance.choice(paths)
+            store.write(path, _damaged(store.read(path), chance, cut))
+
+    def _healed(self, driver: Driver) -> None:
+        """A location that was lost is whole again when a driver that saw it empty has copied everything."""
+        for location in sorted(self.hurt):
+            store = self.world.stores[location]
+            if self.world.faults[location].get("truncate"):
+                continue
+            if driver.engine is not None and driver.engine.is_held(location) and _is_intact(store):
+                self.hurt.discard(location)
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def _check_safe(self, driver: Driver) -> None:
+        if driver.engine is None:
+            return
+        safe = driver.engine.safe
+        if safe < driver.safe:
+            raise Broken(f"the safe point went back from {driver.safe} to {safe}")
+        if safe > driver.engine.last:
+            raise Broken(f"epoch {safe} is said to be safe, and the last is {driver.engine.last}")
+        driver.safe = safe
+
+    def check_sinks(self) -> None:
+        """Everything that a sink was given, after every epoch, is what the view held then."""
+        for view, commits in self.world.commits.items():
+            history = [commit.lineage for commit in commits]
+            for upto in range(len(commits)):
+                if upto < len(commits) - 1 and upto % 3:
+                    continue
+                bags = self.world.upto(history[: upto + 1])
+                self._compare(f"sink of {view} after epoch {upto}", view, view_after(commits[: upto + 1]), bags)
+
+    def finish(self) -> None:
+        """Let everything heal, take what is left, and compare."""
+        self.world.faults = [{} for _ in self.world.faults]
+        self.world.sink_failing = 0.0
+        for driver in self.drivers:
+            driver.die()
+        driver = self.drivers[0]
+        engine = driver.open()
+        while not engine.step().idle:
+            pass
+        self.filled = max(self.filled, engine.recovery.filled or -1)
+        for _ in range(6):
+            engine.upkeep()
+            engine.step()  # repairs what the upkeep found damaged
+        history = engine.history
+        bags = self.world.upto(history)
+        for name, bag in bags.items():
+            if bag != self.world.rows[name]:
+                raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
+        for view in VIEWS:
+            kept, last = engine.readable(view, None)
+            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags)
+        for back in range(max(0, engine.last - 5), engine.last):
+            bags = self.world.upto(history[: back + 1])
+            for view in ("placed", "cities"):
+                try:
+                    kept, at = engine.readable(view, back)
+                except EpochUnavailable:
+                    if back >= self.filled:
+                        raise
+                    continue
+                self._compare(f"view {view} as of epoch {back}", view, _bag(kept.rows(0, ALL, at)), bags)
+        self.check_sinks()
+        for view in SINKS:
+            if len(self.world.commits[view]) != engine.last + 1:
+                raise Broken(f"sink of {view} has {len(self.world.commits[view])} of {engine.last + 1} epochs")
+        if engine.safe != engine.last:
+            raise Broken(f"nothing fails, and epoch {engine.last} is not safe: {engine.safe}")
+        engine.close()
+        driver.engine = None
+
+    @staticmethod
+    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag]) -> None:
+        wanted = expected(view, bags["orders"], bags["users"])
+        if found != wanted:
+            raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
+
+
+def _is_intact(store: MemoryLocation) -> bool:
+    """Whether every layer and segment of a location holds what its name says."""
+    replica = Replica(store)
+    try:
+        for segment in replica.segments():
+            replica.read_segment(segment)
+        for trace in replica.traces():
+            for name in replica.layers(trace):
+                check_bytes(replica.read_layer(trace, name), name, str(store))
+    except LogDamaged:
+        return False
+    return True
+
+
+def _bag(table: object) -> Bag:
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))  # type: ignore[attr-defined]
+
+
+def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
+    if cut:
+        return whole[: chance.randrange(len(whole))]
+    place = chance.randrange(len(whole))
+    return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
+
+
+def run(seed: int, actions: Sequence[Action]) -> Failure | None:
+    """Carry out the actions in the world of a seed; what went wrong, if anything did."""
+    # In memory, where there is such a place: a sync that takes no time.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    root = Path(tempfile.mkdtemp(prefix="holdfast-simulation-", dir=memory))
+    simulation = Simulation(seed, root)
+    place = -1
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for place, action in enumerate(actions):
+                simulation.do(action)
+            place = len(actions) - 1
+            simulation.finish()
+    except (Broken, HoldfastError, OSError, AssertionError, LookupError, ValueError) as error:
+        return Failure(f"{type(error).__name__}: {error}", place, tuple(actions))
+    finally:
+        marks.hook = None
+        for driver in simulation.drivers:
+            driver.die()
+        shutil.rmtree(root, ignore_errors=True)
+    return None
+
+
+def simulate(seed: int, length: int = LENGTH) -> Failure | None:
+    """The run of a seed."""
+    return run(seed, actions_of(seed, length))
+
+
+def shrink(seed: int, failure: Failure, attempts: int = 200) -> Failure:
+    """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
+    size = max(1, len(failure.actions) // 2)
+    while size and attempts:
+        start = 0
+        while start < len(failure.actions) and attempts:
+            attempts -= 1
+            fewer = failure.actions[:start] + failure.actions[start + size :]
+            again = run(seed, fewer)
+            if again is None:
+                start += size
+            else:
+                failure = again
+        size //= 2
+    return failure

@@ -1,0 +1,96 @@
+"""A simulated Spark: tasks run one after the other, in any order, some of them twice, some after a failure."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast import marks
+from holdfast.operators.intake import read_parts
+from holdfast.operators.program import Program
+from holdfast.operators.stage import RESULT, Epoch, Message, finish, run_stage, ticks
+from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.runner import Job, Outcome, R, T, Work
+from holdfast.testing.simulator.world import World
+
+_TWICE = 0.1
+"""How often Spark runs a task again although it had run: a lost result, a speculative copy."""
+
+
+class SimulatedRunner:
+    """Runs everything in this thread."""
+
+    threads = False
+
+    def __init__(self, world: World, partitions: int) -> None:
+        self._world = world
+        self.partitions = partitions
+
+    def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
+        return SimulatedJob(program, self._world.random)
+
+    def tasks(self, what: str, function: Callable[[list[T]], list[R]], items: Sequence[T], slots: int) -> list[R]:
+        results: list[R] = []
+        for item in items:
+            marks.reach(f"task: {what}")
+            results += function([item])
+        return results
+
+    def thread(self, target: Callable[[], None], name: str) -> Any:
+        raise AssertionError("a simulation has no threads")
+
+    def clock(self) -> int:
+        return self._world.tick()
+
+    def draw(self) -> int:
+        return self._world.random.getrandbits(63)
+
+
+class SimulatedJob:
+    """One epoch after the other, as messages in memory."""
+
+    def __init__(self, program: Program, chance: random.Random) -> None:
+        self._program = program
+        self._random = chance
+
+    def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
+        items = [
+            (one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)
+        ]
+        self._random.shuffle(items)
+        half = len(items) // 2
+        messages: list[Message] = list(ticks(epoch.partitions))
+        for place, share in enumerate((items[:half], items[half:])):
+            messages += self._attempts(lambda place=place, share=share: self._read(epoch, share, place))  # type: ignore[misc]
+        for stage in range(1, self._program.stages + 1):
+            messages = self._stage(epoch, stage, messages)
+        reports = [pickle.loads(buffer) for _, (channel, buffer) in messages if channel == RESULT]
+        return Outcome(tuple(reports), 0.0, 0.0)
+
+    def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
+        partition = place % epoch.partitions
+        router, report = read_parts(self._program, epoch, items, partition)
+        return list(finish(router, report, partition))
+
+    def _stage(self, epoch: Epoch, stage: int, messages: list[Message]) -> list[Message]:
+        self._random.shuffle(messages)
+        done: list[Message] = []
+        order = list(range(epoch.partitions))
+        self._random.shuffle(order)
+        for partition in order:
+            mine = [message for message in messages if message[0] == partition]
+
+            def task(partition: int = partition, mine: list[Message] = mine) -> list[Message]:
+                marks.reach("task: epoch")
+                router, report = run_stage(self._program, stage, partition, epoch, mine)
+                return list(finish(router, report, partition))
+
+            done += self._attempts(task)
+        return done
+
+    def _attempts(self, task: Callable[[], list[Message]]) -> list[Message]:
+        if self._random.random() < _TWICE:
+            task()
+        return task()

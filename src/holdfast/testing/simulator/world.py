@@ -1,0 +1,204 @@
+"""What surrounds a flow in a simulation: time, input, a sink, hosts with disks, and places for the log."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connectors.sink import Sink
+from holdfast.connectors.source import Offer, Part, Source
+from holdfast.coordinator.lineage import Lineage, from_lines
+from holdfast.errors import Fenced, InputError, StoreError
+from holdfast.plan.nodes import Field
+from holdfast.testing.memory import MemoryLocation
+from holdfast.testing.simulator.model import SOURCES, Bag, Row
+from holdfast.testing.unreliable import Unreliable
+
+LOCATIONS = 3
+MIN_REPLICAS = 2
+
+
+class Broken(Exception):
+    """Something that must never happen has happened."""
+
+
+class Forgotten(InputError):
+    """Input is read that was released. Only a driver that was taken over from may meet that."""
+
+
+Change = tuple[Row, int]
+
+
+@dataclass
+class Commit:
+    """An epoch that a sink took."""
+
+    lineage: Lineage
+    change: list[Change]
+
+
+class World:
+    """Everything that outlives a driver."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.random = random.Random(seed)
+        self.root = root
+        self.feeds: dict[str, list[list[Change]]] = {name: [] for name in SOURCES}
+        """Source → what arrived, batch by batch. An offer is a range of batches."""
+
+        self.forgotten: dict[str, int] = dict.fromkeys(SOURCES, 0)
+        """Source → batches before this one were released: nobody can read them any more."""
+
+        self.rows: dict[str, Bag] = {name: Counter() for name in SOURCES}
+        self.commits: dict[str, list[Commit]] = {}
+        self.lineages: dict[str, bytes] = {}
+        """View → the lineage that came with its sink's last commit."""
+
+        self.stores = [MemoryLocation(f"memory://{number}") for number in range(LOCATIONS)]
+        self.faults: list[dict[str, float]] = [{} for _ in range(LOCATIONS)]
+        self.sink_failing = 0.0
+        """How often sinks fail."""
+
+        self._now = 1_700_000_000_000_000
+
+    def tick(self) -> int:
+        self._now += self.random.randrange(1, 2_000_000)
+        return self._now
+
+    def locations(self) -> list[Unreliable]:
+        """The log's places as a driver sees them now, with their faults."""
+        return [
+            Unreliable(store, self.random.getrandbits(32), **faults)
+            for store, faults in zip(self.stores, self.faults, strict=True)
+        ]
+
+    def local(self, host: int) -> Path:
+        return self.root / f"host{host}"
+
+    # -- input --------------------------------------------------------------------------------------------------------
+
+    def feed(self, name: str, change: Sequence[Change]) -> None:
+        self.feeds[name].append(list(change))
+        for row, diff in change:
+            self.rows[name][row] += diff
+            if self.rows[name][row] == 0:
+                del self.rows[name][row]
+
+    def upto(self, history: Sequence[Lineage]) -> dict[str, Bag]:
+        """What the sources held after the epochs of a history; each batch must have been taken once, in order."""
+        taken = dict.fromkeys(SOURCES, 0)
+        bags: dict[str, Bag] = {name: Counter() for name in SOURCES}
+        for lineage in history:
+            for name, offer in lineage.offers.items():
+                if offer["first"] != taken[name]:
+                    raise Broken(
+                        f"epoch {lineage.epoch} took batches {offer['first']}… of {name}, "
+                        f"and {taken[name]} had been taken before"
+                    )
+                taken[name] = offer["after"]
+                for batch in self.feeds[name][offer["first"] : offer["after"]]:
+                    for row, diff in batch:
+                        bags[name][row] += diff
+        return {name: Counter({row: n for row, n in bag.items() if n}) for name, bag in bags.items()}
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """Some batches of a source."""
+
+    world: World = field(repr=False)
+    name: str
+    first: int
+    after: int
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.first < self.world.forgotten[self.name]:
+            raise Forgotten(f"batch {self.first} of {self.name} was released, and is read again")
+        changes = [each for batch in self.world.feeds[self.name][self.first : self.after] for each in batch]
+        columns = [
+            pa.array([row[place] for row, _ in changes], type=kind.type) for place, kind in enumerate(schema)
+        ]
+        diffs = pa.array(np.array([diff for _, diff in changes], dtype=np.int64))
+        yield pa.table([*columns, diffs], names=[*schema.names, "_diff"])
+
+
+class SimulatedSource(Source):
+    """A source as one driver sees it: it reads what the world holds, and lets the world forget."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.fields: tuple[Field, ...] = SOURCES[name]
+        self.retracts = name == "orders"
+        self._next = 0
+
+    def poll(self) -> Offer | None:
+        waiting = len(self._world.feeds[self.name]) - self._next
+        return {"first": self._next, "after": self._next + min(waiting, 2)} if waiting else None
+
+    def advance(self, offer: Offer) -> None:
+        self._next = offer["after"]
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return [BatchPart(self._world, self.name, each, each + 1) for each in range(offer["first"], offer["after"])]
+
+    def release(self, offer: Offer) -> None:
+        self._world.forgotten[self.name] = max(self._world.forgotten[self.name], offer["after"])
+
+
+class SimulatedSink(Sink):
+    """A transactional sink as one driver sees it. It takes an epoch once, or refuses a stale driver; sometimes it
+    fails before it took one, sometimes after."""
+
+    def __init__(self, world: World, view: str) -> None:
+        self._world = world
+        self.view = view
+        self._commits = world.commits.setdefault(view, [])
+        self.failing = 0.0
+
+    def open(self, view: str, fields: tuple[Field, ...]) -> int:
+        return len(self._commits) - 1
+
+    def lineage(self) -> bytes:
+        return self._world.lineages.get(self.view, b"")
+
+    def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
+        if self._world.random.random() < self.failing:
+            raise StoreError("the sink fails before it takes the epoch")
+        mine = from_lines(lineage)[-1]
+        if epoch < len(self._commits):
+            if self._commits[epoch].lineage.digest != mine.digest:
+                raise Fenced(f"the sink has epoch {epoch} of another driver")
+        elif epoch > len(self._commits):
+            raise Broken(f"the sink has epoch {len(self._commits) - 1}, and is given epoch {epoch}")
+        else:
+            rows = list(zip(*(column.to_pylist() for column in change.columns), strict=True))
+            self._commits.append(Commit(mine, [(row[:-1], row[-1]) for row in rows]))
+            self._world.lineages[self.view] = lineage
+        if self._world.random.random() < self.failing:
+            raise StoreError("the sink took the epoch, and says that it failed")
+
+
+def view_after(commits: Sequence[Commit]) -> Bag:
+    """What a sink's commits add up to."""
+    total: Bag = Counter()
+    for commit in commits:
+        for row, diff in commit.change:
+            total[row] += diff
+    wrong = {row: count for row, count in total.items() if count < 0}
+    if wrong:
+        raise Broken(f"rows were retracted more often than they were emitted: {wrong}")
+    return Counter({row: count for row, count in total.items() if count})
+
+
+def difference(found: Mapping[Row, int], wanted: Mapping[Row, int]) -> str:
+    """What is wrong with a bag, for people."""
+    rows = sorted(set(found) | set(wanted))
+    pairs = [(row, found.get(row, 0), wanted.get(row, 0)) for row in rows]
+    return "; ".join([f"{row}: {has} instead of {should}" for row, has, should in pairs if has != should][:5])
