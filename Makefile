@@ -1,9 +1,11 @@
 # Every target sets up what it needs: a virtual environment in .venv, and a Java that Spark runs on.
-#   make demo ARGS="--scale 2"      make test ARGS="tests/trace -k merge"
+#   make demo ARGS="--scale 2"      make test ARGS="tests/trace -k merge"      make bench ARGS=--quick
 
 VENV  := .venv
 STAMP := $(VENV)/.installed
 ARGS  ?=
+
+BENCHMARKS := against_structured_streaming cost_follows_change latency_and_storage cost_of_durability recovery
 
 # Spark finds Java through JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
@@ -34,8 +36,8 @@ check: $(STAMP)
 	$(VENV)/bin/mypy
 
 bench: $(STAMP)
-	@$(SPARK) for one in against_structured_streaming cost_follows_change; do \
-	  $(VENV)/bin/python benchmarks/$$one.py || exit 1; done
+	@$(SPARK) failed=0; for one in $(BENCHMARKS); do \
+	  $(VENV)/bin/python benchmarks/$$one.py $(ARGS) || failed=1; done; exit $$failed
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data import SCHEMA, session, write_rows
+from data import SCHEMA, parse, session, write_rows
 from rich.console import Console
 from rich.table import Table
 from where_time_goes import epoch_breakdown
@@ -64,12 +64,12 @@ class Streaming:
 
 
 class Ours:
-    """The Holdfast side."""
+    """The Holdfast side. ``options`` are the flow's, such as another log."""
 
-    def __init__(self, spark: Any, directory: Path) -> None:
-        self.input = directory / "input"
-        self.input.mkdir(parents=True)
-        self.flow = hf.Flow("benchmark", log=directory / "log", spark=spark)
+    def __init__(self, spark: Any, directory: Path, *, input: Path | None = None, **options: Any) -> None:
+        self.input = input or directory / "input"
+        self.input.mkdir(parents=True, exist_ok=True)
+        self.flow = hf.Flow("benchmark", spark=spark, **{"log": directory / "log", **options})
         self.flow.source("events", hf.files(str(self.input), format="parquet", schema=SCHEMA))
         self.flow.view("totals", "SELECT key, count(*) AS n, sum(value) AS total FROM events GROUP BY key")
         self.epochs: list[hf.Epoch] = []
@@ -93,8 +93,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40, help="small batches that are measured")
     parser.add_argument("--large-batches", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=12)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parse(parser, keys=20_000, small=2_000, large=20_000, batches=4, large_batches=2, warm_up=2)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         spark = session(home / "events")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from against_structured_streaming import Ours
-from data import session, write_rows
+from data import parse, session, write_rows
 from rich.console import Console
 
 
@@ -25,8 +25,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parse(parser, small_state=10_000, large_state=100_000, rows=1_000, epochs=6, warm_up=3)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         spark = session()

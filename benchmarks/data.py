@@ -1,10 +1,12 @@
-"""The benchmarks' input: Parquet files of (key bigint, value bigint), and a session for both sides."""
+"""The benchmarks' input: Parquet files of (key bigint, value bigint), a session for all sides, and their arguments."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,15 @@ from pyspark.sql import SparkSession
 from holdfast.spark.session import local_builder
 
 SCHEMA = "key bigint, value bigint"
+
+
+def parse(parser: argparse.ArgumentParser, **quick: Any) -> argparse.Namespace:
+    """The arguments of a benchmark. ``quick`` are the defaults of a run that is to show that it works."""
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a short run over little data; its numbers mean nothing")
+    if parser.parse_known_args()[0].quick:
+        parser.set_defaults(**quick)
+    return parser.parse_args()
 
 
 def session(event_log: Path | None = None) -> SparkSession:

@@ -1,7 +1,8 @@
-"""The command line: holdfast run | status | read | demo.
+"""The command line: holdfast run | status | read | verify | demo.
 
-A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, a wrong call with
-2, and a second Ctrl-C with 130. Set HOLDFAST_TRACEBACK=1 to see where an error came from.
+A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
+which ``verify`` leaves something wrong; a wrong call ends with 2, and a second Ctrl-C with 130.
+Set HOLDFAST_TRACEBACK=1 to see where an error came from.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import HoldfastError
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
@@ -83,11 +83,12 @@ def run(
 ) -> None:
     """Run the flow of FILE until stopped. Ctrl-C ends it after the epoch at hand."""
     from holdfast.terminal.app import load_flow
-    from holdfast.terminal.live import Jsonl, Lines, Progress, Screen
+    from holdfast.terminal.live import Jsonl, Lines, Screen
+    from holdfast.terminal.live import Progress as Epochs
 
     with load_flow(file) as flow:
         flow.status()  # starts it: Spark puts a handler of its own on Ctrl-C, and ours must come after
-        progress = Progress()
+        progress = Epochs()
         show = Jsonl if as_json else Screen if console.is_terminal else Lines
         asked = 0.0
 
@@ -124,41 +125,30 @@ def _stopping(flow: Flow) -> Iterator[None]:
 @app.command()
 @_reported
 def status(
-    log: Path = typer.Argument(help="The flow's log directory."),
+    logs: list[str] = typer.Argument(metavar="LOG", help="The working directory, and log locations."),
+    min_replicas: int = typer.Option(1, min=1, help="An epoch is safe when so many of the locations have it."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Say how the flow of LOG stands: its epochs, views and state. It may be running."""
+    """Say how the flow of LOG stands: its epochs, views and state, and how safe they are. It may be running."""
     from holdfast.inspect import describe
+    from holdfast.terminal.report import print_status
 
-    found = describe(log)
+    found = describe(logs, min_replicas=min_replicas)
+    replicas = sum(level["level"] != "local" for level in found["levels"])
+    if 0 < replicas < min_replicas:
+        raise typer.BadParameter(f"there are {replicas} log locations; give more, or ask for less", param_hint="LOG")
     if as_json:
         print(json.dumps(found))
-        return
-    holder = found["running"]
-    by = "no" if holder is None else f"yes, by process {holder.get('pid', '?')} on {holder.get('host', '?')}"
-    at = f", at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['at']))}" if found["at"] is not None else ""
-    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    facts.add_row("flow", Text(found["flow"]))
-    facts.add_row("log", Text(found["log"]))
-    facts.add_row("epoch", "none yet" if found["epoch"] < 0 else f"{found['epoch']:,}{at}")
-    facts.add_row("running", by)
-    layers = sum(trace["layers"] for trace in found["traces"])
-    facts.add_row("state", f"{_size(found['bytes'])} in {layers:,} layers of {len(found['traces']):,} traces")
-    console.print(facts)
-    kept = Table("name", "kind", "readable from", "columns")
-    for name, entry in found["collections"].items():
-        columns = ", ".join(f"{column} {kind}" for column, kind in entry["fields"])
-        earliest = "-" if entry["earliest"] is None or found["epoch"] < 0 else f"epoch {entry['earliest']:,}"
-        kept.add_row(Text(name), "input" if entry["kind"] == "source" else entry["kind"], earliest, Text(columns))
-    if found["collections"]:
-        console.print(kept)
+    else:
+        print_status(found, console)
 
 
 @app.command()
 @_reported
 def read(
-    log: Path = typer.Argument(help="The flow's log directory."),
+    log: str = typer.Argument(help="The working directory, or a log location."),
     view: str = typer.Argument(help="A view, or an input."),
+    others: list[str] = typer.Option([], "--from", help="Another log location, for layers that LOG lacks."),
     at: int | None = typer.Option(None, min=0, help="As of this epoch (default: the last)."),
     limit: int | None = typer.Option(None, min=0, help="At most so many rows."),
     format: Format = typer.Option(Format.TABLE, help="How to write the rows."),
@@ -173,7 +163,7 @@ def read(
         raise typer.BadParameter(
             "a table is for the terminal; give --format csv, json or parquet", param_hint="--output"
         )
-    rows = read_collection(log, view, at)
+    rows = read_collection(log, view, at, others)
     shown = rows if limit is None else rows.slice(0, limit)
     if output is not None:
         write_file(shown, format, output)
@@ -192,6 +182,41 @@ def read(
 
 @app.command()
 @_reported
+def verify(
+    logs: list[str] = typer.Argument(metavar="LOG", help="The working directory, and log locations."),
+    repair: bool = typer.Option(
+        False, "--repair", help="Set damaged files aside, and fill each place from the others."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Check every file of a log, and what is missing. It may be running, except for --repair."""
+    from holdfast.terminal.report import print_report
+    from holdfast.verify import verify as check
+
+    with _bar("checking layers", problems.is_terminal and not as_json) as progress:
+        report = check(logs, repair, progress)
+    if as_json:
+        print(json.dumps(report.to_dict()))
+    else:
+        print_report(report, console)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(what: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on the terminal; without one, nothing."""
+    if not shown:
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=problems, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@app.command()
+@_reported
 def demo(
     scale: float = typer.Option(1.0, min=0.001, help="1 is 2 million visits."),
     batches: int = typer.Option(20, min=1, help="In how many batches the visits arrive."),
@@ -203,14 +228,6 @@ def demo(
 
     if not run_demo(console, scale=scale, batches=batches, keep=keep, as_json=as_json):
         raise typer.Exit(1)
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
-        count /= 1000
-    raise AssertionError
 
 
 def main() -> Any:

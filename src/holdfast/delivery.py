@@ -50,9 +50,7 @@ class Delivery:
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
-    def attach(
-        self, kept: Callable[[str], Kept], history: Sequence[Lineage], carried: Callable[[int], bytes]
-    ) -> None:
+    def attach(self, kept: Callable[[str], Kept], history: Sequence[Lineage], carried: Callable[[int], bytes]) -> None:
         """``kept`` gives a view's log; ``history`` is the lineage of all complete epochs, as it grows; ``carried`` is
         the lineage that a commit of an epoch must carry."""
         self._kept = kept

@@ -267,9 +267,8 @@ class Durability:
         ]
         syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
         locations = self.locations
-        results = self._runner.tasks(
-            "making layers durable", lambda items: make_durable(items, locations), [*syncs, *shipments], 1
-        )
+        items: list[Sync | Shipment] = [*syncs, *shipments]
+        results = self._runner.tasks("making layers durable", lambda some: make_durable(some, locations), items, 1)
         if not self._noted(results):
             self.synced = last
         marks.reach("round.before_look")
@@ -289,6 +288,8 @@ class Durability:
 
     def look(self) -> None:
         """See how far everything is durable, without changing anything."""
+        if not self.settings.durable or not self._history:
+            return
         self.holdings.update(self._look(list(range(len(self._replicas))), list(self._traces)))
         self._settle(list(self._traces), len(self._history) - 1)
 
@@ -399,7 +400,9 @@ class Durability:
         self._each(sorted({removal.location for removal in removals}), remove)
         gone = {(removal.location, removal.trace, name) for removal in removals for name in removal.names}
         compactions = [
-            Compaction(compact, tuple(holdings[compact.location].layers[compact.trace]), self.since(compact.trace), last)
+            Compaction(
+                compact, tuple(holdings[compact.location].layers[compact.trace]), self.since(compact.trace), last
+            )
             for compact in plan_compactions(holdings, ranges, last)
             if not any((compact.location, compact.trace, name) in gone for name in compact.names)
         ]

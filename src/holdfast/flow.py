@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.durability import Settings
-    from holdfast.engine import Engine, Told
+    from holdfast.declared import Told
+    from holdfast.engine import Engine
     from holdfast.spark.analysis import Analyst
     from holdfast.store.location import Location
 
-    Place = str | Path | Location
+    Place: TypeAlias = str | Path | Location
 
 
 class Flow:
@@ -284,7 +285,8 @@ class Flow:
         if self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
         if self._engine is None:
-            from holdfast.engine import Declared, Engine, Told
+            from holdfast.declared import Declared, Told
+            from holdfast.engine import Engine
             from holdfast.spark.cluster import Cluster
             from holdfast.spark.session import start_local
             from holdfast.store.location import open_location
@@ -399,7 +401,7 @@ def _durability(
     from holdfast.coordinator.retention import parse_bound, parse_retention
     from holdfast.durability import Settings
 
-    places = list(log) if isinstance(log, (list, tuple)) else [log]
+    places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
     if not places:
         raise DeclarationError(f"flow '{name}': log must name at least one location", flow=name)
     if strategy not in ("nosync", "synchronous-log", "volatile"):

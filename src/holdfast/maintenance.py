@@ -145,6 +145,4 @@ def _keep(item: Upkeep) -> int:
         }
         return {LINEAGE: "\n".join(sorted(lines, key=lambda line: int(json.loads(line)["epoch"])))} if lines else {}
 
-    return keep_in_shape(
-        directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, carried
-    )
+    return keep_in_shape(directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, carried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -60,6 +61,15 @@ class Recovery:
 
     seconds: dict[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``replay``) → time."""
+
+    def note(self, first: int, epoch: int, where: Mapping[str, Iterable[int]]) -> None:
+        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions."""
+        if first == epoch:
+            self.epochs = sorted({*self.epochs, epoch})
+        else:
+            self.filled = epoch
+        for operator, partitions in where.items():
+            self.partitions[operator] = sorted({*self.partitions.get(operator, ()), *partitions})
 
     @property
     def epochs_replayed(self) -> int:

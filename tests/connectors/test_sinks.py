@@ -94,7 +94,7 @@ def test_a_write_that_fails_is_refused_whole(tmp_path: Path, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "link", full)
     with pytest.raises(SinkError, match=r"view 'top': epoch 3: cannot write .*: No space left on device") as caught:
         sink.commit(3, change(("ada", 1.0, 1)), LINEAGE)
     assert caught.value.fields["epoch"] == 3

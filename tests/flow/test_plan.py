@@ -70,7 +70,7 @@ def test_a_view_with_two_sinks_and_two_readers_runs_each_operator_once_per_epoch
         t.insert([(k, k) for k in range(10)])
         flow.step()
         assert seen == [10]
-        assert runs == [dict.fromkeys(engine._flow.operators, 2)]  # once per partition
+        assert runs == [dict.fromkeys(engine._state.flow.operators, 2)]  # once per partition
         files = sorted((tmp_path / "one").glob("*.parquet"))
         assert len(files) == 1
 

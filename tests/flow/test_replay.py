@@ -68,7 +68,7 @@ def test_any_epoch_gives_the_same_bits_again_with_any_number_of_partitions_after
             engine = flow._started()
             # Replayed at once, while the layers are still as the epoch left them.
             first.append(engine.replay(epoch, 2))
-        engine._maintenance.wait()
+        engine._maintenance.upkeep()
         assert engine._maintenance.merges > 0, "the test is about merges: there must have been some"
         for epoch in (0, 1, 4, 8):
             for partitions in (1, 3):

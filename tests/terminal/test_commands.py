@@ -119,7 +119,7 @@ def test_a_log_in_use_can_be_read_and_says_who_uses_it(ran: tuple[Path, list[dic
 def test_layers_of_an_epoch_that_never_completed_are_not_read(ran: tuple[Path, list[dict[str, object]]]) -> None:
     log = LogDirectory.open(ran[0])
     before = read_collection(ran[0], "totals")
-    directory = log.trace_path(log.read_collections()["totals"]["fingerprint"], "rows")
+    directory = log.trace_path(log.read_collections()["collections"]["totals"]["fingerprint"], "rows")
     layer = next(path for path in directory.iterdir() if path.suffix == ".arrow")
     rest = layer.name.split("-")[2:]
     stale = directory / "-".join([f"{3:012d}", f"{3:012d}", *rest])
@@ -163,7 +163,8 @@ def test_the_functions_behind_raise_what_the_commands_print(ran: tuple[Path, lis
 
 def test_a_log_whose_flow_never_ran_an_epoch_says_so(tmp_path: Path) -> None:
     log = LogDirectory.open(tmp_path / "log", "new", create=True, exclusive=True)
-    log.write_collections({"v": {"kind": "view", "fields": [["a", "int"]], "fingerprint": "f", "key": []}})
+    view = {"kind": "view", "fields": [["a", "int"]], "fingerprint": "f", "key": []}
+    log.write_collections({"collections": {"v": view}, "operators": {"f": "log"}})
     log.close()
     assert "none yet" in invoke("status", tmp_path / "log")[1]
     assert "no epoch is complete yet" in invoke("read", tmp_path / "log", "v")[2]

@@ -69,9 +69,7 @@ def extend(history: list[Lineage], records: Iterable[Lineage], complete: int) ->
     return grown
 
 
-def _disagree(
-    claimed: list[Lineage], holds: Mapping[str, frozenset[str]], required: Mapping[str, Seen]
-) -> SinkError:
+def _disagree(claimed: list[Lineage], holds: Mapping[str, frozenset[str]], required: Mapping[str, Seen]) -> SinkError:
     sides = [required[next(iter(holds[branch.digest]))] for branch in claimed]
     return SinkError(
         f"{sides[0].subject} and {sides[1].subject} have seen different histories from epoch {claimed[0].epoch} on: "

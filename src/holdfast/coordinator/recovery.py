@@ -6,19 +6,24 @@ change of its producers at that epoch, wherever it comes from. A producer in the
 needed in the same partition only; one behind an exchange is needed everywhere. Sources are read again from the lineage.
 Survivors are not rolled back: they are read as of the epoch before, compute their output once more, and write nothing.
 
-Epochs are computed again one by one, in order, each a `Replay`. A partition that no copy covers at all (a new view, or
-everything was lost) is filled by one compound epoch first, which covers 0 up to ``fill``; so is one whose producers
-cannot be read as of that far back any more.
+Epochs are computed again one by one, in order, each a `Replay`. An operator that is new is filled by one compound epoch
+first, which covers 0 up to ``fill``; so is one that lost a long history altogether, and one whose producers cannot be
+read as of that far back any more. A fill gives the same rows, but not the values that were drawn at each epoch; so
+operators that draw, and those that read them, are never filled unless they are new.
 
 Pure: covers in, replays out; it never asks to write a layer that some log holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.errors import LogDamaged
 from holdfast.plan.dataflow import Dataflow
+
+LONG = 64
+"""A history of so many epochs that is lost altogether is not computed again epoch by epoch."""
 
 Places = Mapping[str, frozenset[int]]
 """Operator → partitions."""
@@ -47,14 +52,21 @@ def plan_recovery(
     last: int,
     fill: int,
     readable: Callable[[str, int, int], bool],
+    fresh: Collection[str] = (),
+    drawing: Collection[str] = (),
 ) -> list[Replay]:
     """``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: how far to fill those
     that are not held at all. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and
-    all later ones up to its cover."""
+    all later ones up to its cover. ``fresh``: the operators that are new; ``drawing``: those that a fill would change.
+    """
     lost = {place: upto for place, upto in covers.items() if upto < last}
     if not lost:
         return []
-    anew = {place for place, upto in lost.items() if upto < 0}
+    anew = {
+        (operator, partition)
+        for (operator, partition), upto in lost.items()
+        if upto < 0 and (operator in fresh or (last >= LONG and operator not in drawing))
+    }
     fill = min(fill, last)
 
     def able(operator: str, partition: int, upto: int) -> bool:
@@ -76,6 +88,13 @@ def plan_recovery(
         grown = False
         for operator, partition in sorted(lost.keys() - anew):
             if not able(operator, partition, lost[operator, partition]):
+                if operator in drawing:
+                    raise LogDamaged(
+                        f"operator {operator}: what it drew after epoch {lost[operator, partition]} is lost, and cannot "
+                        "be computed again, since what it was drawn for was compacted",
+                        operator=operator,
+                        epoch=lost[operator, partition],
+                    )
                 anew.add((operator, partition))
                 grown = True
     plan = []

@@ -114,9 +114,7 @@ def plan_ships(
     return ships
 
 
-def plan_compactions(
-    holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]], last: int
-) -> list[Compact]:
+def plan_compactions(holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]], last: int) -> list[Compact]:
     """Merges that keep the number of a location's files logarithmic. Each location is judged by itself."""
     found = []
     chain = trusting(last)

@@ -26,7 +26,7 @@ from holdfast.errors import LogBusy, LogDamaged, LogError, LogForeign, LogFormat
 from holdfast.store.reasons import fix
 
 FORMAT = 2
-"""The format that this version writes. It reads all formats up to this one."""
+"""The format that this version writes and reads."""
 
 _OWN = ("holdfast.json", "lock", "collections.json", "lineage", "traces")
 _ATTEMPTS = 5
@@ -155,8 +155,16 @@ def _read_header(place: Path, flow: str | None) -> str:
         raise LogDamaged(f"log {place}: holdfast.json does not say whose log it is", path=str(place / "holdfast.json"))
     if found > FORMAT:
         raise LogFormat(
-            f"log {place}: it was written in format {found}, and this Holdfast reads formats up to {FORMAT}; "
+            f"log {place}: it was written in format {found}, and this Holdfast reads format {FORMAT}; "
             "install the newer Holdfast",
+            path=str(place),
+            found=found,
+            expected=FORMAT,
+        )
+    if found < FORMAT:
+        raise LogFormat(
+            f"log {place}: it was written in format {found}, before the first release, and this Holdfast reads format "
+            f"{FORMAT}; start the flow anew in an empty place",
             path=str(place),
             found=found,
             expected=FORMAT,

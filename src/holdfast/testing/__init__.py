@@ -1,5 +1,61 @@
-"""What users test their flows with."""
+"""What users test their flows with.
 
-from holdfast.testing.oracle import Oracle, assert_same_rows
+Is the view right?
 
-__all__ = ["Oracle", "assert_same_rows"]
+* `Oracle` says what every view must hold, by Spark's own batch result of the same SQL;
+* `assert_same_rows` compares two tables as bags of rows;
+* `total_of_changes` adds a changelog up to the rows that it stands for.
+
+Does it survive?
+
+* `crash_at` has the driver die (`Crash`) at one of the `MARKS` of the code;
+* `Unreliable` is a log location that fails in the ways that real ones do, and `MemoryLocation` one that can lose what
+  it holds;
+* `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
+  down.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.testing.crash import MARKS, Crash, crash_at
+    from holdfast.testing.memory import MemoryLocation
+    from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
+    from holdfast.testing.simulator import shrink, simulate
+    from holdfast.testing.unreliable import Unreliable
+
+__all__ = [
+    "MARKS",
+    "Crash",
+    "MemoryLocation",
+    "Oracle",
+    "Unreliable",
+    "assert_same_rows",
+    "crash_at",
+    "shrink",
+    "simulate",
+    "total_of_changes",
+]
+
+_HOMES = {
+    "MARKS": "crash",
+    "Crash": "crash",
+    "MemoryLocation": "memory",
+    "Oracle": "oracle",
+    "Unreliable": "unreliable",
+    "assert_same_rows": "oracle",
+    "crash_at": "crash",
+    "shrink": "simulator",
+    "simulate": "simulator",
+    "total_of_changes": "oracle",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Looked up when first used: a simulation, or a location in a task, needs no Spark; the oracle does.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
+    return getattr(import_module(f"holdfast.testing.{_HOMES[name]}"), name)

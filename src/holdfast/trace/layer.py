@@ -259,6 +259,14 @@ def retain(directory: Path, listing: Container[str]) -> None:
             _forget((where, file))
 
 
+def forget_all() -> None:
+    """Let go of every open layer, and of what this process knows of those it wrote: as a new process."""
+    with _lock:
+        _open.clear()
+        _open_in.clear()
+        _vouched.clear()
+
+
 _vouched: OrderedDict[str, None] = OrderedDict()
 """Files that this process has written and not opened since: it checksummed their bytes on the way out."""
 

@@ -137,9 +137,9 @@ _CHANCES: dict[type[Action], float] = {
     Close: 0.3,
     LoseDisk: 0.5,
     LoseLayers: 0.4,
-    Damage: 0.5,
+    Damage: 1.0,
     LoseCopy: 0.3,
-    DamageCopy: 0.4,
+    DamageCopy: 0.6,
     Weather: 0.6,
     SinkWeather: 0.3,
 }
@@ -158,7 +158,7 @@ def actions_of(seed: int, length: int) -> list[Action]:
         if kind is Feed:
             found.append(Feed(chance.getrandbits(32)))
         elif kind in (Step, Upkeep, Kill, Close, LoseDisk):
-            found.append(kind(host))  # type: ignore[call-arg]
+            found.append(kind(host))
         elif kind is CrashAt:
             found.append(CrashAt(host, chance.choice(MARKS), chance.choice((1, 1, 1, 2, 3, 5))))
         elif kind is LoseLayers:

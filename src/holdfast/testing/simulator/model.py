@@ -1,7 +1,8 @@
-"""The simulated flow: its sources, its views, and what the views must hold, in plain Python.
+"""The simulated flows: their sources, their views, and what the views must hold, in plain Python.
 
-Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Views that need every kind of keyed operator:
-an aggregate, a join, an aggregate behind an exchange of the join, a distinct, and a top-k.
+Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Between them the flows have every kind of
+keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, and a top-k. A run has
+one flow.
 """
 
 from __future__ import annotations
@@ -27,22 +28,25 @@ VIEWS = {
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
 }
 
+FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"))
+"""Views that make up a flow; all of them have sinks."""
+
 Row = tuple[int, ...]
 Bag = Counter[Row]
 
 
-@lru_cache(maxsize=1)
-def plans() -> dict[str, Node]:
-    """The plans of the views."""
+@lru_cache(maxsize=len(FLOWS))
+def plans(flow: tuple[str, ...]) -> dict[str, Node]:
+    """The plans of a flow's views."""
     catalog: dict[str, Node] = {name: Source(name, fields) for name, fields in SOURCES.items()}
     views: dict[str, Node] = {}
-    for name, sql in VIEWS.items():
-        views[name] = rewrite(plan_sql(name, sql, {**catalog, **views}), keep=views.values())
+    for name in flow:
+        views[name] = rewrite(plan_sql(name, VIEWS[name], {**catalog, **views}), keep=views.values())
     return views
 
 
-@lru_cache(maxsize=1)
-def types() -> dict[Node, tuple[Field, ...]]:
+@lru_cache(maxsize=len(FLOWS))
+def types(flow: tuple[str, ...]) -> dict[Node, tuple[Field, ...]]:
     """The types of all nodes: bigint everywhere, so that no Spark is needed to tell."""
     found: dict[Node, tuple[Field, ...]] = {}
 
@@ -62,7 +66,7 @@ def types() -> dict[Node, tuple[Field, ...]]:
                 raise HoldfastError(f"the simulator does not know {type(node).__name__}")
         found[node] = tuple(Field(name, "bigint") for name in node.columns)
 
-    for plan in plans().values():
+    for plan in plans(flow).values():
         settle(plan)
     for name, fields in SOURCES.items():
         settle(Source(name, fields))

@@ -56,9 +56,7 @@ class SimulatedJob:
         self._random = chance
 
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
-        items = [
-            (one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)
-        ]
+        items = [(one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)]
         self._random.shuffle(items)
         half = len(items) // 2
         messages: list[Message] = list(ticks(epoch.partitions))

@@ -17,7 +17,7 @@ from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.errors import Fenced, InputError, StoreError
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.model import SOURCES, Bag, Row
+from holdfast.testing.simulator.model import FLOWS, SOURCES, Bag, Row
 from holdfast.testing.unreliable import Unreliable
 
 LOCATIONS = 3
@@ -48,6 +48,9 @@ class World:
 
     def __init__(self, seed: int, root: Path) -> None:
         self.random = random.Random(seed)
+        self.flow = FLOWS[seed % len(FLOWS)]
+        """The views."""
+
         self.root = root
         self.feeds: dict[str, list[list[Change]]] = {name: [] for name in SOURCES}
         """Source → what arrived, batch by batch. An offer is a range of batches."""
@@ -74,7 +77,13 @@ class World:
     def locations(self) -> list[Unreliable]:
         """The log's places as a driver sees them now, with their faults."""
         return [
-            Unreliable(store, self.random.getrandbits(32), **faults)
+            Unreliable(
+                store,
+                self.random.getrandbits(32),
+                fail_before=faults.get("fail_before", 0.0),
+                fail_after=faults.get("fail_after", 0.0),
+                truncate=faults.get("truncate", 0.0),
+            )
             for store, faults in zip(self.stores, self.faults, strict=True)
         ]
 
@@ -121,9 +130,7 @@ class BatchPart:
         if self.first < self.world.forgotten[self.name]:
             raise Forgotten(f"batch {self.first} of {self.name} was released, and is read again")
         changes = [each for batch in self.world.feeds[self.name][self.first : self.after] for each in batch]
-        columns = [
-            pa.array([row[place] for row, _ in changes], type=kind.type) for place, kind in enumerate(schema)
-        ]
+        columns = [pa.array([row[place] for row, _ in changes], type=kind.type) for place, kind in enumerate(schema)]
         diffs = pa.array(np.array([diff for _, diff in changes], dtype=np.int64))
         yield pa.table([*columns, diffs], names=[*schema.names, "_diff"])
 

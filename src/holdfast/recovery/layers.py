@@ -1,123 +1,27 @@
-"""Recovery: from whatever is left to a flow that goes on, exactly.
+"""Bringing layers back: what is there locally, what the log locations hold, and what to fetch.
 
-1. **Lineage.** All records that any place holds (the local stash, the log locations, the sinks, the footers of layers)
-   form a tree; `coordinator/history.py` chooses the history. What a sink has seen is always part of it.
-2. **Layers.** Local layers of that history are used as they are. What they lack is fetched from the log locations,
-   wherever an intact copy is.
-3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery.py`), from the lineage.
-
-Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
-recovery, run again, has less to do.
+Local layers are used as they are. What they lack is fetched from wherever an intact copy is; a copy that does not have
+its checksum is set aside, and another one used.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast import marks
-from holdfast.coordinator.history import Seen, choose, extend
-from holdfast.coordinator.lineage import Lineage, from_lines
+from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import Holding, trusting
-from holdfast.errors import EpochUnavailable, LogDamaged, StoreError
-from holdfast.operators.stage import LINEAGE
+from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.results import Recovery
 from holdfast.runner import Runner
 from holdfast.store.copying import Copied, Failed, Fetch, fetch_all
-from holdfast.store.lineage import read_stash
 from holdfast.store.location import Location
 from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import cover, covered
-from holdfast.trace.layer import layer_metadata, list_layers
-from holdfast.trace.name import ALL, LayerName
-
-
-@contextmanager
-def timed(recovery: Recovery, phase: str) -> Iterator[None]:
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        recovery.seconds[phase] = recovery.seconds.get(phase, 0.0) + time.perf_counter() - started
-
-
-# -- lineage --------------------------------------------------------------------------------------------------------
-
-
-def find_history(
-    stash: Path,
-    replicas: Mapping[str, Replica],
-    sinks: Sequence[tuple[Seen, Sequence[Lineage]]],
-    directories: Sequence[Path],
-    recovery: Recovery,
-) -> list[Lineage]:
-    """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
-    lineage it was given; ``directories``: the live local traces, whose layers carry lineage too."""
-    records, damaged = read_stash(stash)
-    known = {record.digest for record in records}
-    _found(recovery, "local", records)
-    for name, replica in replicas.items():
-        try:
-            for segment in replica.segments():
-                if segment.digest in known and not damaged:
-                    _found(recovery, name, [], segment.last)
-                    continue
-                try:
-                    lineages = replica.read_segment(segment)
-                except LogDamaged as error:
-                    recovery.damaged.append(str(error))
-                    continue
-                _found(recovery, name, lineages)
-                records += lineages
-        except (StoreError, FileNotFoundError) as error:
-            recovery.unreachable[name] = str(error)
-    for seen, lineages in sinks:
-        _found(recovery, seen.subject, lineages)
-        records += lineages
-    seen_by_sinks = [seen for seen, _ in sinks]
-    newest = max((record.epoch for record in records), default=-1)
-    footers = list(_footers(directories, -1 if damaged else newest))
-    if damaged:
-        # What the stash lost may be in the layers.
-        records += footers
-        recovery.damaged += [f"{stash}: line {number}: {why}" for number, why in damaged]
-    history = choose(records, seen_by_sinks)
-    if damaged and any(record.epoch >= len(history) for record in records):
-        number, why = damaged[0]
-        raise LogDamaged(f"lineage {stash}: line {number}: {why}, and no other copy of it was found", path=str(stash))
-    following = [record for record in footers if record.epoch >= len(history)]
-    if following and directories:
-        tentative = extend(history, following, max(record.epoch for record in following))
-        complete = min(_complete(directory, tentative) for directory in directories)
-        history = extend(history, following, complete)
-        _found(recovery, "layers", history)
-    recovery.epoch = len(history) - 1
-    return history
-
-
-def _found(recovery: Recovery, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:
-    last = max([last, *(lineage.epoch for lineage in lineages)])
-    if last >= 0:
-        recovery.lineage[where] = max(last, recovery.lineage.get(where, -1))
-
-
-def _footers(directories: Sequence[Path], after: int) -> Iterator[Lineage]:
-    """The lineage that local layers of later epochs carry."""
-    for directory in directories:
-        for name in local_layers(directory):
-            if name.last > after:
-                try:
-                    yield from from_lines(layer_metadata(directory / name.text()).get(LINEAGE, "").encode())
-                except (LogDamaged, ValueError, FileNotFoundError):
-                    continue  # a torn layer says nothing; it will be found out when it is used
-
-
-def _complete(directory: Path, history: Sequence[Lineage]) -> int:
-    names = [name for name in local_layers(directory) if is_true(name, history)]
-    return covered(names, 0, ALL, trusting(len(history) - 1))
+from holdfast.trace.layer import list_layers
+from holdfast.trace.name import LayerName
 
 
 def local_layers(directory: Path) -> list[LayerName]:
@@ -132,9 +36,6 @@ def remove_stale(directories: Sequence[Path], history: Sequence[Lineage]) -> Non
         for name in local_layers(directory):
             if not is_true(name, history):
                 (directory / name.text()).unlink(missing_ok=True)
-
-
-# -- layers ---------------------------------------------------------------------------------------------------------
 
 
 def set_aside(path: Path, root: Path) -> bool:

@@ -1,0 +1,125 @@
+"""The latency of an epoch over fast storage and over slow, in one run: it should be the same.
+
+A keyed count and sum, as in ``against_structured_streaming.py``, with 0, 10, 100 and 1,000 ms added to every operation
+on the log's location. The flows take turns in one session; beside them the same ones with the strategy
+``synchronous-log``, which makes each epoch safe before it is over: that is what waiting for storage costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from against_structured_streaming import Ours
+from data import parse, session
+from rich.console import Console
+from rich.table import Table
+from turns import Feed, block, come_to_rest, median_ms, p95_ms, rounds
+
+from holdfast.store.location import LocalLocation
+from holdfast.testing.unreliable import Unreliable
+
+DELAYS = (0, 10, 100, 1000)
+STRATEGIES = ("nosync", "synchronous-log")
+ALLOWED = 0.10
+
+Side = tuple[str, int]
+"""A strategy, and the milliseconds of an operation on storage."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow")
+    parser.add_argument("--seconds", type=float, default=12, help="length of a block; synchronous ones: a quarter")
+    parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
+    arguments = parse(parser, keys=20_000, rows=2_000, rounds=1, seconds=2)
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    try:
+        times = measure(arguments, home)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return report(arguments, times)
+
+
+def measure(arguments: argparse.Namespace, home: Path) -> dict[Side, list[float]]:
+    """Seconds per epoch of each flow."""
+    spark = session()
+    feed = Feed(home, arguments.keys, arguments.rows, seed=3)
+    names: list[Side] = [(strategy, delay) for strategy in STRATEGIES for delay in DELAYS]
+    times: dict[Side, list[float]] = {name: [] for name in names}
+    storages: dict[Side, Unreliable] = {}
+    sides: dict[Side, Ours] = {}
+    for strategy, delay in names:
+        place = home / f"{strategy}-{delay}"
+        storage = Unreliable(LocalLocation(place / "log"), delay=delay / 1000)
+        storages[strategy, delay] = storage
+        sides[strategy, delay] = Ours(spark, place, log=storage, local=place / "local", strategy=strategy)
+    for (strategy, _), side in sides.items():
+        feed.every_key(side)
+        for _ in range(arguments.warm_up if strategy == "nosync" else 0):
+            feed.epoch(side)
+    for name, side in sides.items():
+        come_to_rest(spark, side, storages[name])
+    for name in rounds(names, arguments.rounds):
+        side, waits = sides[name], name[0] != "nosync"
+        # Epochs that wait for slow storage take seconds each, and a warm-up is nothing to them.
+        seconds = arguments.seconds / 4 if waits else arguments.seconds
+        warm_up = 0 if waits and name[1] >= 100 else arguments.warm_up
+        times[name] += block(lambda side=side: feed.epoch(side), seconds, warm_up)
+        come_to_rest(spark, side, storages[name])
+    for side in sides.values():
+        side.close()
+    spark.stop()
+    return times
+
+
+def report(arguments: argparse.Namespace, times: dict[Side, list[float]]) -> int:
+    rows: list[dict[str, Any]] = []
+    for delay in DELAYS:
+        row: dict[str, Any] = {"delay_ms": delay}
+        for strategy in STRATEGIES:
+            own, fastest = times[strategy, delay], times[strategy, DELAYS[0]]
+            row[strategy] = {
+                "epochs": len(own),
+                "median_ms": median_ms(own),
+                "p95_ms": p95_ms(own),
+                "ratio": median_ms(own) / median_ms(fastest),
+            }
+        rows.append(row)
+    ratios = [row["nosync"]["ratio"] for row in rows]
+    least, most = min(ratios) - 1, max(ratios) - 1
+    met = max(-least, most) < ALLOWED
+    if arguments.json:
+        print(json.dumps({"delays": rows, "least": least, "most": most, "met": met}))
+        return 0 if met else 1
+    console = Console()
+    table = Table(title=f"{arguments.rows:,}-row epochs over {arguments.keys:,} keys")
+    for heading in ("storage", "nosync\nmedian", "\np95", "\nratio", "synchronous-log\nmedian", "\nratio"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        ours, waiting = row["nosync"], row["synchronous-log"]
+        table.add_row(
+            f"+ {row['delay_ms']:,} ms",
+            f"{ours['median_ms']:,.0f} ms",
+            f"{ours['p95_ms']:,.0f} ms",
+            f"{ours['ratio']:.2f}",
+            f"{waiting['median_ms']:,.0f} ms",
+            f"{waiting['ratio']:.2f}",
+        )
+    console.print(table)
+    console.print(
+        f"nosync medians, against storage without delay: {least:+.0%} to {most:+.0%} "
+        f"(less than {ALLOWED:.0%} either way): {'met' if met else 'NOT MET'}"
+    )
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

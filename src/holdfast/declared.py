@@ -1,0 +1,47 @@
+"""What the user declared, as plain values, and what the connectors of this process know already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.connectors.sink import Sink
+from holdfast.connectors.source import Source
+from holdfast.durability import Settings
+from holdfast.plan import nodes
+from holdfast.store.location import Location
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A flow, as declared."""
+
+    name: str
+    local: Path
+    """The directory of the local layers."""
+
+    locations: tuple[Location, ...]
+    """Where the log is kept durably."""
+
+    sources: Mapping[str, Source]
+    views: Mapping[str, nodes.Node]
+    texts: Mapping[str, str]
+    """View → its SQL, for people."""
+
+    sinks: Sequence[tuple[str, Sink]]
+    settings: Settings
+
+
+@dataclass
+class Told:
+    """What the connectors of this process know already, from an engine before this one."""
+
+    advanced: dict[str, int] = field(default_factory=dict)
+    """Source → how many offers it was told were taken."""
+
+    released: dict[str, int] = field(default_factory=dict)
+    """Source → how many offers it was told it may forget."""
+
+    delivered: dict[Sink, int] = field(default_factory=dict)
+    """Sink → the last epoch that it was given."""

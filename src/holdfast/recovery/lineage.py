@@ -1,0 +1,96 @@
+"""Finding the history: all records of lineage that any place holds, and which of them are the true ones.
+
+Records are looked for in the local stash, the log locations, the sinks, and the footers of local layers. What the last
+ones say of epochs that no driver called complete counts only if all layers of such an epoch are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from holdfast.coordinator.history import Seen, choose, extend
+from holdfast.coordinator.lineage import Lineage, from_lines
+from holdfast.coordinator.replication import trusting
+from holdfast.errors import LogDamaged, StoreError
+from holdfast.operators.stage import LINEAGE
+from holdfast.recovery.layers import local_layers
+from holdfast.results import Recovery
+from holdfast.store.lineage import read_stash
+from holdfast.store.replica import Replica, is_true
+from holdfast.trace.cover import covered
+from holdfast.trace.layer import layer_metadata
+from holdfast.trace.name import ALL
+
+
+def find_history(
+    stash: Path,
+    replicas: Mapping[str, Replica],
+    sinks: Sequence[tuple[Seen, Sequence[Lineage]]],
+    directories: Sequence[Path],
+    recovery: Recovery,
+) -> list[Lineage]:
+    """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
+    lineage it was given; ``directories``: the live local traces, whose layers carry lineage too."""
+    records, damaged = read_stash(stash)
+    known = {record.digest for record in records}
+    _found(recovery, "local", records)
+    for name, replica in replicas.items():
+        try:
+            for segment in replica.segments():
+                if segment.digest in known and not damaged:
+                    _found(recovery, name, [], segment.last)
+                    continue
+                try:
+                    lineages = replica.read_segment(segment)
+                except LogDamaged as error:
+                    recovery.damaged.append(str(error))
+                    continue
+                _found(recovery, name, lineages)
+                records += lineages
+        except (StoreError, FileNotFoundError) as error:
+            recovery.unreachable[name] = str(error)
+    for seen, given in sinks:
+        _found(recovery, seen.subject, given)
+        records += given
+    seen_by_sinks = [seen for seen, _ in sinks]
+    newest = max((record.epoch for record in records), default=-1)
+    footers = list(_footers(directories, -1 if damaged else newest))
+    if damaged:
+        # What the stash lost may be in the layers.
+        records += footers
+        recovery.damaged += [f"{stash}: line {number}: {why}" for number, why in damaged]
+    history = choose(records, seen_by_sinks)
+    if damaged and any(record.epoch >= len(history) for record in records):
+        number, why = damaged[0]
+        raise LogDamaged(f"lineage {stash}: line {number}: {why}, and no other copy of it was found", path=str(stash))
+    following = [record for record in footers if record.epoch >= len(history)]
+    if following and directories:
+        tentative = extend(history, following, max(record.epoch for record in following))
+        complete = min(_complete(directory, tentative) for directory in directories)
+        history = extend(history, following, complete)
+        _found(recovery, "layers", history)
+    recovery.epoch = len(history) - 1
+    return history
+
+
+def _found(recovery: Recovery, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:
+    last = max([last, *(lineage.epoch for lineage in lineages)])
+    if last >= 0:
+        recovery.lineage[where] = max(last, recovery.lineage.get(where, -1))
+
+
+def _footers(directories: Sequence[Path], after: int) -> Iterator[Lineage]:
+    """The lineage that local layers of later epochs carry."""
+    for directory in directories:
+        for name in local_layers(directory):
+            if name.last > after:
+                try:
+                    yield from from_lines(layer_metadata(directory / name.text()).get(LINEAGE, "").encode())
+                except (LogDamaged, ValueError, FileNotFoundError):
+                    continue  # a torn layer says nothing; it will be found out when it is used
+
+
+def _complete(directory: Path, history: Sequence[Lineage]) -> int:
+    names = [name for name in local_layers(directory) if is_true(name, history)]
+    return covered(names, 0, ALL, trusting(len(history) - 1))

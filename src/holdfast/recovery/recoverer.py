@@ -1,0 +1,214 @@
+"""Recovery: from whatever is left to a flow that goes on, exactly.
+
+1. **Lineage.** The history is found (`recovery/lineage.py`). What a sink has seen is always part of it.
+2. **Layers.** Local layers of that history are used as they are; what they lack is fetched (`recovery/layers.py`).
+3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery.py`), from the lineage.
+
+Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
+recovery, run again, has less to do. A layer that turns out to be damaged later is treated in the same way: it is set
+aside, steps 2 and 3 are done again, and the work that met it is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast import marks
+from holdfast.connectors.kept import KeptChange, KeptRows
+from holdfast.connectors.source import Offer
+from holdfast.coordinator.recovery import Replay, plan_recovery
+from holdfast.delivery import Delivery
+from holdfast.durability import Durability
+from holdfast.errors import LogDamaged
+from holdfast.operators.kept import Kept
+from holdfast.operators.program import partition_range
+from holdfast.recovery.layers import Layers, fetch_missing, set_aside
+from holdfast.results import Recovery
+from holdfast.runner import Runner, Work
+from holdfast.state import State
+
+_REPAIRS = 10
+"""So often one piece of work may find a damaged layer before it gives up."""
+
+T = TypeVar("T")
+Again = Callable[[Replay, Sequence[Work]], None]
+
+
+@contextmanager
+def timed(recovery: Recovery, phase: str) -> Iterator[None]:
+    """Count the time of a phase."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        recovery.seconds[phase] = recovery.seconds.get(phase, 0.0) + time.perf_counter() - started
+
+
+class Recoverer:
+    """Keeps every live trace of an open flow at its last epoch."""
+
+    def __init__(
+        self,
+        state: State,
+        runner: Runner,
+        durability: Durability,
+        delivery: Delivery,
+        offers: Mapping[str, Sequence[tuple[int, Offer]]],
+        kept: Callable[[str], Kept],
+        last: Callable[[], int],
+        again: Again,
+        fresh: Collection[str],
+        recovery: Recovery,
+    ) -> None:
+        """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
+        ``again`` runs a replay; ``fresh``: the operators that are new; ``recovery``: the record of opening the flow."""
+        self._state = state
+        self._runner = runner
+        self._durability = durability
+        self._delivery = delivery
+        self._offers = offers
+        self._kept = kept
+        self._last = last
+        self._again = again
+        self._fresh = fresh
+        self._opening = True
+        self.recovery = recovery
+        """What the last recovery did."""
+
+    def open(self) -> None:
+        """Bring every live trace to the last epoch, when a flow is opened."""
+        self._opening = True
+        self.repairing(self._recover)
+        self._opening = False
+        self._durability.look()
+
+    def repair(self, found: Sequence[LogDamaged]) -> None:
+        """Repair what background work found damaged."""
+        self.recovery = Recovery(epoch=self._last())
+        for error in found:
+            self._set_aside(error)
+        self.open()
+
+    def repairing(self, work: Callable[[], T]) -> T:
+        """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
+        for _ in range(_REPAIRS):
+            try:
+                return work()
+            except LogDamaged as error:
+                damage = error
+            if not self._opening:
+                self.recovery = Recovery(epoch=self._last())
+            self._mend(damage)
+        return work()
+
+    def _mend(self, error: LogDamaged) -> None:
+        """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
+        for _ in range(_REPAIRS):
+            aside = self._set_aside(error)
+            before = self.recovery.work
+            try:
+                self._recover()
+            except LogDamaged as another:
+                if not aside and str(another) == str(error):
+                    raise
+                error = another
+                continue
+            if aside or self.recovery.work != before:
+                return
+            raise error
+        raise error
+
+    def _set_aside(self, error: LogDamaged) -> bool:
+        """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
+        away; what to do is the same.)"""
+        path = error.fields.get("path")
+        if not isinstance(path, str) or Path(path).parent.parent != self._state.directory:
+            return False
+        set_aside(Path(path), self._state.directory.parent)
+        self.recovery.damaged.append(str(error))
+        return True
+
+    def _recover(self) -> None:
+        last, recovery = self._last(), self.recovery
+        if last < 0:
+            return
+        traces = list(self._state.layouts)
+        directory = self._state.directory
+        ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
+
+        def look() -> Layers:
+            self._durability.look()
+            return Layers(traces, directory, last, self._durability.holdings)
+
+        with timed(recovery, "look"):
+            layers = Layers(traces, directory, last, {})
+            whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
+        if not whole and self._durability.settings.durable:
+            with timed(recovery, "fetch"):
+                layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, recovery)
+        recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
+        plan = [] if whole else self._plan(layers, ranges)
+        with timed(recovery, "replay"):
+            for replay in plan:
+                marks.reach("recovery.before_replay")
+                self._again(replay, list(self._work(replay)))
+                recovery.note(replay.first, replay.epoch, replay.write)
+
+    def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> list[Replay]:
+        last = self._last()
+        covers = {
+            (operator, partition): min(layers.reach(trace, low, high) for trace in traces)
+            for operator, traces in self._state.traces.items()
+            for partition, (low, high) in enumerate(ranges)
+        }
+        lost = {operator for (operator, _), upto in covers.items() if upto < last}
+        if not lost:
+            return []
+        self._check_input(covers)
+        behind = self._delivery.behind({name for name, mark in self._state.flow.views.items() if mark in lost})
+        return plan_recovery(
+            self._state.flow,
+            covers,
+            len(ranges),
+            last,
+            last if behind is None else min(behind, last),
+            lambda operator, partition, epoch: all(
+                layers.readable(trace, *ranges[partition], epoch, covers[operator, partition])
+                for trace in self._state.traces[operator]
+            ),
+            fresh=self._fresh,
+            drawing=self._state.drawing,
+        )
+
+    def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
+        """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
+        for name, source in self._state.declared.sources.items():
+            mark = self._state.flow.views.get(name)
+            if source.replayable or mark is None or name not in self._offers:
+                continue
+            upto = min(cover for (operator, _), cover in covers.items() if operator == mark)
+            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto]
+            if lost:
+                raise LogDamaged(
+                    f"log {self._state.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
+                    f"{lost[-1]} are not complete, and there is no copy to take them from",
+                    name=name,
+                    first=lost[0],
+                    last=lost[-1],
+                )
+
+    def _work(self, replay: Replay) -> Iterator[Work]:
+        """What the epochs of a replay took of its sources."""
+        single = replay.first == replay.epoch
+        for name in sorted(replay.sources):
+            source = self._state.declared.sources[name]
+            offers = [offer for epoch, offer in self._offers.get(name, ()) if replay.first <= epoch <= replay.epoch]
+            if offers and source.replayable:
+                yield Work(name, source, offers)
+            elif offers:
+                part = KeptChange if single else KeptRows
+                yield Work(name, part(source.fields, self._kept(name), replay.epoch, self._runner.partitions), [{}])

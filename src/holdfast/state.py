@@ -1,0 +1,109 @@
+"""What a flow keeps, and where: its dataflow, compiled, and the traces of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from holdfast.declared import Declared
+from holdfast.durability import Kept as KeptTrace
+from holdfast.operators.kept import Kept
+from holdfast.operators.program import KINDS, compile_program, is_native
+from holdfast.plan import nodes
+from holdfast.plan.dataflow import Types, build
+from holdfast.results import TraceStatus
+from holdfast.trace.cover import Chain
+from holdfast.trace.rows import Layout
+
+STATE_HISTORY = 8
+"""So many epochs of an operator's state can be read as of; views reach back as far as the flow retains."""
+
+
+class State:
+    """The operators of a flow and their traces, by name. It reads nothing but listings."""
+
+    def __init__(self, declared: Declared, views: Mapping[str, nodes.Node], types: Types, directory: Path) -> None:
+        """``views`` are the declared ones, typed; ``directory`` holds the local traces."""
+        self.declared = declared
+        self.directory = directory
+        kept = {
+            name: nodes.Source(name, source.fields)
+            for name, source in declared.sources.items()
+            if source.retracts or not source.replayable
+        }
+        self.flow = build(views, kept, types, is_native)
+        self.program = compile_program(self.flow, types)
+        self.layouts: dict[str, Layout] = {}
+        """Trace → its layout."""
+
+        self.traces: dict[str, list[str]] = {}
+        """Operator → its traces."""
+
+        for operator in self.program.operators:
+            for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+                self.layouts[f"{operator.id}.{suffix}"] = layout
+                self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
+
+    def kept_traces(self) -> dict[str, KeptTrace]:
+        """All traces, with how far back each can be read."""
+        retention = self.declared.settings.retention
+        everything = retention.epochs is None and retention.seconds is None
+        return {
+            trace: KeptTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
+            for operator in self.program.operators
+            for trace in self.traces[operator.id]
+        }
+
+    def kept(self, name: str, chain: Chain) -> Kept:
+        """The log of a view, or of a source whose rows are kept."""
+        operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
+        return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+
+    def fields(self, name: str) -> tuple[nodes.Field, ...]:
+        """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
+        if name in self.declared.views:
+            names = self.declared.views[name].columns
+        else:
+            names = tuple(field.name for field in self.declared.sources[name].fields)
+        kinds = self.flow.operators[self.flow.views[name]].fields
+        return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
+
+    def traces_behind(self, name: str) -> list[str]:
+        """The traces that a view depends on, its own among them."""
+        mark = self.flow.views[name]
+        above = self.flow.ancestors({mark}) | {mark}
+        return [trace for operator, traces in self.traces.items() if operator in above for trace in traces]
+
+    @cached_property
+    def drawing(self) -> frozenset[str]:
+        """The operators whose values depend on the epoch at which they were drawn."""
+        draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
+
+    def description(self) -> dict[str, Any]:
+        """What the flow keeps, for readers of its log."""
+        none = Chain(-1, ())
+        collections = {
+            name: {
+                "kind": "view" if name in self.declared.views else "source",
+                "sql": self.declared.texts.get(name, ""),
+                "fields": [[field.name, field.type] for field in self.fields(name)],
+                "fingerprint": mark,
+                "key": list(self.kept(name, none).spec.key),
+            }
+            for name, mark in self.flow.views.items()
+        }
+        operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
+        return {"collections": collections, "operators": operators}
+
+    def sizes(self) -> list[TraceStatus]:
+        """The local layers of each trace."""
+        found = []
+        for operator in self.program.operators:
+            for trace in self.traces[operator.id]:
+                directory = self.directory / trace
+                sizes = [entry.stat().st_size for entry in directory.iterdir()] if directory.is_dir() else []
+                found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
+        return found

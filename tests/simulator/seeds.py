@@ -1,0 +1,18 @@
+"""What the tests of seeds share: run them, and say of a failing one how to see it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from holdfast.testing import shrink, simulate
+
+
+def check(seeds: Iterable[int]) -> None:
+    """No row is lost, duplicated or wrong in the runs of these seeds."""
+    for seed in seeds:
+        failure = simulate(seed)
+        if failure is not None:
+            shortest = shrink(seed, failure)
+            pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}) shows it again)")

@@ -1,0 +1,74 @@
+"""The simulator finds what it is there to find: a build that is broken on purpose fails within a few seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.durability import Durability
+from holdfast.engine import Engine
+from holdfast.testing.simulator import Failure, run, shrink, simulate
+from holdfast.testing.simulator.actions import Feed, Step, actions_of
+from holdfast.trace import layer
+
+SEEDS = 150
+
+
+def caught(seeds: int = SEEDS) -> tuple[int, Failure]:
+    """The first seed that fails."""
+    for seed in range(seeds):
+        failure = simulate(seed)
+        if failure is not None:
+            return seed, failure
+    pytest.fail(f"{seeds} seeds did not notice")
+
+
+def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def own_only(self: Durability, epoch: int) -> bytes:
+        return self._history[epoch].to_json().encode() + b"\n"
+
+    monkeypatch.setattr(Durability, "uncommitted", own_only)
+    assert "the lineage between is in none of the places" in caught()[1].what
+
+
+def test_a_skipped_digest_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer, "check_bytes", lambda *_: None)
+    caught()
+
+
+def test_input_released_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Engine._release
+
+    def early(self: Engine) -> None:
+        safe, self._durability.safe = self._durability.safe, self.last
+        try:
+            release(self)
+        finally:
+            self._durability.safe = safe
+
+    monkeypatch.setattr(Engine, "_release", early)
+    assert "was released, and is read again" in caught()[1].what
+
+
+def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.recovery import layers, lineage
+    from holdfast.store import replica
+
+    for module in (layers, lineage, replica):
+        monkeypatch.setattr(module, "is_true", lambda name, history: name.last < len(history))
+    caught()
+
+
+def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Durability, "uncommitted", lambda self, epoch: self._history[epoch].to_json().encode() + b"\n")
+    seed, failure = caught()
+    again = simulate(seed)
+    assert again == failure
+    shortest = shrink(seed, failure, attempts=60)
+    assert len(shortest.actions) < len(failure.actions)
+    assert run(seed, shortest.actions) == shortest
+    assert any(isinstance(action, Feed | Step) for action in shortest.actions)
+
+
+def test_a_seed_gives_the_same_actions_always() -> None:
+    assert actions_of(7, 30) == actions_of(7, 30)
+    assert actions_of(7, 30) != actions_of(8, 30)
