@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from turns import Feed, come_to_rest, rounds
 
-import holdfast as hf
+from holdfast.results import Recovery
 from holdfast.store.location import LocalLocation
 from holdfast.testing.unreliable import Unreliable
 
@@ -43,7 +43,7 @@ ALLOWED_SPACE = 4.0
 class Opening:
     """One recovery."""
 
-    done: hf.Recovery
+    done: Recovery
     seconds: float
 
 
@@ -183,13 +183,17 @@ def report(
         print(json.dumps(result))
         return 0 if met else 1
     console = Console()
-    table = Table(title=f"recovery of {arguments.keys:,} keys (phases in seconds)", box=SIMPLE, pad_edge=False)
-    for heading in ("lost, local\nlayers and", "epochs\nagain", "layers\nback", "MB\nback", *PHASES, "total"):
-        table.add_column(heading, justify="left" if heading.startswith("lost") else "right")
+    table = Table(
+        title=f"recovery of {arguments.keys:,} keys: local layers and the last epochs lost (seconds)",
+        box=SIMPLE,
+        pad_edge=False,
+    )
+    for heading in ("lost", "epochs\nagain", "layers\nback", "MB\nback", *PHASES, "total"):
+        table.add_column(heading, justify="left" if heading == "lost" else "right")
     for row in rows:
         lost = row["lost"]
         table.add_row(
-            "(nothing)" if lost is None else f"{lost} epochs",
+            "nothing" if lost is None else f"local + {lost}",
             f"{row['epochs_replayed']:g}",
             f"{row['layers_fetched']:g}",
             f"{row['bytes_fetched'] / 1e6:.1f}",

@@ -1,0 +1,74 @@
+"""Logs of every format that was ever released are read back: by Holdfast, and by what docs/format.md says alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from golden.make import EPOCHS, declare, order
+from holdfast.inspect import read_collection
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+FORMATS = sorted(HERE.glob("format-*"))
+
+
+def expected(golden: Path, epoch: int) -> list[list[Any]]:
+    return list(json.loads((golden / "expected.json").read_text())[str(epoch)])
+
+
+def as_texts(rows: list[Any]) -> list[list[Any]]:
+    return sorted([[row["user"], str(row["total"]), row["orders"]] for row in rows], key=str)
+
+
+def documented() -> Any:
+    """The reader that docs/format.md shows."""
+    text = (ROOT / "docs" / "format.md").read_text()
+    found: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], found)
+    return found["read_view"]
+
+
+@pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
+def test_a_golden_log_is_read_without_spark(golden: Path) -> None:
+    for epoch in range(EPOCHS - 5, EPOCHS):
+        rows = read_collection(golden / "log", "spend", epoch).to_pylist()
+        assert as_texts(rows) == expected(golden, epoch)
+
+
+@pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
+def test_a_golden_log_is_read_with_pandas_and_the_documentation_alone(golden: Path) -> None:
+    read_view = documented()
+    for epoch in range(EPOCHS - 5, EPOCHS):
+        rows = read_view(str(golden / "log"), "spend", epoch)
+        rows = rows.astype(object).where(rows.notna(), None)
+        assert as_texts(rows.to_dict("records")) == expected(golden, epoch)
+
+
+@pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
+def test_a_golden_log_is_gone_on_with(golden: Path, spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(golden / "log", tmp_path / "log")
+    flow, orders = declare(tmp_path / "log")
+    with flow:
+        assert as_texts(flow.read("spend").collect()) == expected(golden, EPOCHS - 1)
+        assert flow.last_recovery is not None and flow.last_recovery.work == (0, (), None, 0)
+        orders.delete([order(EPOCHS - 1, 1)])
+        assert flow.step().epoch == EPOCHS
+
+
+@pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
+def test_a_golden_log_is_recovered_from_its_durable_layers_alone(
+    golden: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    shutil.copytree(golden / "log", tmp_path / "log", ignore=shutil.ignore_patterns("traces", "log.jsonl"))
+    flow, _ = declare(tmp_path / "log")
+    with flow:
+        assert as_texts(flow.read("spend").collect()) == expected(golden, EPOCHS - 1)
+        assert flow.last_recovery is not None and flow.last_recovery.epochs_replayed == 0
+        assert flow.last_recovery.layers_fetched > 0
