@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
-    from holdfast.results import Epoch, Status
+    from holdfast.results import Epoch, Recovery, Status
 
 __version__ = "0.1.0"
 
@@ -26,6 +26,7 @@ __all__ = [
     "HoldfastError",
     "Offer",
     "Part",
+    "Recovery",
     "Sink",
     "Source",
     "Status",
@@ -43,6 +44,7 @@ _HOMES = {
     "HoldfastError": "errors",
     "Offer": "connectors.source",
     "Part": "connectors.source",
+    "Recovery": "results",
     "Sink": "connectors.sink",
     "Source": "connectors.source",
     "Status": "results",

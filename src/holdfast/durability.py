@@ -147,6 +147,11 @@ class Durability:
         self.shipped = 0
         """Bytes sent to locations."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether a round is at work."""
+        return self._background.busy
+
     # -- what the engine says and asks --------------------------------------------------------------------------------
 
     def completed(self, epoch: int, written: int) -> None:
@@ -162,7 +167,8 @@ class Durability:
 
     def uncommitted(self, epoch: int) -> bytes:
         """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6)."""
-        return to_lines(self._history[min(self.flushed + 1, epoch) : epoch + 1])
+        after = self.flushed if self.settings.durable else epoch - 1
+        return to_lines(self._history[min(after + 1, epoch) : epoch + 1])
 
     @property
     def unsafe(self) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -124,10 +125,12 @@ class Engine:
             self._kept,
             lambda: self.last,
             self._run_again,
-            self._describe(replicas, recovery),
+            self._fresh(replicas),
             recovery,
         )
         self._recoverer.open()
+        # Only now: a crash before this leaves an operator that is new as new as it was.
+        self._describe(replicas, recovery)
         self._durability.request()
 
     def _replicas(self, recovery: Recovery) -> dict[str, Replica]:
@@ -159,18 +162,23 @@ class Engine:
             replica.claim(claim, said)
         return claim
 
-    def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> set[str]:
-        """Write down what the flow keeps. The operators that it did not keep before."""
+    def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
+        """The operators that the flow did not keep before."""
+        known = [self._directory.read_collections()]
+        for replica in replicas.values():
+            with suppress(StoreError):
+                known.append(replica.read_collections())
+        return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
+
+    def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> None:
+        """Write down what the flow keeps."""
         description = self._state.description()
-        known = [self._directory.read_collections(), *(replica.read_collections() for replica in replicas.values())]
-        before = {mark for one in known for mark in one.get("operators", {})}
         self._directory.write_collections(description)
         for replica in replicas.values():
             try:
                 replica.write_collections(description)
             except StoreError as error:
                 recovery.unreachable[replica.location.uri] = str(error)
-        return set(description["operators"]) - before
 
     @property
     def last(self) -> int:

@@ -87,7 +87,11 @@ class Place(ABC):
         return self.replica.flow()
 
     def collections(self) -> dict[str, Any]:
-        return self.replica.read_collections()
+        """What the flow keeps, as this place says; LogDamaged if that cannot be."""
+        kept = self.replica.read_collections()
+        if not _is_description(kept):
+            raise LogDamaged(f"log {self.uri}: collections.json does not describe what a flow keeps", path=self.uri)
+        return kept
 
     @abstractmethod
     def lineage(self, known: Iterable[str] = ()) -> Found:
@@ -171,6 +175,17 @@ class Durable(Place):
 
     def path(self, trace: str, name: LayerName) -> str:
         return layer_path(trace, name)
+
+
+def _is_description(kept: dict[str, Any]) -> bool:
+    # It has no checksum: that everything refers to something is what can be asked of it.
+    operators, collections = kept.get("operators", {}), kept.get("collections", {})
+    if not isinstance(operators, dict) or not isinstance(collections, dict):
+        return False
+    return set(kept) <= {"operators", "collections"} and all(
+        isinstance(entry, dict) and {"kind", "fields", "key"} <= set(entry) and entry.get("fingerprint") in operators
+        for entry in collections.values()
+    )
 
 
 def relisted(work: Callable[[], T]) -> T:

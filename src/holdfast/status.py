@@ -73,5 +73,6 @@ def _durability(state: State, durability: Durability, typical: float) -> dict[st
         # What losing this host would cost: the epochs that no location has, computed again.
         "recovery_seconds": unsafe_epochs * typical,
         "shipped": durability.shipped,
+        "busy": durability.busy,
         "failure": durability.failure,
     }

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +116,9 @@ def database(path: Path) -> Delivered:
     return Delivered(_positive(rows), commits)
 
 
-def _add(rows: Counter[Row], columns: object) -> None:
-    for *row, diff in zip(*columns, strict=True):  # type: ignore[call-overload]  # columns of a table
+def _add(rows: Counter[Row], columns: Iterable[Sequence[int]]) -> None:
+    """Add up changes, given as columns, of which the last is the diff."""
+    for *row, diff in zip(*columns, strict=True):
         rows[tuple(row)] += diff
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,25 +63,14 @@ def made(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 @pytest.fixture
-def copied(made: Shop, tmp_path: Path) -> Callable[[], Shop]:
+def shop(made: Shop, tmp_path: Path) -> Shop:
     """A copy of the log, to damage."""
-
-    def copy() -> Shop:
-        shutil.copytree(made.root, tmp_path / "shop")
-        return Shop(tmp_path / "shop")
-
-    return copy
-
-
-@pytest.fixture
-def shop(copied: Callable[[], Shop]) -> Shop:
-    return copied()
+    shutil.copytree(made.root, tmp_path / "shop")
+    return Shop(tmp_path / "shop")
 
 
 def layer(place: Path, epoch: int = 1, view: str = "spend") -> Path:
     """A layer of one epoch of a view."""
-    import json
-
     mark = json.loads((place / "collections.json").read_text())["collections"][view]["fingerprint"]
     folder = "traces" if (place / "traces").is_dir() else "layers"
     return next(iter(sorted((place / folder / f"{mark}.rows").glob(f"{epoch:012d}-{epoch:012d}-*"))))

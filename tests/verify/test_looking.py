@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+import fsspec
 import pytest
 from typer.testing import CliRunner
 
+import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, LogDamaged, LogForeign
 from holdfast.inspect import describe, read_collection
@@ -40,17 +44,12 @@ def test_a_location_is_read_without_its_working_directory_by_the_command(made: S
     )
 
 
-def test_a_remote_location_is_read_and_described() -> None:
-    import fsspec
-
-    files = fsspec.filesystem("memory")
-    files.pipe("/nothing/here", b"")
+def test_a_remote_address_without_a_log_is_told() -> None:
+    fsspec.filesystem("memory").pipe("/nothing/here", b"")
     assert "there is no holdfast.json" in invoke("status", "memory://nothing")[2]
 
 
 def test_a_remote_copy_gives_the_same_rows_and_can_be_verified(made: Shop) -> None:
-    import fsspec
-
     files = fsspec.filesystem("memory")
     for path in made.a.rglob("*"):
         if path.is_file():
@@ -143,6 +142,14 @@ def test_a_directory_that_is_both_is_two_levels(shop: Shop) -> None:
     assert invoke("verify", shop.a)[0] == 0
 
 
+def test_collections_that_do_not_make_sense_are_taken_from_another_place(made: Shop, shop: Shop) -> None:
+    path = shop.work / "collections.json"
+    path.write_text(path.read_text().replace('"fields"', '"fielfs"'))
+    with pytest.raises(LogDamaged, match="does not describe"):
+        read_collection(shop.work, "spend")
+    assert read_collection(shop.work, "spend", others=[shop.a]).equals(read_collection(made.work, "spend"))
+
+
 def test_mistakes_are_told(shop: Shop) -> None:
     assert invoke("status")[0] == 2
     code, _, problem = invoke("status", *shop.places, "--min-replicas", 3)
@@ -160,10 +167,5 @@ def test_looking_at_a_location_needs_no_spark(made: Shop) -> None:
         "    except SystemExit as end: assert not end.code\n"
         "assert 'pyspark' not in sys.modules"
     )
-    import os
-    from pathlib import Path
-
-    import holdfast
-
     environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parent.parent)}
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120, env=environment)

@@ -65,7 +65,7 @@ def plan_recovery(
     anew = {
         (operator, partition)
         for (operator, partition), upto in lost.items()
-        if upto < 0 and (operator in fresh or (last >= LONG and operator not in drawing))
+        if operator in fresh or (upto < 0 and last >= LONG and operator not in drawing)
     }
     fill = min(fill, last)
 

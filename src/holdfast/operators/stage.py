@@ -17,10 +17,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.errors import LogError
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.expressions import apply
@@ -28,7 +30,8 @@ from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, 
 from holdfast.operators.step import Context, Step
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
-from holdfast.trace.rows import Block
+from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Block, Layout
 from holdfast.trace.trace import Trace
 
 LINEAGE = "holdfast.lineage"
@@ -278,7 +281,7 @@ def run_operator(
         for suffix, layout in module.layouts(operator.spec).items():
             directory = trace_directory(epoch, operator.id, suffix)
             block = step.layers.get(suffix)
-            name = write_layer(
+            name = _written(
                 directory, Block.empty(layout) if block is None else block, layout,
                 low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
                 since=-1 if epoch.first == epoch.number else epoch.number,
@@ -322,6 +325,19 @@ def _step(
     if step.answers and (fixed := fix(file, step.answers)) != step.answers:
         step = module.step(operator.spec, arrived, traces, replace(context, answers=fixed))
     return step
+
+
+def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> LayerName:
+    """Write a layer. A disk that is full, or read-only, is the user's to mend: a clear error, and nothing is lost."""
+    try:
+        return write_layer(directory, block, layout, **extent)
+    except OSError as error:
+        raise LogError(
+            f"log {directory.parent.parent}: cannot write a layer of epoch {extent['last']}: {error.strerror or error}",
+            path=str(directory),
+            epoch=extent["last"],
+            errno=error.errno,
+        ) from error
 
 
 def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:
