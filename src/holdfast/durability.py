@@ -174,7 +174,8 @@ class Durability:
     def unsafe(self) -> tuple[int, int]:
         """Bytes and epochs that are not safe yet."""
         with self._changed:
-            return sum(size for _, size in self._written), len(self._history) - 1 - self.safe
+            safe = self.safe
+            return sum(size for epoch, size in self._written if epoch > safe), len(self._history) - 1 - safe
 
     def wait_for_room(self, stopping: Callable[[], bool], waiting: Callable[[], None]) -> float:
         """Wait while more is unsafe than the bound allows (back-pressure). The seconds it took."""

@@ -32,7 +32,7 @@ from holdfast.coordinator.replication import reached
 from holdfast.declared import Declared, Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import EpochUnavailable, LogError, StoreError
+from holdfast.errors import EpochUnavailable, LogDamaged, LogError, StoreError
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
@@ -166,7 +166,7 @@ class Engine:
         """The operators that the flow did not keep before."""
         known = [self._directory.read_collections()]
         for replica in replicas.values():
-            with suppress(StoreError):
+            with suppress(StoreError, LogDamaged):
                 known.append(replica.read_collections())
         return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
 

@@ -181,6 +181,37 @@ def test_damaged_local_layers_are_found_by_the_epoch_that_reads_them_and_replace
     flow.close()
 
 
+@pytest.mark.parametrize("when", ["in an epoch", "in a replay"])
+def test_an_epoch_that_met_damage_leaves_no_layer_of_incomplete_input(shop: Shop, tmp_path: Path, when: str) -> None:
+    place, local = copy(tmp_path), tmp_path / "local"
+    flow = shop.open(place, local=local)
+    shop.run(flow, 2)
+    flow.wait_safe(timeout=SOON)
+    place.fail_before = 1.0
+    shop.run(flow, 1)
+    die(flow)
+    place.fail_before = 0.0
+    local = world.moved(local)
+    traces = {path.parent for path in local_layers(local)}
+    joined = next(trace for trace in traces if trace.suffix == ".left")
+    if when == "in a replay":
+        for path in local.glob("traces/*/000000000002-*.arrow"):
+            path.unlink()
+    flow = shop.open(place, local=local) if when == "in an epoch" else None
+    for path in local_layers(local, partition=1):  # the first stage fails in one partition; the next one still runs
+        if path.parent == joined and path.name.startswith("000000000001-"):
+            flip(path)
+    flow = flow or shop.open(place, local=local)
+    shop.run(flow, 1)
+    recovery = flow.last_recovery
+    assert recovery is not None
+    for trace in traces:
+        names = [path.name.rpartition("-")[0] for path in trace.glob("*.arrow")]
+        assert len(set(names)) == len(names), f"two layers of one place and epoch in {trace.name}: {sorted(names)}"
+    shop.check(flow)
+    flow.close()
+
+
 def test_damaged_copies_are_passed_over(shop: Shop, tmp_path: Path) -> None:
     copies, local = [tmp_path / "a", tmp_path / "b"], tmp_path / "local"
     flow = shop.open(copies, local=local, min_replicas=2)

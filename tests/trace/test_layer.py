@@ -187,23 +187,6 @@ def test_a_flipped_bit_is_found_when_the_layer_is_opened(tmp_path: Path) -> None
     assert open_layer(path).rows == 1000
 
 
-def test_a_process_vouches_once_for_what_it_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[str] = []
-    monkeypatch.setattr(layers, "check_bytes", lambda data, name, where: checked.append(where))
-    monkeypatch.setattr(layers, "_VOUCHED", 2)
-    paths = []
-    for rows in range(1, 5):
-        block, layout = simple(rows)
-        paths.append(tmp_path / write(tmp_path, block, layout).text())
-    for path in paths:
-        open_layer(path)
-    assert checked == [str(path) for path in paths[:2]]  # it remembers a bounded number
-    retain(tmp_path, [])
-    for path in paths:
-        open_layer(path)
-    assert checked[2:] == [str(path) for path in paths]
-
-
 def test_metadata_is_read_without_the_rows(tmp_path: Path) -> None:
     block, layout = simple(1000)
     name = write(tmp_path, block, layout, metadata={"lineage": "x", "other": ""})

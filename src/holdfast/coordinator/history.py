@@ -31,7 +31,8 @@ class Seen:
 
 def choose(records: Iterable[Lineage], seen: Iterable[Seen] = ()) -> list[Lineage]:
     """The history, from epoch 0 on."""
-    known = {record.digest: record for record in records}
+    # Footers know no answers; a record that has them says more.
+    known = {record.digest: record for record in sorted(records, key=lambda record: bool(record.answers))}
     children: dict[str, list[Lineage]] = {}
     for record in known.values():
         children.setdefault(record.parent, []).append(record)

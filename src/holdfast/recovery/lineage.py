@@ -34,11 +34,12 @@ def find_history(
     lineage it was given; ``directories``: the live local traces, whose layers carry lineage too."""
     records, damaged = read_stash(stash)
     known = {record.digest for record in records}
+    whole = not damaged and all(record.parent in known or record.epoch == 0 for record in records)
     _found(recovery, "local", records)
     for name, replica in replicas.items():
         try:
             for segment in replica.segments():
-                if segment.digest in known and not damaged:
+                if segment.digest in known and whole:
                     _found(recovery, name, [], segment.last)
                     continue
                 try:

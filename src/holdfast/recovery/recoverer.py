@@ -74,7 +74,7 @@ class Recoverer:
         self._kept = kept
         self._last = last
         self._again = again
-        self._fresh = fresh
+        self._fresh: Collection[str] = fresh
         self._opening = True
         self.recovery = recovery
         """What the last recovery did."""
@@ -84,6 +84,7 @@ class Recoverer:
         self._opening = True
         self.repairing(self._recover)
         self._opening = False
+        self._fresh = ()  # what is lost from now on was there
         self._durability.look()
 
     def repair(self, found: Sequence[LogDamaged]) -> None:

@@ -72,7 +72,10 @@ class Replica:
     def open(self, flow: str) -> None:
         """Make sure that the location can be used and is this flow's."""
         self.location.check()
-        name = self.flow()
+        try:
+            name = self.flow()
+        except LogDamaged:
+            name = None  # a torn write: the rest of the log says by its digests whose it is
         if name is None:
             self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
         elif name != flow:
@@ -101,8 +104,10 @@ class Replica:
         return name
 
     def write_collections(self, collections: dict[str, Any]) -> None:
-        if self.read_collections() != collections:
-            self.location.write("collections.json", _text(collections))
+        with suppress(LogDamaged):
+            if self.read_collections() == collections:
+                return
+        self.location.write("collections.json", _text(collections))
 
     def read_collections(self) -> dict[str, Any]:
         return self._json("collections.json") or {}

@@ -41,7 +41,6 @@ from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, is_c
 
 FORMAT = "1"
 _CACHED = 1024
-_VOUCHED = 4096
 
 
 def write_layer(
@@ -67,7 +66,6 @@ def write_layer(
             encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
-        _vouch(directory / name.text())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -260,35 +258,19 @@ def retain(directory: Path, listing: Container[str]) -> None:
 
 
 def forget_all() -> None:
-    """Let go of every open layer, and of what this process knows of those it wrote: as a new process."""
+    """Let go of every open layer, as a new process has none."""
     with _lock:
         _open.clear()
         _open_in.clear()
-        _vouched.clear()
-
-
-_vouched: OrderedDict[str, None] = OrderedDict()
-"""Files that this process has written and not opened since: it checksummed their bytes on the way out."""
-
-
-def _vouch(path: Path) -> None:
-    with _lock:
-        _vouched[os.fspath(path)] = None
-        while len(_vouched) > _VOUCHED:
-            _vouched.popitem(last=False)
 
 
 def _map(path: Path) -> Layer:
-    with _lock:
-        vouched = os.fspath(path) in _vouched
-        _vouched.pop(os.fspath(path), None)
     name = LayerName.parse(path.name)
     if name is None:
         raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
     with _damage(path):
         mapped = pa.memory_map(os.fspath(path)).read_buffer()
-        if not vouched:
-            check_bytes(mapped, name, str(path))
+        check_bytes(mapped, name, str(path))
         reader = pa.ipc.open_file(mapped)
         if reader.num_record_batches != 1:
             raise ValueError(f"expected one record batch, found {reader.num_record_batches}")
@@ -331,9 +313,7 @@ def check_types(schema: pa.Schema) -> None:
 
 
 def verify_layer(path: Path) -> None:
-    """Open the file anew, whatever this process knows of it; LogDamaged if it is not what its name says."""
-    with _lock:
-        _vouched.pop(os.fspath(path), None)
+    """Open the file anew, whatever this process has open; LogDamaged if it is not what its name says."""
     _map(Path(path))
 
 
