@@ -401,6 +401,24 @@ def test_a_location_that_refuses_is_named_in_the_status_and_stops_nothing(shop: 
     flow.close()
 
 
+def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Shop, tmp_path: Path) -> None:
+    good, bad, local = tmp_path / "good", copy(tmp_path, "bad"), tmp_path / "local"
+    flow = shop.open([good, bad], local=local)
+    shop.run(flow, 1)
+    flow.close()
+    bad.fail_before = 1.0
+    with pytest.warns(UserWarning, match="cannot be used now, and will be tried again: .*made up: nothing happened"):
+        flow = shop.open([good, bad], local=local)
+    recovery = flow.last_recovery
+    assert recovery is not None and list(recovery.unreachable) == [bad.uri]
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=SOON)
+    bad.fail_before = 0.0
+    until(lambda: _levels(flow)[0][bad.uri] == 1)
+    shop.check(flow)
+    flow.close()
+
+
 def test_a_flow_waits_when_too_much_is_unsafe_and_goes_on_when_it_is_not(shop: Shop, tmp_path: Path) -> None:
     place = copy(tmp_path)
     flow = shop.open(place, local=tmp_path / "local", max_unsafe=2)

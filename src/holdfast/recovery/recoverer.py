@@ -23,7 +23,7 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery import Replay, plan_recovery
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import LogDamaged
+from holdfast.errors import LogDamaged, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
@@ -31,6 +31,7 @@ from holdfast.results import Recovery
 from holdfast.runner import Runner, Work
 from holdfast.state import State
 
+_LOOKS = 3
 _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
@@ -150,7 +151,7 @@ class Recoverer:
             whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
-                layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, recovery)
+                layers = self._fetch(look, traces, ranges)
         recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
         plan = [] if whole else self._plan(layers, ranges)
         with timed(recovery, "replay"):
@@ -158,6 +159,24 @@ class Recoverer:
                 marks.reach("recovery.before_replay")
                 self._again(replay, list(self._work(replay)))
                 recovery.note(replay.first, replay.epoch, replay.write)
+
+    def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
+        """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
+        computed again, so that is waited for a little, and then an error."""
+        kept = [trace for mark, some in self._state.traces.items() if mark not in self._fresh for trace in some]
+        for attempt in range(_LOOKS):
+            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+            troubles = self._durability.troubles
+            if not troubles or all(layers.reach(trace, 0, 2**64) >= layers.last for trace in kept):
+                return layers
+            if self._runner.threads:
+                time.sleep(0.5 * (attempt + 1))
+        number, trouble = next(iter(sorted(troubles.items())))
+        raise StoreError(
+            f"{trouble.error}; state that is missing here may be there: try again when it answers, or take "
+            f"{self._durability.locations[number].uri} out of the log's locations to compute it again",
+            location=self._durability.locations[number].uri,
+        )
 
     def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> list[Replay]:
         last = self._last()

@@ -8,9 +8,9 @@ zero (``+diff`` stays). Schema metadata: ``holdfast.layer`` = format version, ``
 The bytes are a function of the rows, the layout and the metadata, and the name ends with their checksum. So writing is
 idempotent: a temporary file, then a rename; who comes second replaces the file by its equal, and mends it if a crash of
 the host has left it torn. Nothing is synced (memory level).
-Opening maps the file, compares its checksum with its name (a pass over the mapped bytes, in no memory; not for a file
-that this process has just written) and reads its footer; a process keeps the last ``_CACHED`` layers open, which is
-safe because a name never gets other bytes. So a byte that the disk got wrong is never computed with.
+Opening maps the file, compares its checksum with its name (a pass over the mapped bytes, in no memory) and reads its
+footer; a process keeps the last ``_CACHED`` layers open, which is safe because a name never gets other bytes. So a byte
+that the disk got wrong is never computed with.
 """
 
 from __future__ import annotations
