@@ -130,7 +130,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Say how the flow of LOG stands: its epochs, views and state, and how safe they are. It may be running."""
-    from holdfast.inspect import describe
+    from holdfast.outside.inspect import describe
     from holdfast.terminal.report import print_status
 
     found = describe(logs, min_replicas=min_replicas)
@@ -155,7 +155,7 @@ def read(
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file."),
 ) -> None:
     """Print the rows of VIEW. Needs no Spark; the flow may be running."""
-    from holdfast.inspect import read_collection
+    from holdfast.outside.inspect import read_collection
 
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("parquet is not for the terminal; give --output FILE", param_hint="--format")
@@ -190,8 +190,8 @@ def verify(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Check every file of a log, and what is missing. It may be running, except for --repair."""
+    from holdfast.outside.verify import verify as check
     from holdfast.terminal.report import print_report
-    from holdfast.verify import verify as check
 
     with _bar("checking layers", problems.is_terminal and not as_json) as progress:
         report = check(logs, repair, progress)

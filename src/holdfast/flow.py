@@ -34,8 +34,8 @@ from holdfast.results import Epoch, Recovery, Status
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.durability import Settings
     from holdfast.declared import Told
+    from holdfast.durability import Settings
     from holdfast.engine import Engine
     from holdfast.spark.analysis import Analyst
     from holdfast.store.location import Location
@@ -49,7 +49,7 @@ class Flow:
     ``log`` is where the flow's state is kept; a flow constructed again on the same log goes on where it was. It is a
     directory, an address that pyarrow or fsspec opens (``s3://bucket/path``), or several of them: then each gets a
     complete copy, in the background. An epoch is *safe* when ``min_replicas`` of them have it. Epochs never wait for
-    that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of epochs): then the next one waits.
+    that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of epochs): then the next waits.
     ``local`` is the directory of the working files, by default in the first location that is a local directory.
 
     With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
@@ -370,7 +370,8 @@ class Flow:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Flow({self.name!r}, log={', '.join(map(str, self._places))}, sources={list(self._sources)}, views={list(self._views)})"
+        places = ", ".join(map(str, self._places))
+        return f"Flow({self.name!r}, log={places}, sources={list(self._sources)}, views={list(self._views)})"
 
 
 def _column_sql(column: Any) -> str:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from golden.make import EPOCHS, declare, order
-from holdfast.inspect import read_collection
+from holdfast.outside.inspect import read_collection
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, UnknownName
-from holdfast.inspect import describe, read_collection
+from holdfast.outside.inspect import describe, read_collection
 from holdfast.store.directory import LogDirectory
 
 SOURCE = """

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, LogDamaged, LogForeign
-from holdfast.inspect import describe, read_collection
+from holdfast.outside.inspect import describe, read_collection
 from holdfast.store.directory import LogDirectory
 
 from .conftest import EPOCHS, Shop, flip, layer, segment

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.errors import LogBusy, LogError, LogForeign
-from holdfast.inspect import read_collection
+from holdfast.outside.findings import Kind, Report
+from holdfast.outside.inspect import read_collection
+from holdfast.outside.verify import verify
 from holdfast.store.directory import LogDirectory
-from holdfast.verify import Kind, Report, verify
 
 from .conftest import EPOCHS, Shop, flip, layer, segment, truncate
 

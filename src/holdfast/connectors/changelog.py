@@ -1,9 +1,10 @@
 """A directory of Parquet files as a sink: one file per epoch, written whole or not at all.
 
 ``epoch-000000000042.parquet`` holds the view's columns, ``_epoch`` and ``_diff``; adding up ``_diff`` over all files
-gives the view. The lineage rides in the same file's metadata, so that one rename commits both (invariant 6, causal). A
-file is written under a hidden name, which readers pass over, and linked to its own. An epoch that brings neither rows nor
-lineage leaves no file: to be told of it again after a restart does no harm.
+gives the view. The lineage rides in the same file's metadata, so that one link commits both (invariant 6, causal): a
+file is written under a hidden name, which readers pass over, and linked to its own, which fails if another driver has
+taken that epoch. An epoch that brings neither rows nor lineage leaves no file: to be told of it again after a restart
+does no harm.
 
 Files are not synced to disk. A power cut may therefore leave the last ones empty or torn; ``open`` removes them, and
 Holdfast commits those epochs again from its log, with the same content.

@@ -90,8 +90,8 @@ def plan_recovery(
             if not able(operator, partition, lost[operator, partition]):
                 if operator in drawing:
                     raise LogDamaged(
-                        f"operator {operator}: what it drew after epoch {lost[operator, partition]} is lost, and cannot "
-                        "be computed again, since what it was drawn for was compacted",
+                        f"operator {operator}: what it drew after epoch {lost[operator, partition]} is lost, and "
+                        "cannot be computed again, since what it was drawn for was compacted",
                         operator=operator,
                         epoch=lost[operator, partition],
                     )

@@ -23,7 +23,7 @@ from holdfast.errors import EpochUnavailable, LogDamaged, UnknownName
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
-from holdfast.places import (
+from holdfast.outside.places import (
     LOCAL,
     REPLICA,
     Named,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from holdfast.coordinator.replication import Ship, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.operators.stage import LINEAGE
-from holdfast.places import Durable, Place, Sizes, Working, chain_of
+from holdfast.outside.places import Durable, Place, Sizes, Working, chain_of
 from holdfast.recovery.layers import set_aside
 from holdfast.store.copying import Copied, Fetch, Shipment, fetch_all, ship_all
 from holdfast.store.directory import LogDirectory
@@ -32,7 +32,7 @@ from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.rows import Layout
 
 if TYPE_CHECKING:
-    from holdfast.verify import Audit
+    from holdfast.outside.audit import Audit
 
 
 class Repair:

@@ -1,19 +1,9 @@
-"""Verifying a log: every byte of every place is compared with what its name says, and every place with the history.
+"""An audit: every byte of every place is compared with what its name says, and every place with the history.
 
-An *audit* looks at each place (`places.py`) by itself: whose log it is, each record of its lineage, each layer's
-checksum and rows, and how far its intact layers cover every live trace. What it finds is one of
-
-* **damaged**: a file that is not what its name says; **missing**: epochs that the place must hold, and no intact file
-  of it does; **unreachable**: what could not be read at all. These are wrong;
-* **behind**: the place ends before the history does, as a slow or late copy does; **stale**: files of a history that
-  was abandoned, which nobody reads; **leftover**: what a crash left half-written, or was set aside before. These are
-  harmless.
-
-What must a place hold? Everything up to its *front*: the newest epoch of which it has any lineage or layer. While the
-flow runs, layers come after their lineage, so then only a hole between layers counts as missing.
-
-Nothing is changed unless ``repair`` is asked for (`repair.py`); then the audit is made again, over what is new. Cost:
-one pass over all bytes.
+It looks at each place (`places.py`) by itself: whose log it is, each record of its lineage, each layer's checksum and
+rows, and how far its intact layers cover every live trace. What must a place hold? Everything up to its *front*: the
+newest epoch of which it has any lineage or layer. While the flow runs, layers come after their lineage, so then only a
+hole between layers counts as missing. Cost: one pass over all bytes.
 """
 
 from __future__ import annotations
@@ -21,27 +11,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 from holdfast.coordinator.history import choose
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import trusting
-from holdfast.errors import EpochUnavailable, LogBusy, LogDamaged, LogError, StoreError
-from holdfast.places import (
+from holdfast.errors import EpochUnavailable, LogDamaged, LogError, StoreError
+from holdfast.outside.findings import Checked, Finding, Kind, Report
+from holdfast.outside.places import (
     LOCAL,
     REPLICA,
     Found,
-    Named,
     Place,
     Sizes,
     check_one_flow,
     declared,
-    find_places,
     live_traces,
     orphans,
-    running,
 )
 from holdfast.store.location import is_temporary
 from holdfast.store.replica import is_true
@@ -59,138 +45,6 @@ _OWN = {"claims", "collections.json", "damaged", "layers", "lineage", "lock", "t
 
 Progress = Callable[[int, int], None]
 """Told the bytes that were checked, and all that there are to check."""
-
-
-class Kind(StrEnum):
-    """What a finding is."""
-
-    DAMAGED = "damaged"
-    MISSING = "missing"
-    UNREACHABLE = "unreachable"
-    BEHIND = "behind"
-    STALE = "stale"
-    LEFTOVER = "leftover"
-
-    @property
-    def wrong(self) -> bool:
-        return self in (Kind.DAMAGED, Kind.MISSING, Kind.UNREACHABLE)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that an audit found at a place."""
-
-    place: str
-    level: str
-    kind: Kind
-    message: str
-    path: str = ""
-    """The file, inside the place."""
-
-    trace: str = ""
-    first: int | None = None
-    last: int | None = None
-    """The epochs that are missing or behind."""
-
-    repaired: bool = False
-
-    @property
-    def wrong(self) -> bool:
-        return self.kind.wrong and not self.repaired
-
-
-@dataclass
-class Checked:
-    """What a place holds."""
-
-    place: str
-    level: str
-    layers: int = 0
-    bytes: int = 0
-    checked: int = 0
-    """Layers that were read and are what their names say."""
-
-    lineage: int = -1
-    """The last epoch up to which its lineage is whole."""
-
-    covered: dict[str, int] = field(default_factory=dict)
-    """Live trace → the last epoch up to which its intact layers cover it."""
-
-    damaged: list[str] = field(default_factory=list)
-    missing: list[dict[str, Any]] = field(default_factory=list)
-    """Trace (or ``lineage``) and epochs."""
-
-    repaired: int = 0
-    """How many findings were repaired."""
-
-
-@dataclass
-class Report:
-    """What `verify` found, and did."""
-
-    flow: str
-    epoch: int
-    running: dict[str, Any] | None
-    places: list[Checked]
-    findings: list[Finding]
-    repair: bool = False
-    """Whether it was asked to repair."""
-
-    @property
-    def ok(self) -> bool:
-        """Nothing is wrong, or all that was wrong is repaired."""
-        return not any(finding.wrong for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "ok": self.ok}
-
-
-def verify(places: Sequence[Named], repair: bool = False, progress: Progress | None = None) -> Report:
-    """Check the log at these places: working directories and log locations of one flow.
-
-    With ``repair``, what is damaged is set aside, and each place is filled up from the others' intact copies; that
-    needs a flow that does not run, or `LogBusy` is raised. A location that is empty is filled, too. Whether the flow
-    runs is known from its working directory: give that, too, or a copy at work may be taken for one that lost layers.
-    """
-    found = find_places(places)
-    holder = running(found)
-    if repair and holder is not None:
-        raise LogBusy(
-            f"log {places[0]}: process {holder.get('pid', '?')} on {holder.get('host', '?')} runs the flow; stop it "
-            "before repairing its log. (A running flow repairs by itself what it meets.)",
-            pid=holder.get("pid"),
-            host=holder.get("host"),
-        )
-    audit = Audit(found, holder is not None, progress)
-    report = audit.report(holder)
-    if not repair:
-        return report
-    report.repair = True
-    if any(finding.kind.wrong or finding.kind is Kind.BEHIND for finding in report.findings):
-        # Repairing needs what checking does not: the way back from one form of layer to the other.
-        from holdfast.repair import Repair
-
-        Repair(audit).run()
-        after = Audit(find_places(places), False, progress, intact=audit.intact)
-        report = _compared(report, after.report(None))
-    return report
-
-
-def _compared(before: Report, after: Report) -> Report:
-    """The second report, with the findings of the first that are gone: they were repaired."""
-    still = {_what(finding) for finding in after.findings}
-    gone = [
-        replace(finding, repaired=True)
-        for finding in before.findings
-        if _what(finding) not in still and (finding.kind.wrong or finding.kind is Kind.BEHIND)
-    ]
-    for checked in after.places:
-        checked.repaired = sum((f.place, f.level) == (checked.place, checked.level) for f in gone)
-    return replace(after, findings=[*gone, *after.findings], repair=True)
-
-
-def _what(finding: Finding) -> tuple[object, ...]:
-    return finding.place, finding.level, finding.kind, finding.path, finding.trace
 
 
 class Audit:
