@@ -3,7 +3,8 @@
 Messages are ``(partition, (channel, buffer))``: a buffer is an Arrow IPC stream of rows for a channel, that is, for one
 port of one operator. Messages for operators of later stages pass through untouched. Results for the driver (what the
 views changed, how long things took) travel on the channel ``RESULT``, in the sender's own partition, so that the last
-stage's tasks deliver those of all stages.
+stage's tasks deliver those of all stages. An error travels on the channel ``FAILED``, to every partition: a task of a
+later stage that hears of it computes nothing and writes nothing, since what arrived there is not complete.
 
 A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
 hold, so a retry, a speculative copy, or a task run twice does no harm.
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import LogError
+from holdfast.errors import HoldfastError, LogError
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.expressions import apply
@@ -40,6 +41,8 @@ LINEAGE = "holdfast.lineage"
 RESULT = -1
 TICK = -2
 """A message without rows, to every partition: a quiet one advances too."""
+FAILED = -3
+"""An error that a task met."""
 Message = tuple[int, tuple[int, bytes]]
 
 
@@ -228,7 +231,9 @@ def run_stage(
     since = time.perf_counter()
     router = Router(program, epoch, report)
     mine = {channel for operator in program.at(stage) for channel in operator.channels}
+    failed = False
     for owner, (channel, buffer) in messages:
+        failed = failed or channel == FAILED
         if channel in mine:
             table = decode(buffer)
             report.arrived += table.num_rows
@@ -236,10 +241,26 @@ def run_stage(
         else:
             router.messages.append((owner, (channel, buffer)))
     report.spend("decode", since)
-    for operator in program.at(stage):
+    for operator in () if failed else program.at(stage):
         if epoch.runs(operator.id, partition):
             router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
     return router, report
+
+
+def failure(error: HoldfastError, partitions: int) -> list[Message]:
+    """What a task sends that met an error."""
+    return [(partition, (FAILED, pickle.dumps(error))) for partition in range(partitions)]
+
+
+def reports_of(messages: Iterable[Message]) -> tuple[Report, ...]:
+    """The reports among what the last stage sent; raises the error, if a task met one."""
+    reports = []
+    for _, (channel, buffer) in messages:
+        if channel == FAILED:
+            raise pickle.loads(buffer)
+        if channel == RESULT:
+            reports.append(pickle.loads(buffer))
+    return tuple(reports)
 
 
 def finish(router: Router, report: Report, partition: int) -> Iterator[Message]:

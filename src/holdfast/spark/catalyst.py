@@ -20,10 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.operators.program import Program, Route, change_schema
-from holdfast.operators.stage import Message, Report, Router, finish
+from holdfast.operators.stage import Message, Report, Router, failure, finish
 from holdfast.plan.dataflow import Dataflow, Path, Types
 from holdfast.plan.nodes import Field
-from holdfast.spark.failure import failure
 from holdfast.spark.told import current_epoch
 from holdfast.spark.types import quoted
 
@@ -155,7 +154,7 @@ def _packer(
                         router.deliver(route, _flattened(rows))
             yield from _pack(router.messages)
         except HoldfastError as error:
-            yield from _pack([failure(0, error)])
+            yield from _pack(failure(error, current_epoch().partitions))
 
     return pack
 
@@ -220,7 +219,7 @@ def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]],
                 router.send(source, table)
             yield from _pack(list(finish(router, report, 0)))
         except HoldfastError as error:
-            yield from _pack([failure(0, error)])
+            yield from _pack(failure(error, current_epoch().partitions))
 
     return send
 

@@ -9,7 +9,6 @@ The RDDs are built anew each epoch (an RDD that ran has its exchange behind it);
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program
-from holdfast.operators.stage import RESULT, Epoch, Message, Report, Router, finish, run_stage, ticks
+from holdfast.operators.stage import Epoch, Message, Report, Router, failure, finish, reports_of, run_stage, ticks
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Outcome, Work
 from holdfast.spark.catalyst import (
@@ -37,7 +36,7 @@ from holdfast.spark.catalyst import (
     wide_batches,
     wide_schema,
 )
-from holdfast.spark.failure import failure, translated
+from holdfast.spark.failure import translated
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
 
@@ -86,11 +85,7 @@ class EpochJob:
             if known is None:
                 raise
             raise known from None
-        results = [pickle.loads(buffer) for _, (channel, buffer) in messages if channel == RESULT]
-        errors = [result for result in results if isinstance(result, HoldfastError)]
-        if errors:
-            raise errors[0]
-        return Outcome(tuple(results), planned - started, time.perf_counter() - started)
+        return Outcome(reports_of(messages), planned - started, time.perf_counter() - started)
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
@@ -151,7 +146,7 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
         try:
             router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
         except HoldfastError as error:
-            return iter([failure(partition, error)])
+            return iter(failure(error, current_epoch().partitions))
         return finish(router, report, partition)
 
     return task
@@ -167,7 +162,7 @@ def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
             done = list(finish(router, report, partition))
         except HoldfastError as error:
             router.catalyst.clear()
-            done = [failure(partition, error)]
+            done = failure(error, epoch.partitions)
         yield from wide_batches(cross, done, router)
 
     return task
@@ -189,7 +184,7 @@ def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]],
         try:
             router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
         except HoldfastError as error:
-            return iter([failure(partition, error)])
+            return iter(failure(error, epoch.partitions))
         if index == 0:
             router.messages += ticks(epoch.partitions)
         return finish(router, report, partition)
@@ -208,7 +203,7 @@ def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
             done = list(finish(router, report, 0))
         except HoldfastError as error:
             router.catalyst.clear()
-            done = [failure(0, error)]
+            done = failure(error, epoch.partitions)
         yield from wide_batches(cross, done, router)
 
     return task

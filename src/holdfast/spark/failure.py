@@ -1,24 +1,17 @@
 """Errors that tasks meet, on their way to the user.
 
-An error of the data (a bad file, a row deleted twice) is a result like any other: the task sends it to the driver and
-ends well, so that Spark neither retries what can only fail again nor buries it under traces. What Spark itself raises
-(an overflow in an expression, say) is translated here.
+An error of the data (a bad file, a row deleted twice) is a result like any other (`operators/stage.py`): the task sends
+it to the driver and ends well, so that Spark neither retries what can only fail again nor buries it under traces. What
+Spark itself raises (an overflow in an expression, say) is translated here.
 """
 
 from __future__ import annotations
 
-import pickle
 import re
 
 from pyspark.errors import PySparkException
 
 from holdfast.errors import EvaluationError, HoldfastError
-from holdfast.operators.stage import RESULT, Message
-
-
-def failure(partition: int, error: HoldfastError) -> Message:
-    """The message that carries an error to the driver."""
-    return partition, (RESULT, pickle.dumps(error))
 
 
 def translated(error: BaseException, subject: str) -> HoldfastError | None:

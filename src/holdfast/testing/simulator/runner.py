@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from holdfast import marks
+from holdfast.errors import HoldfastError
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program
-from holdfast.operators.stage import RESULT, Epoch, Message, finish, run_stage, ticks
+from holdfast.operators.stage import Epoch, Message, failure, finish, reports_of, run_stage, ticks
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, Outcome, R, T, Work
 from holdfast.testing.simulator.world import World
@@ -61,11 +62,10 @@ class SimulatedJob:
         half = len(items) // 2
         messages: list[Message] = list(ticks(epoch.partitions))
         for place, share in enumerate((items[:half], items[half:])):
-            messages += self._attempts(lambda place=place, share=share: self._read(epoch, share, place))  # type: ignore[misc]
+            messages += self._attempts(epoch, partial(self._read, epoch, share, place))
         for stage in range(1, self._program.stages + 1):
             messages = self._stage(epoch, stage, messages)
-        reports = [pickle.loads(buffer) for _, (channel, buffer) in messages if channel == RESULT]
-        return Outcome(tuple(reports), 0.0, 0.0)
+        return Outcome(reports_of(messages), 0.0, 0.0)
 
     def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
         partition = place % epoch.partitions
@@ -80,15 +80,19 @@ class SimulatedJob:
         for partition in order:
             mine = [message for message in messages if message[0] == partition]
 
-            def task(partition: int = partition, mine: list[Message] = mine) -> list[Message]:
-                marks.reach("task: epoch")
-                router, report = run_stage(self._program, stage, partition, epoch, mine)
-                return list(finish(router, report, partition))
-
-            done += self._attempts(task)
+            done += self._attempts(epoch, partial(self._task, epoch, stage, partition, mine))
         return done
 
-    def _attempts(self, task: Callable[[], list[Message]]) -> list[Message]:
-        if self._random.random() < _TWICE:
-            task()
-        return task()
+    def _task(self, epoch: Epoch, stage: int, partition: int, messages: list[Message]) -> list[Message]:
+        marks.reach("task: epoch")
+        router, report = run_stage(self._program, stage, partition, epoch, messages)
+        return list(finish(router, report, partition))
+
+    def _attempts(self, epoch: Epoch, task: Callable[[], list[Message]]) -> list[Message]:
+        """Run a task, maybe twice. One that meets an error says so, and the others go on, as in Spark."""
+        try:
+            if self._random.random() < _TWICE:
+                task()
+            return task()
+        except HoldfastError as error:
+            return failure(error, epoch.partitions)
