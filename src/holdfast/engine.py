@@ -16,9 +16,10 @@ import socket
 import time
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -50,6 +51,8 @@ from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -84,7 +87,7 @@ class Engine:
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
             replicas = self._replicas(recovery)
-            claim = self._claim(replicas)
+            claim = self._claim(replicas, recovery)
             directories = [self._directory.traces / trace for trace in self._state.layouts]
             history = find_history(stash, replicas, self._delivery.seen(), directories, recovery)
             if not history and recovery.unreachable:
@@ -145,21 +148,32 @@ class Engine:
                 found[location.uri] = replica
             except StoreError as error:
                 recovery.unreachable[location.uri] = str(error)
-        if not found:
+        return found
+
+    def _claim(self, replicas: dict[str, Replica], recovery: Recovery) -> Claim:
+        """Claim the log, before its history is read: a driver before this one that still runs will notice. Locations
+        that refuse are done without; there must be one that does not."""
+
+        def each(work: Callable[[Replica], T]) -> list[T]:
+            done = []
+            for uri, replica in list(replicas.items()):
+                try:
+                    done.append(work(replica))
+                except StoreError as error:
+                    recovery.unreachable[uri] = str(error)
+                    del replicas[uri]
+            return done
+
+        terms = [claim.term for claims in each(Replica.claims) for claim in claims]
+        claim = Claim(max(terms, default=0) + 1, f"{self._runner.draw():016x}")
+        said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+        each(lambda replica: replica.claim(claim, said))
+        if not replicas and self.declared.settings.durable:
             raise StoreError(next(iter(recovery.unreachable.values())))
         for uri, why in recovery.unreachable.items():
             warnings.warn(
                 f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1
             )
-        return found
-
-    def _claim(self, replicas: Mapping[str, Replica]) -> Claim:
-        """Claim the log, before its history is read: a driver before this one that still runs will notice."""
-        terms = [claim.term for replica in replicas.values() for claim in replica.claims()]
-        claim = Claim(max(terms, default=0) + 1, f"{self._runner.draw():016x}")
-        said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        for replica in replicas.values():
-            replica.claim(claim, said)
         return claim
 
     def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:

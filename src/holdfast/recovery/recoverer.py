@@ -97,13 +97,14 @@ class Recoverer:
 
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
+        told = self._opening  # one record for all that is met on the way
         for _ in range(_REPAIRS):
             try:
                 return work()
             except LogDamaged as error:
                 damage = error
-            if not self._opening:
-                self.recovery = Recovery(epoch=self._last())
+            if not told:
+                self.recovery, told = Recovery(epoch=self._last()), True
             self._mend(damage)
         return work()
 
