@@ -131,6 +131,9 @@ class Durability:
         self.safe = -1
         """The safe point."""
 
+        self.cleared = -1
+        """Up to here input may be released: it was safe, and after that nobody else had claimed the log."""
+
         self.synced = -1
         """The local layers up to this epoch are on disk."""
 
@@ -275,8 +278,8 @@ class Durability:
         holdings = self._look([number for number in able if number not in self._failing()], traces)
         self.holdings.update(holdings)
         self._settle(traces, last)
-        self._check_claims(list(holdings))
-        if self.fenced is None:
+        if self._check_claims(list(holdings)):
+            self.cleared = self.safe
             self._tidy(holdings, ranges, last)
 
     def _shipment(self, ship: Ship) -> Shipment:
@@ -368,9 +371,13 @@ class Durability:
             self._replicas[number].write_lineage(self._history[has + 1 : last + 1])
             self._replicas[number].merge_lineage(self._history)
 
-    def _check_claims(self, numbers: Sequence[int]) -> None:
+    def _check_claims(self, numbers: Sequence[int]) -> bool:
+        """Whether all these locations say that this driver is the last one to have claimed the log."""
+        said: list[int] = []
+
         def check(number: int) -> None:
             claims = self._replicas[number].claims()
+            said.append(number)
             if claims and claims[-1] > self._claim:
                 by = self._replicas[number].claimed_by(claims[-1])
                 self.fenced = Fenced(
@@ -381,6 +388,7 @@ class Durability:
                 )
 
         self._each(numbers, check)
+        return self.fenced is None and len(said) == len(numbers)
 
     def since(self, trace: str) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""

@@ -357,10 +357,10 @@ class Engine:
         self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
 
     def _release(self) -> None:
-        """Tell the sources what they may forget: the input of epochs up to the safe point."""
+        """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
         for name, offers in self._offers.items():
             done = self._told.released.get(name, 0)
-            while name in self.declared.sources and done < len(offers) and offers[done][0] <= self._durability.safe:
+            while name in self.declared.sources and done < len(offers) and offers[done][0] <= self._durability.cleared:
                 self.declared.sources[name].release(offers[done][1])
                 done += 1
                 self._told.released[name] = done

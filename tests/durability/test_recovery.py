@@ -19,6 +19,7 @@ from pyarrow import fs as arrow_fs
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.coordinator import replication
 from holdfast.errors import EpochUnavailable, Fenced, StoreError
 from holdfast.store.location import LocalLocation
 from holdfast.testing import MARKS, Crash, Unreliable, crash_at
@@ -300,7 +301,10 @@ def test_a_crash_at_any_mark_of_an_epoch_loses_and_repeats_nothing(shop: Shop, t
         die(flow)
 
 
-def test_a_crash_at_any_mark_of_a_round_leaves_a_log_that_is_whole(shop: Shop, tmp_path: Path) -> None:
+def test_a_crash_at_any_mark_of_a_round_leaves_a_log_that_is_whole(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication, "COMPACT_FROM", 8)
     place, local = tmp_path / "copy", tmp_path / "local"
     flow = shop.open(place, local=local)
     stop_rounds(flow)

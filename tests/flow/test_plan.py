@@ -80,7 +80,7 @@ def test_an_operator_that_two_views_have_in_common_is_kept_once(spark: SparkSess
         flow.input("t", "k long, x long")
         flow.view("a", "SELECT k, sum(x) AS s FROM t GROUP BY k")
         flow.view("b", "SELECT k AS other, s AS names FROM (SELECT k, sum(x) AS s FROM t GROUP BY k)")
-        kinds = [operator.kind for operator in flow._started()._flow.operators.values()]
+        kinds = [operator.kind for operator in flow._started()._state.flow.operators.values()]
         assert kinds.count("aggregate") == 1
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.durability import Durability
 from holdfast.engine import Engine
+from holdfast.store import parquet
 from holdfast.testing.simulator import Failure, run, shrink, simulate
 from holdfast.testing.simulator.actions import Feed, Step, actions_of
 from holdfast.trace import layer
@@ -31,7 +32,8 @@ def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pyte
 
 
 def test_a_skipped_digest_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer, "check_bytes", lambda *_: None)
+    for module in (layer, parquet):
+        monkeypatch.setattr(module, "check_bytes", lambda *_: None)
     caught()
 
 
@@ -39,11 +41,11 @@ def test_input_released_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     release = Engine._release
 
     def early(self: Engine) -> None:
-        safe, self._durability.safe = self._durability.safe, self.last
+        cleared, self._durability.cleared = self._durability.cleared, self.last
         try:
             release(self)
         finally:
-            self._durability.safe = safe
+            self._durability.cleared = cleared
 
     monkeypatch.setattr(Engine, "_release", early)
     assert "was released, and is read again" in caught()[1].what

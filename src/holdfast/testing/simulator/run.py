@@ -210,7 +210,7 @@ class Simulation:
         layers = [path for path in self._layers(host) if path.stat().st_size]
         if not layers:
             return
-        path = chance.choice(layers)
+        path = max(chance.sample(layers, min(3, len(layers))), key=lambda path: path.stat().st_size)
         # A new file: a process that had mapped the old one keeps it, as it would keep what is in its memory.
         whole = path.read_bytes()
         path.unlink()
@@ -333,7 +333,8 @@ def _bag(table: object) -> Bag:
 def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     if cut:
         return whole[: chance.randrange(len(whole))]
-    place = chance.randrange(len(whole))
+    # Not in the zeros that fill a file up: most of those mean nothing.
+    place = chance.choice([place for place, byte in enumerate(whole) if byte])
     return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
 
 
