@@ -25,3 +25,16 @@ def spark() -> Iterator[object]:
     session.sparkContext.setLogLevel("OFF")  # many tests are about failures; what matters of them is asserted
     yield session
     session.stop()
+
+
+_LONG = ("oracle/test_views_equal_batch", "durability/", "simulator/", "verify/", "flow/")
+"""Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: files are handed out in this order to the processes that run them."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((place for place, part in enumerate(_LONG) if part in item.nodeid), len(_LONG))
+
+    items.sort(key=rank)
