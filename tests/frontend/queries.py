@@ -75,6 +75,7 @@ class Maker:
         """A FROM clause and the (qualified) columns it offers."""
         columns: Columns = {}
         text, where = "", ""
+        outer = self.sometimes()  # or commas, which bind more loosely to Spark than to SQLite
         for place in range(self.pick([1, 1, 2, 2, 3])):
             alias = f"r{place}"
             if depth > 0 and self.sometimes():
@@ -90,7 +91,11 @@ class Maker:
                 condition = f"{self.varying(columns)} = {self.varying(here)}"
                 if self.sometimes():
                     condition += f" AND {self.condition({**columns, **here}, 1)}"
-                if self.sometimes(3):
+                if outer and (kind := self.pick(["", "LEFT ", "RIGHT ", "FULL "])):
+                    if self.sometimes(4):
+                        condition = self.condition({**columns, **here}, 1)
+                    text += f" {kind}JOIN {relation} ON {condition}"
+                elif not outer and self.sometimes(3):
                     text, where = f"{text}, {relation}", f"{where} AND {condition}"
                 else:
                     text += f" JOIN {relation} ON {condition}"

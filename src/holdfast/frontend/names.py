@@ -52,8 +52,8 @@ class Scope:
             return list(zip(relation.columns, relation.internal, strict=True))
         pairs = [pair for each in self.relations for pair in zip(each.columns, each.internal, strict=True)]
         keys = set(self.merged.values())
-        first = [pair for pair in pairs if pair[1] in keys]
-        return first + [pair for pair in pairs if pair[1] not in keys and pair[1] not in self.merged]
+        pairs = [pair for pair in pairs if pair[1] not in self.merged]
+        return [pair for pair in pairs if pair[1] in keys] + [pair for pair in pairs if pair[1] not in keys]
 
     def called(self, alias: str) -> list[Relation]:
         """The relations of that alias: one at most in SQL; several where a verb joined a table to itself."""
