@@ -47,6 +47,17 @@ VIEWS |= {
     "nested": "SELECT * FROM left_wide LEFT ANTI JOIN u ON left_wide.ua <=> u.a AND left_wide.c = u.c",
 }
 
+SUBQUERIES = {
+    "within": "SELECT * FROM t WHERE b IN (SELECT d FROM u WHERE u.c = t.c)",
+    "not_in": "SELECT * FROM t WHERE e NOT IN (SELECT a FROM u WHERE a > 0 OR d > 1)",
+    "not_in_linked": "SELECT * FROM t WHERE b NOT IN (SELECT d FROM u WHERE u.a = t.a)",
+    "missing": "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > t.b)",
+    "either": "SELECT * FROM t WHERE e > 0 OR a IN (SELECT a FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.c = t.c)",
+    "total": "SELECT a, b, e + (SELECT count(*) FROM u WHERE d > 0) AS n FROM t WHERE e <= (SELECT max(a) FROM u)",
+    "linked": "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a) AS n, (SELECT max(d) FROM u WHERE u.c = t.c) AS m FROM t",
+    "having": "SELECT c, count(*) AS n FROM t GROUP BY c HAVING count(*) > (SELECT count(*) FROM u WHERE u.c = t.c)",
+}
+
 
 def change(random: Random, schema: str, have: list[tuple[object, ...]]) -> tuple[list[tuple[object, ...]], ...]:
     kinds = [column.split()[1] for column in schema.split(", ")]
@@ -74,3 +85,7 @@ def check(spark: SparkSession, directory: Path, views: dict[str, str], epochs: i
 
 def test_every_kind_of_join_equals_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, VIEWS)
+
+
+def test_every_kind_of_subquery_equals_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    check(spark, tmp_path, SUBQUERIES, seed=6)

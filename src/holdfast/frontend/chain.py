@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from holdfast.frontend.build import extend, linear, unique
+from holdfast.frontend.build import extend, linear
 from holdfast.frontend.joins import How, as_one, join_all, join_outer
+from holdfast.frontend.labels import unique
 from holdfast.frontend.names import Relation, Scope
 from holdfast.plan.expression import Tree, column, conjunction
 from holdfast.plan.nodes import Node

@@ -20,7 +20,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from holdfast.frontend.build import Item, extend, label, linear, unique
+from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.labels import label, unique
 from holdfast.frontend.names import Relation
 from holdfast.plan.expression import Tree, column, conjunction
 from holdfast.plan.nodes import Join, Node, Union

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -39,12 +40,28 @@ class Relation:
         return f"{self.alias or 'input'}({', '.join(self.columns)})"
 
 
+class Subqueries(Protocol):
+    """Plans a subquery of an expression: gives the tree that stands for its value (`frontend.attach`)."""
+
+    def exists(self, written: Tree, outer: Scope) -> Tree: ...
+    def within(self, values: list[Tree], written: Tree, outer: Scope) -> Tree: ...
+    def scalar(self, written: Tree, outer: Scope) -> Tree: ...
+
+
 @dataclass(frozen=True)
 class Scope:
     """The relations that a reference can mean, and the columns that USING merged (hidden side → shown side)."""
 
     relations: tuple[Relation, ...]
     merged: Mapping[str, str]
+    outer: Scope | None = None
+    """What the enclosing query offers, if this is a subquery's."""
+
+    linked: bool = False
+    """Whether the subquery can be joined by what it refers to in the enclosing query."""
+
+    subqueries: Subqueries | None = None
+    """Plans the subqueries of expressions; None where there may be none."""
 
     def visible(self, relation: Relation | None = None) -> list[tuple[str, str]]:
         """(user's name, plan's name) of what ``*`` (or ``relation.*``) stands for, in Spark's order."""

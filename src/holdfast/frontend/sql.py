@@ -22,6 +22,7 @@ from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
+from holdfast.frontend.subqueries import SubqueryPlanner
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
 from holdfast.plan.nodes import Aggregate, Node, Outside, Union
 
@@ -46,10 +47,13 @@ def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mappin
 
 
 class Planner:
-    """Plans queries whose tables are in ``tables`` (the catalog, shadowed by the CTEs in reach)."""
+    """Plans queries whose tables are in ``tables`` (the catalog, shadowed by the CTEs in reach).
 
-    def __init__(self, text: Text, tables: Mapping[str, Node]) -> None:
-        self.text, self.tables = text, tables
+    ``outer`` is the scope of the enclosing query, if it plans a subquery.
+    """
+
+    def __init__(self, text: Text, tables: Mapping[str, Node], outer: Scope | None = None) -> None:
+        self.text, self.tables, self.outer = text, tables, outer
         self._found = {name.lower(): node for name, node in tables.items()}
 
     def query(self, query: Tree, names: Sequence[str] | None = None) -> Node:
@@ -91,7 +95,7 @@ class Planner:
             node = planner.query(cte.this, given)
             if given is not None:
                 node = self._renamed(node, given, cte)
-            planner = Planner(self.text, {**_without(planner.tables, name), name: node})
+            planner = Planner(self.text, {**_without(planner.tables, name), name: node}, self.outer)
         body = query.copy()
         body.set("with_", None)
         return planner.query(body, names)
@@ -124,7 +128,7 @@ class Planner:
         return limited(node, query, self.text)
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
-        scope, units, conditions = self._from(select)
+        scope, units, conditions = self.from_(select)
         where = select.args.get("where")
         if where is not None:
             tree = resolve(where.this, scope, self.text, aggregates="WHERE")
@@ -133,8 +137,11 @@ class Planner:
         node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
         return finish_select(select, scope, node, conjunction(conditions), self.text, names)
 
-    def _from(self, select: exp.Select) -> tuple[Scope, list[Relation], list[Tree]]:
-        """The scope of a SELECT, and what is left to be joined: relations, and conditions on them."""
+    def from_(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
+        """The scope of a SELECT, and what is left to be joined: relations, and conditions on them.
+
+        ``linked``: its WHERE may refer to the enclosing query.
+        """
         from_ = select.args.get("from_")
         if from_ is None:
             advice = "a view needs an input that can change"
@@ -142,7 +149,7 @@ class Planner:
         joins: list[exp.Join] = select.args.get("joins") or []
         first = self._relation(from_.this)
         if not joins:
-            return Scope((first,), {}), [first], []
+            return self._scope((first,), {}, linked), [first], []
         chains = [Chain([qualified(first, ())])]
         for join in joins:
             how = self._how(join)
@@ -158,9 +165,22 @@ class Planner:
             else:
                 self._extend(chains, join, how, relation)
         merged = {hidden: shown for chain in chains for hidden, shown in chain.merged.items()}
-        scope = Scope(tuple(each for chain in chains for each in chain.relations), merged)
+        scope = self._scope(tuple(each for chain in chains for each in chain.relations), merged, linked)
         units = [unit for chain in chains for unit in chain.units]
         return scope, units, [each for chain in chains for each in chain.conditions]
+
+    def _scope(self, relations: tuple[Relation, ...], merged: Mapping[str, str], linked: bool) -> Scope:
+        planner = SubqueryPlanner(self.text, self.from_inside, self.query_inside)
+        return Scope(relations, merged, self.outer, linked, planner)
+
+    def from_inside(self, select: exp.Select, outer: Scope) -> tuple[Scope, list[Relation], list[Tree]]:
+        """The FROM of a subquery that may refer to ``outer``."""
+        check_clauses(select, self.text)
+        return Planner(self.text, self.tables, outer).from_(select, linked=True)
+
+    def query_inside(self, query: Tree, outer: Scope) -> Node:
+        """A subquery that may not refer to ``outer``."""
+        return Planner(self.text, self.tables, outer).query(query)
 
     def _extend(self, chains: list[Chain], join: exp.Join, how: How, relation: Relation) -> None:
         """Join ``relation`` to the last chain."""

@@ -15,10 +15,11 @@ from typing import Any
 from sqlglot import exp
 
 from holdfast.errors import DeclarationError, SqlError
-from holdfast.frontend.build import Item, linear, unique
+from holdfast.frontend.build import Item, linear
 from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import How, as_one
+from holdfast.frontend.labels import unique
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
