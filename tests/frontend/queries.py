@@ -100,9 +100,33 @@ class Maker:
                 else:
                     text += f" JOIN {relation} ON {condition}"
             columns |= here
+        if self.sometimes(4):
+            where += f" AND {self.subquery(columns)}"
         if where or self.sometimes():
             text += f" WHERE {self.condition(columns)}{where}"
         return text, columns
+
+    def subquery(self, columns: Columns) -> str:
+        """A condition with a subquery over a table."""
+        name = self.pick(sorted(TABLES))
+        own = {f"s.{column}": kind for column, kind in TABLES[name].items()}
+        value, member, local = self.number(columns, 1), self.varying(own), self.condition(own, 1)
+        link = f"{self.varying(columns)} = {self.varying(own)}"
+        if self.sometimes(3):
+            link += f" AND {self.condition({**columns, **own}, 0)}"
+        equal = link.split(" AND ")[0]
+        chosen = self.pick(
+            [
+                f"EXISTS (SELECT 1 FROM {name} AS s WHERE {link})",
+                f"NOT EXISTS (SELECT 1 FROM {name} AS s WHERE {link} AND {local})",
+                f"({value}) IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {equal})",
+                f"({value}) >= (SELECT min({member}) FROM {name} AS s WHERE {local})",
+                f"({value}) >= (SELECT count(*) - 1 FROM {name} AS s WHERE {equal})",
+            ]
+        )
+        return f"({chosen} OR {self.condition(columns, 0)})" if self.sometimes(4) else chosen
 
     def select(self, depth: int) -> Query:
         body, columns = self.from_(depth)

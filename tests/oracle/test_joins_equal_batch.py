@@ -54,7 +54,8 @@ SUBQUERIES = {
     "missing": "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > t.b)",
     "either": "SELECT * FROM t WHERE e > 0 OR a IN (SELECT a FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.c = t.c)",
     "total": "SELECT a, b, e + (SELECT count(*) FROM u WHERE d > 0) AS n FROM t WHERE e <= (SELECT max(a) FROM u)",
-    "linked": "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a) AS n, (SELECT max(d) FROM u WHERE u.c = t.c) AS m FROM t",
+    "count": "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a) AS n FROM t",
+    "most": "SELECT a, (SELECT max(d) FROM u WHERE u.c = t.c) AS m FROM t",
     "having": "SELECT c, count(*) AS n FROM t GROUP BY c HAVING count(*) > (SELECT count(*) FROM u WHERE u.c = t.c)",
 }
 

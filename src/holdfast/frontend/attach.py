@@ -155,7 +155,9 @@ def _filter(node: Node, part: Tree) -> Node:
     assert sub is not None
     values, keys, _ = _split(tree, sub)
     if sub.others:
-        return _filter_by_others(node, tree, sub, negated)
+        if sub.kind == "in" and negated:
+            raise sub.refused("NOT IN with a correlated condition that is not an equality", "use NOT EXISTS")
+        return _join(node, *_matched(node, tree, sub), "anti" if negated else "semi")
     pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
     equal = [(value, name, False) for value, name in zip(values, sub.members, strict=True)]
     if not negated or sub.kind == "exists":
@@ -175,24 +177,19 @@ def _filter(node: Node, part: Tree) -> Node:
     return _join(node, Union(tuple(unknown)), [*by, (null, kinds, False)], "anti")
 
 
-def _filter_by_others(node: Node, tree: Tree, sub: Sub, negated: bool) -> Node:
-    """A condition beyond equalities tells which rows match: they are joined, filtered, and met by their whole row."""
-    if sub.kind == "in" and negated:
-        raise sub.refused("NOT IN with a correlated condition that is not an equality", "use NOT EXISTS")
+def _matched(node: Node, tree: Tree, sub: Sub) -> tuple[Node, list[tuple[Tree, str, bool]]]:
+    """Where more than equalities decides: the rows of ``node`` that match, and what to join by: the whole row."""
     values, keys, outer = _split(tree, sub)
-    pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
-    pairs += [(value, name, False) for value, name in zip(values, sub.members, strict=True)]
     names = _apart(sub.node, node.columns)
-    right = _renamed(sub.node, names)
-    joined = _join(node, right, [(key, names[name], safe) for key, name, safe in pairs], "inner")
+    pairs = [(key, names[name], safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
+    pairs += [(value, names[name], False) for value, name in zip(values, sub.members, strict=True)]
+    joined = _join(node, _renamed(sub.node, names), pairs, "inner")
     arguments = dict(zip(sub.outer, outer, strict=True))
     conditions = [_with_arguments(each, names, arguments) for each in sub.others]
     mine = _apart(node, node.columns)
-    matched = Linear(
-        joined, _text(conjunction(conditions)), tuple(Named(mine[name], quoted(name)) for name in node.columns)
-    )
-    flags = (True,) * len(node.columns)
-    return Join(node, matched, node.columns, matched.columns, "anti" if negated else "semi", flags)
+    outputs = tuple(Named(mine[name], quoted(name)) for name in node.columns)
+    matched = Linear(joined, _text(conjunction(conditions)), outputs)
+    return matched, [(column(name), mine[name], True) for name in node.columns]
 
 
 def _with_arguments(tree: Tree, names: Mapping[str, str], arguments: Mapping[str, Tree]) -> Tree:
@@ -211,7 +208,10 @@ def _value(node: Node, tree: Tree) -> tuple[Node, Tree]:
     assert sub is not None
     values, keys, _ = _split(tree, sub)
     if sub.others:
-        raise sub.refused("a correlated condition that is not an equality here", "write the subquery as a join")
+        if sub.kind == "in":
+            construct = "IN with a correlated condition that is not an equality, as a value"
+            raise sub.refused(construct, "use EXISTS")
+        return _mark(node, *_matched(node, tree, sub))
     pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
     if sub.value is not None:
         names = _apart(sub.node, node.columns)
