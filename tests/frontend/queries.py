@@ -75,6 +75,7 @@ class Maker:
         """A FROM clause and the (qualified) columns it offers."""
         columns: Columns = {}
         text, where = "", ""
+        outer = self.sometimes()  # or commas, which bind more loosely to Spark than to SQLite
         for place in range(self.pick([1, 1, 2, 2, 3])):
             alias = f"r{place}"
             if depth > 0 and self.sometimes():
@@ -90,14 +91,42 @@ class Maker:
                 condition = f"{self.varying(columns)} = {self.varying(here)}"
                 if self.sometimes():
                     condition += f" AND {self.condition({**columns, **here}, 1)}"
-                if self.sometimes(3):
+                if outer and (kind := self.pick(["", "LEFT ", "RIGHT ", "FULL "])):
+                    if self.sometimes(4):
+                        condition = self.condition({**columns, **here}, 1)
+                    text += f" {kind}JOIN {relation} ON {condition}"
+                elif not outer and self.sometimes(3):
                     text, where = f"{text}, {relation}", f"{where} AND {condition}"
                 else:
                     text += f" JOIN {relation} ON {condition}"
             columns |= here
+        if self.sometimes(4):
+            where += f" AND {self.subquery(columns)}"
         if where or self.sometimes():
             text += f" WHERE {self.condition(columns)}{where}"
         return text, columns
+
+    def subquery(self, columns: Columns) -> str:
+        """A condition with a subquery over a table."""
+        name = self.pick(sorted(TABLES))
+        own = {f"s.{column}": kind for column, kind in TABLES[name].items()}
+        value, member, local = self.number(columns, 1), self.varying(own), self.condition(own, 1)
+        link = f"{self.varying(columns)} = {self.varying(own)}"
+        if self.sometimes(3):
+            link += f" AND {self.condition({**columns, **own}, 0)}"
+        equal = link.split(" AND ")[0]
+        chosen = self.pick(
+            [
+                f"EXISTS (SELECT 1 FROM {name} AS s WHERE {link})",
+                f"NOT EXISTS (SELECT 1 FROM {name} AS s WHERE {link} AND {local})",
+                f"({value}) IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {equal})",
+                f"({value}) >= (SELECT min({member}) FROM {name} AS s WHERE {local})",
+                f"({value}) >= (SELECT count(*) - 1 FROM {name} AS s WHERE {equal})",
+            ]
+        )
+        return f"({chosen} OR {self.condition(columns, 0)})" if self.sometimes(4) else chosen
 
     def select(self, depth: int) -> Query:
         body, columns = self.from_(depth)

@@ -21,23 +21,9 @@ CATALOG = {
 
 # The mark ^ stands before the place that the error must name; it is taken out of the text.
 REFUSED = [
-    ("SELECT * FROM orders o ^LEFT JOIN users u ON o.id = u.id", "LEFT JOIN"),
-    ("SELECT * FROM orders o ^LEFT OUTER JOIN users u ON o.id = u.id", "LEFT OUTER JOIN"),
-    ("SELECT * FROM orders o ^RIGHT JOIN users u ON o.id = u.id", "RIGHT JOIN"),
-    ("SELECT * FROM orders o ^FULL OUTER JOIN users u ON o.id = u.id", "FULL OUTER JOIN"),
-    ("SELECT * FROM orders o ^LEFT SEMI JOIN users u ON o.id = u.id", "LEFT SEMI JOIN"),
-    ("SELECT * FROM orders o ^LEFT ANTI JOIN users u ON o.id = u.id", "LEFT ANTI JOIN"),
-    ("SELECT * FROM orders o ^SEMI JOIN users u ON o.id = u.id", "SEMI JOIN"),
     ("SELECT * FROM orders o ^NATURAL JOIN users u", "NATURAL JOIN"),
-    ("SELECT name FROM orders CROSS JOIN ^users", "a cross join"),
-    ("SELECT name FROM orders, ^users", "a cross join"),
-    ("SELECT name FROM orders o JOIN ^users u ON o.id < u.id", "a join without an equality"),
-    ("SELECT name FROM orders o JOIN ^users u ON o.id = u.id OR o.user = u.name", "a join without an equality"),
     ("SELECT 1 FROM orders o, ^LATERAL (SELECT name FROM users) u", "LATERAL"),
     ("SELECT e FROM orders ^LATERAL VIEW explode(tags) x AS e", "LATERAL VIEW"),
-    ("SELECT id FROM orders WHERE ^id IN (SELECT id FROM users)", "IN (subquery)"),
-    ("SELECT id FROM orders\nWHERE ^EXISTS (SELECT 1 FROM users)", "EXISTS (subquery)"),
-    ("SELECT id, (^SELECT max(id) FROM users) AS m FROM orders", "a scalar subquery"),
     ("SELECT id, row_number() ^OVER (ORDER BY id) AS n FROM orders", "OVER (a window function)"),
     ("SELECT sum(amount) ^OVER (PARTITION BY user) AS s FROM orders", "OVER (a window function)"),
     ("SELECT id FROM orders ^QUALIFY row_number() OVER (ORDER BY id) = 1", "QUALIFY"),

@@ -41,6 +41,17 @@ DOMAINS: dict[str, list[Any]] = {
     "array<int>": [None, [], [1], [1, None], [1, 2], [2, 1]],
 }
 NUMBERS = {"bigint", "int", "double", "float", "decimal(12,2)", "decimal(30,4)"}
+JOINS = [
+    "JOIN",
+    "JOIN",
+    "JOIN",
+    "LEFT JOIN",
+    "LEFT JOIN",
+    "RIGHT JOIN",
+    "FULL JOIN",
+    "LEFT SEMI JOIN",
+    "LEFT ANTI JOIN",
+]
 ORDERED = set(DOMAINS) - {"struct<a:int,b:string>", "array<int>"}
 
 
@@ -121,14 +132,25 @@ class Query:
             pairs = [(a, b) for a in columns for b in more if a.kind == b.kind and a.kind in DOMAINS]
             if not pairs:
                 continue
+            kind = self.random.choice(JOINS)
             conditions = []
             for a, b in self.random.sample(pairs, min(len(pairs), self.random.choice([1, 1, 2]))):
-                conditions.append(f"{a.text} = {b.text}")
-            columns = columns + more
+                conditions.append(f"{a.text} {self.random.choice(['=', '=', '=', '<=>'])} {b.text}")
             if self.random.random() < 0.3:
-                conditions.append(self.predicate(columns))
-            text = f"{text} JOIN {other} ON {' AND '.join(conditions)}"
+                conditions.append(self.predicate(columns + more))
+            if self.random.random() < 0.1:
+                conditions = [self.unequal(columns, more)]
+            text = f"{text} {kind} {other} ON {' AND '.join(conditions)}"
+            columns = columns if kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else columns + more
         return text, columns
+
+    def unequal(self, columns: list[Column], more: list[Column]) -> str:
+        """A condition on both sides without an equality; no condition if there is none."""
+        pairs = [(a, b) for a in columns for b in more if a.kind == b.kind and a.kind in ORDERED]
+        if not pairs:
+            return "true"
+        a, b = self.random.choice(pairs)
+        return f"{a.text} {self.random.choice(['<', '>=', '<>'])} {b.text}"
 
     def operand(self, depth: int) -> tuple[str, list[Column]]:
         self.aliases += 1
@@ -143,7 +165,33 @@ class Query:
         return f"{table} {alias}", [Column(f"{alias}.{name}", kind) for name, kind in self.case.tables[table]]
 
     def where(self, columns: list[Column]) -> str:
-        return f" WHERE {self.predicate(columns)}" if self.random.random() < 0.4 else ""
+        parts = [self.predicate(columns)] if self.random.random() < 0.4 else []
+        parts += [self.subquery(columns)] if self.random.random() < 0.25 else []
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def subquery(self, columns: list[Column]) -> str:
+        """A condition with a subquery over a table or view."""
+        other, more = self.operand(0)
+        pairs = [(a, b) for a in columns for b in more if a.kind == b.kind and a.kind in DOMAINS]
+        if not pairs:
+            return f"EXISTS (SELECT 1 FROM {other} WHERE {self.predicate(more)})"
+        a, b = self.random.choice(pairs)
+        link, *further = [f"{x.text} = {y.text}" for x, y in self.random.sample(pairs, min(len(pairs), 2))]
+        where = f" WHERE {' AND '.join([*further, self.predicate(more)])}" if self.random.random() < 0.5 else ""
+        forms = [
+            f"EXISTS (SELECT 1 FROM {other} WHERE {link})",
+            f"NOT EXISTS (SELECT * FROM {other} WHERE {link} AND {self.predicate(more)})",
+            f"EXISTS (SELECT 1 FROM {other} WHERE {link} AND {self.unequal(columns, more)})",
+            f"{a.text} IN (SELECT {b.text} FROM {other}{where})",
+            f"(SELECT count(*) FROM {other} WHERE {link}) {self.random.choice(['= 0', '> 1', '<> 1'])}",
+        ]
+        if a.kind not in ("double", "float"):  # Spark's NOT IN does not take -0.0 for 0.0, as its joins do
+            forms.append(f"{a.text} NOT IN (SELECT {b.text} FROM {other}{where})")
+        if a.kind in ORDERED:
+            forms.append(f"{a.text} >= (SELECT min({b.text}) FROM {other})")
+            forms.append(f"{a.text} <> (SELECT max({b.text}) FROM {other} WHERE {link})")
+        chosen = self.random.choice(forms)
+        return f"({chosen} OR {self.predicate(columns)})" if self.random.random() < 0.25 else chosen
 
     # -- shapes -----------------------------------------------------------------------------------------------------
 

@@ -44,9 +44,7 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
         case Union():
             return [row for each in node.inputs for row in run(each, tables)]
         case Join():
-            left = _keyed(run(node.left, tables), [node.left.columns.index(key) for key in node.left_keys])
-            right = _keyed(run(node.right, tables), [node.right.columns.index(key) for key in node.right_keys])
-            return [a + b for key in left for a in left[key] for b in right.get(key, ()) if None not in key]
+            return _join(node, run(node.left, tables), run(node.right, tables))
         case Aggregate():
             columns = node.input.columns
             groups = _keyed(run(node.input, tables), [columns.index(key) for key in node.keys])
@@ -63,6 +61,28 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
                 others.sort(key=lambda row: row[place], reverse=each.descending)
                 rows = nulls + others if each.nulls_first else others + nulls
             return rows[node.offset : node.offset + node.limit]
+
+
+def _join(node: Join, left: list[Row], right: list[Row]) -> list[Row]:
+    strict = [place for place in range(len(node.left_keys)) if not (node.null_safe and node.null_safe[place])]
+    ours = [node.left.columns.index(key) for key in node.left_keys]
+    theirs = [node.right.columns.index(key) for key in node.right_keys]
+
+    def match(one: Row, other: Row) -> bool:
+        keys = [one[place] for place in ours], [other[place] for place in theirs]
+        return keys[0] == keys[1] and all(keys[0][place] is not None for place in strict)
+
+    matched = [row for row in left if any(match(row, other) for other in right)]
+    alone = [row for row in left if not any(match(row, other) for other in right)]
+    if node.how in ("semi", "anti"):
+        return matched if node.how == "semi" else alone
+    rows = [row + other for row in left for other in right if match(row, other)]
+    if node.how in ("left", "full"):
+        rows += [row + (None,) * len(node.right.columns) for row in alone]
+    if node.how == "full":
+        orphans = [other for other in right if not any(match(row, other) for row in left)]
+        rows += [(None,) * len(node.left.columns) + other for other in orphans]
+    return rows
 
 
 def _ascending(value: Any) -> tuple[bool, Any]:
@@ -128,4 +148,6 @@ def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
                 return values[1] if values[0] is True else values[2]
             return None if values[0] is None else {"abs": abs, "upper": str.upper}[tree.name](values[0])
     left, right = evaluate(tree.this, row), evaluate(tree.expression, row)
+    if isinstance(tree, exp.NullSafeEQ):
+        return bool(left == right)
     return None if left is None or right is None else BINARY[type(tree)](left, right)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, label, linear, over, unique
+from holdfast.frontend.build import Item, linear, over
+from holdfast.frontend.labels import label, unique
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import is_aggregate
 from holdfast.plan.expression import Tree

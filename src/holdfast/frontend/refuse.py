@@ -31,23 +31,28 @@ _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
 _BARE_CALLS = (exp.CurrentTime, exp.CurrentUser, exp.SessionUser)
 
 
-def check_expression(tree: Tree, text: Text) -> None:
-    """Refuse what a scalar or aggregate expression may not contain."""
+def check_expression(tree: Tree, text: Text, subqueries: bool = False) -> None:
+    """Refuse what a scalar or aggregate expression may not contain. ``subqueries``: whether it may contain those."""
     for node in tree.walk(prune=lambda node: isinstance(node, (exp.Query, exp.DataType))):
-        _check_node(node, text)
+        if not (subqueries and _is_subquery(node)):
+            _check_node(node, text)
         _check_precedence(node, text)
+
+
+def _is_subquery(node: Tree) -> bool:
+    return isinstance(node, (exp.Exists, exp.Query)) or (isinstance(node, exp.In) and bool(node.args.get("query")))
 
 
 def _check_node(node: Tree, text: Text) -> None:
     match node:
         case exp.Exists():
-            raise text.unsupported("EXISTS (subquery)", node, "write it as a join", "EXISTS")
+            raise text.unsupported("EXISTS (subquery) here", node, "write it as a join", "EXISTS")
         case exp.Query() if isinstance(node.parent, exp.In):
-            raise text.unsupported("IN (subquery)", node.parent, "write it as a join")
+            raise text.unsupported("IN (subquery) here", node.parent, "write it as a join")
         case exp.Query():
-            raise text.unsupported("a scalar subquery", node, "join the subquery instead", "SELECT")
+            raise text.unsupported("a scalar subquery here", node, "join the subquery instead", "SELECT")
         case exp.In() if node.args.get("query") is not None:
-            raise text.unsupported("IN (subquery)", node, "write it as a join")
+            raise text.unsupported("IN (subquery) here", node, "write it as a join")
         case exp.Window():
             raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
         case exp.Filter():

@@ -16,8 +16,9 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend import functions
+from holdfast.frontend.attach import to_outer
 from holdfast.frontend.draws import is_clock, is_drawn, wish
-from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
+from holdfast.frontend.names import Scope, Subqueries, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
 from holdfast.plan.expression import NAME_SENSITIVE, Tree, column
@@ -58,7 +59,7 @@ def has_aggregate(tree: Tree) -> bool:
 
 def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
     """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
-    check_expression(tree, text)
+    check_expression(tree, text, subqueries=scope.subqueries is not None)
     result = _Resolver(scope, text, aliases or Aliases()).visit(tree, {}, False)
     if aggregates and has_aggregate(result):
         call = next(node for node in tree.walk() if is_aggregate(node))
@@ -82,6 +83,10 @@ class _Resolver:
                 raise self.text.unsupported("* inside an expression", tree)
             case exp.Lambda():
                 return self._lambda(tree, variables, inside)
+            case exp.Exists() | exp.Query():
+                return self._subquery(tree, variables)
+            case exp.In() if tree.args.get("query"):
+                return self._within(tree, variables, inside)
             case exp.IgnoreNulls() | exp.RespectNulls():
                 return self._nulls(tree, variables, inside)
             case exp.Anonymous():
@@ -145,6 +150,7 @@ class _Resolver:
         found = look_up(self.scope, names, self.text)
         if found is None and alias is not None:
             found = fields_of(alias.copy(), names[1:])
+        found = self._outer(names) if found is None else found
         if found is not None:
             return found
         if len(names) == 1 and first in functions.BARE_CALLS:
@@ -152,6 +158,36 @@ class _Resolver:
                 return wish(first, (), self.text, names[0])
             raise nondeterministic(first, names[0], self.text)
         raise unknown_column(self.scope, names, self.text, tuple(self.aliases.trees))
+
+    def _outer(self, names: list[exp.Identifier]) -> Tree | None:
+        """A column of the enclosing query."""
+        outer = self.scope.outer
+        found = None if outer is None else look_up(outer, names, self.text)
+        if found is not None and not self.scope.linked:
+            raise self.text.unsupported(
+                f"the reference {'.'.join(name.name for name in names)!r} to the enclosing query in this place",
+                names[0],
+                "a subquery may refer to it in its WHERE, if it is a plain SELECT or one with aggregates alone",
+            )
+        if found is None and outer is not None and outer.outer is not None and look_up(outer.outer, names, self.text):
+            raise self.text.unsupported("a reference to a query further out than the enclosing one", names[0])
+        return None if found is None else to_outer(found)
+
+    def _subquery(self, tree: Tree, variables: Mapping[str, str]) -> Tree:
+        planner = self._planner(tree, variables)
+        return planner.exists(tree, self.scope) if isinstance(tree, exp.Exists) else planner.scalar(tree, self.scope)
+
+    def _within(self, tree: exp.In, variables: Mapping[str, str], inside: bool) -> Tree:
+        given = tree.this.this if isinstance(tree.this, exp.Paren) else tree.this
+        values = given.expressions if isinstance(given, exp.Tuple) else [given]
+        visited = [self.visit(each, variables, inside) for each in values]
+        return self._planner(tree, variables).within(visited, tree, self.scope)
+
+    def _planner(self, tree: Tree, variables: Mapping[str, str]) -> Subqueries:
+        if variables:
+            raise self.text.unsupported("a subquery inside a lambda function", tree)
+        assert self.scope.subqueries is not None  # check_expression refuses subqueries elsewhere
+        return self.scope.subqueries
 
     def _lambda(self, tree: exp.Lambda, variables: Mapping[str, str], inside: bool) -> Tree:
         number = len(set(variables.values()))

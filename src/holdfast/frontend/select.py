@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, label, linear, over, unique
+from holdfast.frontend.build import Item, linear, over
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
+from holdfast.frontend.labels import label, unique
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
@@ -43,7 +44,7 @@ def finish_select(
 
     ``names`` are what the output columns are called by whoever reads them, if not by their own names.
     """
-    items, written = _items(select, scope, text)
+    items, written = select_items(select, scope, text)
     aliases = {name.lower(): tree for name, tree in reversed(items)}
     if names is not None and len(names) == len(items):
         items = [(name, tree) for name, (_, tree) in zip(names, items, strict=True)]
@@ -84,7 +85,7 @@ def limited(node: Node, query: Tree, text: Text) -> Node:
     return _top(node, None, items, sorts, query, text)
 
 
-def _items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], list[Tree]]:
+def select_items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], list[Tree]]:
     """The output columns, and for each what the user wrote."""
     items: list[Item] = []
     written: list[Tree] = []

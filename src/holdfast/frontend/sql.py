@@ -14,15 +14,22 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend.build import linear
+from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
-from holdfast.frontend.joins import join_all, qualified
+from holdfast.frontend.joins import How, join_all, qualified
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
+from holdfast.frontend.subqueries import SubqueryPlanner
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
 from holdfast.plan.nodes import Aggregate, Node, Outside, Union
+
+_HOW: dict[str, How] = {
+    "": "inner", "CROSS": "inner", "LEFT": "left", "LEFT OUTER": "left", "RIGHT": "right", "RIGHT OUTER": "right",
+    "FULL": "full", "FULL OUTER": "full", "LEFT SEMI": "semi", "SEMI": "semi", "LEFT ANTI": "anti", "ANTI": "anti",
+}  # fmt: skip
 
 
 def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, Outside] | None = None) -> Node:
@@ -40,10 +47,13 @@ def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mappin
 
 
 class Planner:
-    """Plans queries whose tables are in ``tables`` (the catalog, shadowed by the CTEs in reach)."""
+    """Plans queries whose tables are in ``tables`` (the catalog, shadowed by the CTEs in reach).
 
-    def __init__(self, text: Text, tables: Mapping[str, Node]) -> None:
-        self.text, self.tables = text, tables
+    ``outer`` is the scope of the enclosing query, if it plans a subquery.
+    """
+
+    def __init__(self, text: Text, tables: Mapping[str, Node], outer: Scope | None = None) -> None:
+        self.text, self.tables, self.outer = text, tables, outer
         self._found = {name.lower(): node for name, node in tables.items()}
 
     def query(self, query: Tree, names: Sequence[str] | None = None) -> Node:
@@ -85,7 +95,7 @@ class Planner:
             node = planner.query(cte.this, given)
             if given is not None:
                 node = self._renamed(node, given, cte)
-            planner = Planner(self.text, {**_without(planner.tables, name), name: node})
+            planner = Planner(self.text, {**_without(planner.tables, name), name: node}, self.outer)
         body = query.copy()
         body.set("with_", None)
         return planner.query(body, names)
@@ -118,69 +128,98 @@ class Planner:
         return limited(node, query, self.text)
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
-        scope, node, conditions = self._from(select)
+        scope, units, conditions = self.from_(select)
         where = select.args.get("where")
         if where is not None:
             tree = resolve(where.this, scope, self.text, aggregates="WHERE")
             check_timeless(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
-        # sqlglot reads a JOIN without ON as one ON TRUE
-        conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
-        if len(scope.relations) > 1:
-            places = [select.args["from_"].this, *(join.this for join in select.args["joins"])]
-            node, conditions = join_all(scope.relations, places, conditions, self.text)
+        node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
         return finish_select(select, scope, node, conjunction(conditions), self.text, names)
 
-    def _from(self, select: exp.Select) -> tuple[Scope, Node, list[Tree]]:
-        """The scope of a SELECT, its first relation's node, and the conditions of its joins."""
+    def from_(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
+        """The scope of a SELECT, and what is left to be joined: relations, and conditions on them.
+
+        ``linked``: its WHERE may refer to the enclosing query.
+        """
         from_ = select.args.get("from_")
         if from_ is None:
             advice = "a view needs an input that can change"
             raise self.text.unsupported("SELECT without FROM", select, advice, "SELECT")
         joins: list[exp.Join] = select.args.get("joins") or []
-        relations = [self._relation(from_.this)]
+        first = self._relation(from_.this)
         if not joins:
-            return Scope(tuple(relations), {}), relations[0].node, []
-        relations = [qualified(relations[0], ())]
-        merged: dict[str, str] = {}
-        conditions: list[Tree] = []
+            return self._scope((first,), {}, linked), [first], []
+        chains = [Chain([qualified(first, ())])]
         for join in joins:
-            self._check_join(join)
+            how = self._how(join)
             relation = self._relation(join.this)
-            if relation.alias and any(relation.alias.lower() == other.alias.lower() for other in relations):
+            known = [each for chain in chains for each in chain.relations]
+            if relation.alias and any(relation.alias.lower() == other.alias.lower() for other in known):
                 message = f"table {relation.alias!r} appears twice in FROM; give each its own alias"
                 raise self.text.error(SqlError, message, join.this, name=relation.alias)
-            relation = qualified(relation, [name for other in relations for name in other.internal])
-            before, relations = Scope(tuple(relations), merged), [*relations, relation]
-            using = [each for each in join.args.get("using") or ()]
-            for key in using:
-                condition, merge = self._using(key, before, relation)
-                conditions.append(condition)
-                merged = {**merged, **merge}
-            if (on := join.args.get("on")) is not None:
-                tree = resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON")
-                check_timeless(tree, "ON", self.text)
-                conditions += conjuncts(tree)
-        return Scope(tuple(relations), merged), relations[0].node, conditions
+            taken = [name for chain in chains for unit in chain.units for name in unit.internal]
+            relation = qualified(relation, [*taken, *(name for each in known for name in each.internal)])
+            if how == "inner" and self._behind_comma(join):
+                chains.append(Chain([relation]))
+            else:
+                self._extend(chains, join, how, relation)
+        merged = {hidden: shown for chain in chains for hidden, shown in chain.merged.items()}
+        scope = self._scope(tuple(each for chain in chains for each in chain.relations), merged, linked)
+        units = [unit for chain in chains for unit in chain.units]
+        return scope, units, [each for chain in chains for each in chain.conditions]
 
-    def _using(self, key: Tree, before: Scope, relation: Relation) -> tuple[Tree, dict[str, str]]:
-        """The condition of one USING column, and which column it hides."""
-        sides = []
-        for scope in (before, Scope((relation,), {})):
-            name = exp.to_identifier(key.name, quoted=True).update_positions(key)
-            found = look_up(scope, [name], self.text)
-            if found is None:
-                raise unknown_column(scope, [name], self.text)
-            sides.append(found)
-        left, right = sides
-        return exp.EQ(this=left, expression=right), {right.name: left.name}
+    def _scope(self, relations: tuple[Relation, ...], merged: Mapping[str, str], linked: bool) -> Scope:
+        planner = SubqueryPlanner(self.text, self.from_inside, self.query_inside)
+        return Scope(relations, merged, self.outer, linked, planner)
 
-    def _check_join(self, join: exp.Join) -> None:
+    def from_inside(self, select: exp.Select, outer: Scope) -> tuple[Scope, list[Relation], list[Tree]]:
+        """The FROM of a subquery that may refer to ``outer``."""
+        check_clauses(select, self.text)
+        return Planner(self.text, self.tables, outer).from_(select, linked=True)
+
+    def query_inside(self, query: Tree, outer: Scope) -> Node:
+        """A subquery that may not refer to ``outer``."""
+        return Planner(self.text, self.tables, outer).query(query)
+
+    def _extend(self, chains: list[Chain], join: exp.Join, how: How, relation: Relation) -> None:
+        """Join ``relation`` to the last chain."""
+        chain = chains[-1]
+        before, own = chain.scope, Scope((relation,), {})
+        pairs = [(self._column(key, before), self._column(key, own)) for key in join.args.get("using") or ()]
+        conditions: list[Tree] = [exp.EQ(this=left, expression=right) for left, right in pairs]
+        if (on := join.args.get("on")) is not None:
+            # The ON of an inner join may be a condition of WHERE: it sees what stands before a comma too.
+            reach = chains if how == "inner" else [chain]
+            merged = {hidden: shown for each in reach for hidden, shown in each.merged.items()}
+            merged |= {right.name: left.name for left, right in pairs}
+            relations = tuple(each for one in reach for each in one.relations)
+            tree = resolve(on, Scope((*relations, relation), merged), self.text, aggregates="ON")
+            check_timeless(tree, "ON", self.text)
+            conditions += conjuncts(tree)
+        chain.join(relation, [relation], how, [each for each in conditions if not _is_true(each)], pairs)
+
+    def _column(self, key: Tree, scope: Scope) -> Tree:
+        """A column of USING."""
+        name = exp.to_identifier(key.name, quoted=True).update_positions(key)
+        found = look_up(scope, [name], self.text)
+        if found is None:
+            raise unknown_column(scope, [name], self.text)
+        return found
+
+    def _behind_comma(self, join: exp.Join) -> bool:
+        """Is the relation written behind a comma? sqlglot reads that as CROSS JOIN, which binds more tightly."""
+        place = self.text.offset(join.this)
+        words = [token.text.upper() for token in self.text.tokens if place is not None and token.start < place]
+        return next((word for word in reversed(words) if word in (",", "JOIN")), "JOIN") == ","
+
+    def _how(self, join: exp.Join) -> How:
         words = [str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")]
         words = [word for word in words if word not in ("", "INNER")]
-        if words and words != ["CROSS"]:
-            keyword = words[0] if words[0] != "OUTER" else "FULL"
-            raise self.text.unsupported(f"{' '.join(words)} JOIN", join.this, keyword=keyword)
+        how = _HOW.get(" ".join(words))
+        if how is None:
+            raise self.text.unsupported(f"{' '.join(words)} JOIN", join.this, keyword=words[0])
+        return how
 
     def _relation(self, tree: Tree) -> Relation:
         """A table or derived table of FROM."""
@@ -225,6 +264,11 @@ def _column_names(tree: Tree) -> list[str] | None:
     alias = tree.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return [each.name for each in columns] if columns else None
+
+
+def _is_true(tree: Tree) -> bool:
+    """sqlglot reads a JOIN without ON as one ON TRUE."""
+    return isinstance(tree, exp.Boolean) and bool(tree.this)
 
 
 def _without(tables: Mapping[str, Node], name: str) -> dict[str, Node]:

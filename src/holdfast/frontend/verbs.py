@@ -15,9 +15,11 @@ from typing import Any
 from sqlglot import exp
 
 from holdfast.errors import DeclarationError, SqlError
-from holdfast.frontend.build import Item, linear, unique
+from holdfast.frontend.build import Item, linear
+from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
-from holdfast.frontend.joins import join_all
+from holdfast.frontend.joins import How, as_one
+from holdfast.frontend.labels import unique
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
@@ -26,6 +28,13 @@ from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quote
 from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
 
 ColumnSql = Callable[[Any], str]
+
+_HOW: dict[str, How] = {
+    "inner": "inner", "cross": "inner", "outer": "full", "full": "full", "fullouter": "full", "left": "left",
+    "leftouter": "left", "right": "right", "rightouter": "right", "semi": "semi", "leftsemi": "semi", "anti": "anti",
+    "leftanti": "anti",
+}  # fmt: skip
+"""PySpark's names, without their underscores."""
 
 
 def _no_columns(value: Any) -> str:
@@ -206,37 +215,42 @@ class Table:
     # -- joins ------------------------------------------------------------------------------------------------------
 
     def join(self, other: Table, on: Any = None, how: str = "inner") -> Table:
-        """The pairs of rows that agree.
+        """The pairs of rows that agree, and with ``how`` (PySpark's names: ``left``, ``full_outer``, ``left_anti``, …)
+        the rows that agree with nothing.
 
         ``on`` is a column name or a list of them (both sides have them, the result once), or a condition, or a list
-        of conditions.
+        of conditions. Without it every row is paired with every row.
         """
         text = self._text("join")
-        if how.lower() not in ("inner", "join"):
-            raise text.unsupported(f"{how.upper().replace('_', ' ')} JOIN")
+        kind = _HOW.get(how.lower().replace("_", ""))
+        if kind is None:
+            raise text.error(SqlError, f"how={how!r} is not a kind of join; known are {', '.join(_HOW)}", name=how)
         given = _flat((on,)) if on is not None else []
-        if not given:
-            raise text.unsupported("a cross join", None, "give on= a column or a condition")
         node, relations, merged = _apart(self._state, [])
         other_node, other_relations, other_merged = _apart(other._state, node.columns)
         left, right = Scope(relations, merged), Scope(other_relations, other_merged)
-        both = {**merged, **other_merged}
+        chain = Chain([as_one(node)], {**merged, **other_merged} if kind not in ("semi", "anti") else merged)
+        chain.relations = list(relations)
+        using: list[tuple[Tree, Tree]] = []
         conditions: list[Tree] = []
         for value in given:
             if isinstance(value, str) and (self._has(value) or other._has(value)):
-                shown, hidden = self._column(value, left, text), self._column(value, right, text)
-                conditions.append(exp.EQ(this=shown, expression=hidden))
-                both[hidden.name] = shown.name
+                using.append((self._column(value, left, text), self._column(value, right, text)))
+                conditions.append(exp.EQ(this=using[-1][0], expression=using[-1][1]))
             else:
+                both = {**merged, **other_merged, **{hidden.name: shown.name for shown, hidden in using}}
                 scope = Scope(relations + other_relations, both)
                 tree = resolve(self._expression("join", value), scope, text, aggregates="a join condition")
                 check_timeless(tree, "a join condition", text)
                 conditions += conjuncts(tree)
-        sides = [Relation("", each, each.columns, each.columns) for each in (node, other_node)]
-        joined, rest = join_all(sides, [exp.Null(), exp.Null()], conditions, text)
-        joined = linear(joined, conjunction(rest), [(name, column(name)) for name in joined.columns])
-        scope = Scope(relations + other_relations, both)
-        return Table._of(_State(joined, scope, self._state.column_sql, "", functions=self._state.functions))
+        chain.join(as_one(other_node), other_relations, kind, conditions, using)
+        return Table._of(
+            _State(chain.settled(), chain.scope, self._state.column_sql, "", functions=self._state.functions)
+        )
+
+    def crossJoin(self, other: Table) -> Table:
+        """Every row with every row of ``other``."""
+        return self.join(other)
 
     # -- how --------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, draw, join, log, topk
+from holdfast.operators import aggregate, draw, join, log, outer, semi, topk
 from holdfast.operators.expressions import Stretch, compile_stretch
+from holdfast.operators.sides import JoinSpec
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
 from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, TopK
 from holdfast.plan.types import arrow_type
@@ -22,6 +23,8 @@ from holdfast.plan.types import arrow_type
 KINDS: dict[str, ModuleType] = {
     "aggregate": aggregate,
     "join": join,
+    "outer": outer,
+    "semi": semi,
     "bucket": topk,
     "global": topk,
     "draw": draw,
@@ -156,7 +159,7 @@ def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) ->
     match operator.kind, node:
         case "aggregate", Aggregate():
             return types[node.input]
-        case "join", Join():
+        case (("join" | "outer" | "semi"), Join()):
             return types[node.right if port else node.left]
         case "draw", Draw():
             return types[node.input]
@@ -191,9 +194,9 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             )
             key_types = _arrow(fields[place] for place in operator.keys[0])
             return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
-        case "join", Join():
+        case (("join" | "outer" | "semi"), Join()):
             left, right = types[node.left], types[node.right]
-            spec = join.JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right))
+            spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
         case "draw", Draw():
             names = list(node.input.columns)

@@ -48,7 +48,8 @@ class Operator:
 
     id: str
     kind: str
-    """``aggregate``, ``join``, ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
+    """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins),
+    ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
 
     node: Node
     ports: int
@@ -190,11 +191,21 @@ def _arrangement(node: Node) -> tuple[int, ...]:
 
 
 def _join_spread(node: Join) -> tuple[tuple[int, ...], ...]:
+    """Rows lie where the hash of their key says. A row that matched nothing has NULLs for the key of the other side."""
     left, right = list(node.left.columns), list(node.right.columns)
-    return (
-        tuple(left.index(key) for key in node.left_keys),
-        tuple(len(left) + right.index(key) for key in node.right_keys),
-    )
+    by_left = tuple(left.index(key) for key in node.left_keys)
+    match node.how:
+        case "inner":
+            return by_left, tuple(len(left) + right.index(key) for key in node.right_keys)
+        case "full":
+            return () if node.left_keys else ((),)
+        case _:
+            return (by_left,)
+
+
+def _join_kind(node: Join) -> str:
+    """Which kernel does it."""
+    return {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "anti": "semi"}[node.how]
 
 
 def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Linear, ...]]]:
@@ -234,7 +245,7 @@ def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types
             left, right = list(node.left.columns), list(node.right.columns)
             operator = Operator(
                 id=mark,
-                kind="join",
+                kind=_join_kind(node),
                 node=node,
                 ports=2,
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),

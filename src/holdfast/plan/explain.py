@@ -99,9 +99,8 @@ def _title(operator: Operator) -> str:
             )
             keys = ", ".join(node.keys) or "nothing"
             return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
-        case "join", Join():
-            pairs = zip(node.left_keys, node.right_keys, strict=True)
-            return "join on " + " and ".join(f"{left} = {right}" for left, right in pairs)
+        case (("join" | "outer" | "semi"), Join()):
+            return _join(node)
         case "bucket", TopK():
             return f"first {node.limit + node.offset} of each bucket"
         case "global", TopK():
@@ -114,6 +113,15 @@ def _title(operator: Operator) -> str:
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind
+
+
+def _join(node: Join) -> str:
+    title = "join" if node.how == "inner" else f"{node.how} join"
+    if not node.left_keys:
+        return f"{title} of everything with everything: for each row that changes, the other side is scanned"
+    signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
+    pairs = zip(node.left_keys, signs, node.right_keys, strict=True)
+    return f"{title} on " + " and ".join(" ".join(pair) for pair in pairs)
 
 
 def _call(draw: Drawn) -> str:

@@ -48,12 +48,15 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
             # A bag has no order, so neither have the inputs.
             return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))
         case Join():
+            # An inner join has nothing behind its keys: it had a fingerprint before there were others.
+            kind = () if node.how == "inner" and not node.null_safe else (node.how, node.null_safe)
             return _digest(
                 "join",
                 known[id(node.left)],
                 known[id(node.right)],
                 _positions(node.left_keys, node.left.columns),
                 _positions(node.right_keys, node.right.columns),
+                *kind,
             )
         case Aggregate():
             columns = node.input.columns

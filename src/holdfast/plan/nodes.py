@@ -13,6 +13,7 @@ Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,26 @@ class Union:
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of rows whose keys are equal; a NULL in a key matches nothing. Further conditions sit in a `Linear`
-    above."""
+    """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
+
+    ``how`` says what is done with rows that match nothing: ``inner`` drops them; ``left`` keeps those of the left side,
+    NULLs in the place of the right one; ``full`` keeps those of both sides. ``semi`` gives the left rows that match
+    something, ``anti`` those that match nothing; these have the columns of the left side alone.
+
+    A NULL in a key matches nothing, except in the keys that ``null_safe`` marks (``<=>``), where it matches NULL.
+    ``null_safe`` has a flag per key, or is empty if none is marked.
+    """
 
     left: Node
     right: Node
     left_keys: tuple[str, ...]
     right_keys: tuple[str, ...]
+    how: Literal["inner", "left", "full", "semi", "anti"] = "inner"
+    null_safe: tuple[bool, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.left.columns + self.right.columns
+        return self.left.columns if self.how in ("semi", "anti") else self.left.columns + self.right.columns
 
 
 @dataclass(frozen=True)

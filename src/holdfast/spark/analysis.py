@@ -78,9 +78,9 @@ class Analyst:
 
     def _settle_join(self, view: str, node: Join) -> tuple[Node, tuple[Field, ...]]:
         left, right = self.settle(view, node.left), self.settle(view, node.right)
-        pairs = list(zip(node.left_keys, node.right_keys, strict=True))
+        signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
         widened = []
-        for left_key, right_key in pairs:
+        for left_key, right_key, sign in zip(node.left_keys, node.right_keys, signs, strict=True):
             kinds = [
                 next(field.type for field in self.types[side] if field.name == key)
                 for side, key in ((left, left_key), (right, right_key))
@@ -89,12 +89,12 @@ class Analyst:
                 widened.append(kinds[0])
                 continue
             both = null_row([Field("l", kinds[0]), Field("r", kinds[1])])
-            self._ask(view, f"SELECT l = r AS e FROM ({both})")
+            self._ask(view, f"SELECT l {sign} r AS e FROM ({both})")
             widened.append(self._ask(view, f"SELECT coalesce(l, r) AS k FROM ({both})")[0].type)
         left, left_keys = self._cast_keys(view, left, node.left_keys, widened)
         right, right_keys = self._cast_keys(view, right, node.right_keys, widened)
-        join = Join(left, right, left_keys, right_keys)
-        fields = self.types[left] + self.types[right]
+        join = replace(node, left=left, right=right, left_keys=left_keys, right_keys=right_keys)
+        fields = self.types[left] + (() if node.how in ("semi", "anti") else self.types[right])
         if join.columns == node.columns:
             return join, fields
         # A key that had to be cast sits beside the column it was cast from; nobody above may see it.

@@ -48,8 +48,8 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             for each in node.inputs:
                 needs[id(each)] |= {each.columns[place] for place in places}
         case Join():
-            for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
-                needs[id(side)] |= (wanted & set(side.columns)) | set(keys)
+            for side, names in zip((node.left, node.right), _joined(node, wanted), strict=True):
+                needs[id(side)] |= names
         case Aggregate():
             arguments = {name for call in node.calls if call.name in wanted for name in call.arguments}
             needs[id(node.input)] |= set(node.keys) | arguments
@@ -77,9 +77,8 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             inputs = tuple(_exactly(done[id(each)], [each.columns[place] for place in places]) for each in node.inputs)
             return node if all(new is old for new, old in zip(inputs, node.inputs, strict=True)) else Union(inputs)
         case Join():
-            keys = set(node.left_keys), set(node.right_keys)
-            left = _only(done[id(node.left)], wanted | keys[0])
-            right = _only(done[id(node.right)], wanted | keys[1])
+            of_left, of_right = _joined(node, wanted)
+            left, right = _only(done[id(node.left)], of_left), _only(done[id(node.right)], of_right)
             return node if left is node.left and right is node.right else replace(node, left=left, right=right)
         case Aggregate():
             calls = tuple(call for call in node.calls if call.name in wanted)
@@ -97,6 +96,15 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             if not draws:
                 return below
             return node if below is node.input and len(draws) == len(node.draws) else Draw(below, draws)
+
+
+def _joined(node: Join, wanted: set[str]) -> tuple[set[str], set[str]]:
+    """The columns of each side of a `Join` that are wanted. Of the right side of a semi or anti join, the key alone."""
+    left, right = set(node.left_keys), set(node.right_keys)
+    left |= wanted & set(node.left.columns)
+    if node.how not in ("semi", "anti"):
+        right |= wanted & set(node.right.columns)
+    return left, right
 
 
 def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:

@@ -1,6 +1,8 @@
 """push_filter: a condition moves below the node it filters, where fewer rows are kept for it.
 
-Below a `Join`, if it touches one side. Below an `Aggregate`, if it touches keys alone: it keeps or drops whole groups.
+Below a `Join`, if it touches one side, and that side's rows come out with nothing but what they have: either side of an
+inner join, the left one of a left, semi or anti join. Below an `Aggregate`, if it touches keys alone: it keeps or drops
+whole groups.
 Below a `Union`, if the columns it touches have one type in all inputs (known, because they come straight from sources):
 a union casts its inputs to their common type, and ``x = '01'`` is another question to an int than to its text.
 Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
@@ -37,8 +39,8 @@ def _push(node: Node, closed: set[int]) -> Node:
     parts = [render(part) for part in conjuncts(read(node.predicate))]
     match node.input:
         case Join() as join:
-            left = [part for part in parts if _touches(part, join.left.columns)]
-            right = [part for part in parts if _touches(part, join.right.columns)]
+            left = [part for part in parts if join.how != "full" and _touches(part, join.left.columns)]
+            right = [part for part in parts if join.how == "inner" and _touches(part, join.right.columns)]
             below: Node = replace(join, left=_filtered(join.left, left), right=_filtered(join.right, right))
             moved = left + right
         case Aggregate() as aggregate:
