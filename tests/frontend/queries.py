@@ -141,5 +141,5 @@ class Maker:
         if "LIMIT" in query.sql or "str" in query.columns.values() or not self.sometimes(3):
             return query
         body = ", ".join(self.pick(["a", "a + b", "b"]) for _ in query.columns)
-        kind = self.pick(["UNION ALL", "UNION"])
+        kind = self.pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
         return Query(f"SELECT * FROM ({query.sql}) AS q {kind} SELECT {body} FROM t", query.columns)

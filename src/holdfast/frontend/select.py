@@ -74,13 +74,13 @@ def finish_select(
 
 
 def limited(node: Node, query: Tree, text: Text) -> Node:
-    """``node`` with the ORDER BY and LIMIT of ``query`` (a UNION, or a query in parentheses) on it."""
+    """``node`` with the ORDER BY and LIMIT of ``query`` (a set operation, or a query in parentheses) on it."""
     items: list[Item] = [(name, column(name)) for name in node.columns]
     scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
     sorts = _sorts(query, items, scope, text, Aliases())
     for sort in sorts:
         if has_aggregate(sort.tree):
-            raise text.error(SqlError, "aggregate in ORDER BY of a UNION", sort.written)
+            raise text.error(SqlError, "aggregate in ORDER BY of a set operation", sort.written)
     return _top(node, None, items, sorts, query, text)
 
 

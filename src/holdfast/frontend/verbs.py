@@ -23,7 +23,7 @@ from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
 
 ColumnSql = Callable[[Any], str]
 
@@ -150,14 +150,27 @@ class Table:
 
     def union(self, other: Table) -> Table:
         """The rows of both (UNION ALL); columns go by position."""
-        left, right = self.plan, other.plan
-        if len(left.columns) != len(right.columns):
-            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
-            raise self._text("union").error(SqlError, sizes)
+        left, right = self._sides("union", other)
         inputs = left.inputs if isinstance(left, Union) else (left,)
         return self._derived(Union((*inputs, right)), "")
 
     unionAll = union
+
+    def intersect(self, other: Table) -> Table:
+        """The rows that both have, each once; columns go by position."""
+        return self._set_operation("intersect", other, "intersect", all=False)
+
+    def intersectAll(self, other: Table) -> Table:
+        """The rows that both have, each as often as both have it."""
+        return self._set_operation("intersectAll", other, "intersect", all=True)
+
+    def subtract(self, other: Table) -> Table:
+        """The rows that the other does not have, each once (EXCEPT); columns go by position."""
+        return self._set_operation("subtract", other, "except", all=False)
+
+    def exceptAll(self, other: Table) -> Table:
+        """The rows that are left when each row of the other takes one copy away (EXCEPT ALL)."""
+        return self._set_operation("exceptAll", other, "except", all=True)
 
     def orderBy(self, *columns: Any, ascending: bool | Sequence[bool] = True) -> Table:
         """An order for a following ``limit``. Columns as ``"total"``, ``"total DESC"`` or ``F.desc("total")``."""
@@ -259,6 +272,18 @@ class Table:
 
     def _derived(self, node: Node, name: str) -> Table:
         return Table(node, column_sql=self._state.column_sql, name=name, functions=self._state.functions)
+
+    def _sides(self, verb: str, other: Table) -> tuple[Node, Node]:
+        """The plans of this and the other; they must have as many columns."""
+        left, right = self.plan, other.plan
+        if len(left.columns) != len(right.columns):
+            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
+            raise self._text(verb).error(SqlError, sizes)
+        return left, right
+
+    def _set_operation(self, verb: str, other: Table, kind: str, *, all: bool) -> Table:
+        left, right = self._sides(verb, other)
+        return self._derived(SetOperation(left, right, kind, all), "")
 
     @staticmethod
     def _column(name: str, scope: Scope, text: Text) -> Tree:

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, draw, join, log, topk
+from holdfast.operators import aggregate, draw, join, log, setops, topk
 from holdfast.operators.expressions import Stretch, compile_stretch
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, SetOperation, TopK
 from holdfast.plan.types import arrow_type
 
 KINDS: dict[str, ModuleType] = {
     "aggregate": aggregate,
     "join": join,
+    "set": setops,
     "bucket": topk,
     "global": topk,
     "draw": draw,
@@ -158,6 +159,8 @@ def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) ->
             return types[node.input]
         case "join", Join():
             return types[node.right if port else node.left]
+        case "set", SetOperation():
+            return types[node.right if port else node.left]
         case "draw", Draw():
             return types[node.input]
         case _:
@@ -195,6 +198,8 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             left, right = types[node.left], types[node.right]
             spec = join.JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right))
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
+        case "set", SetOperation():
+            return setops.SetSpec(node.kind, node.all, _arrow(operator.fields)), [whole, whole]
         case "draw", Draw():
             names = list(node.input.columns)
             draws = tuple(

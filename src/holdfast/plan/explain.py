@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, SetOperation, TopK
 
 
 class Sized(Protocol):
@@ -99,6 +99,8 @@ def _title(operator: Operator) -> str:
             )
             keys = ", ".join(node.keys) or "nothing"
             return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
+        case "set", SetOperation():
+            return f"{node.kind}{' all' if node.all else ''} of {', '.join(names)}"
         case "join", Join():
             pairs = zip(node.left_keys, node.right_keys, strict=True)
             return "join on " + " and ".join(f"{left} = {right}" for left, right in pairs)

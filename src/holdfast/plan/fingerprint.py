@@ -18,7 +18,7 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
 from holdfast.plan.walk import reachable
 
 VERSION = 1
@@ -47,6 +47,8 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
         case Union():
             # A bag has no order, so neither have the inputs.
             return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))
+        case SetOperation():
+            return _digest(node.kind, node.all, known[id(node.left)], known[id(node.right)])
         case Join():
             return _digest(
                 "join",
