@@ -124,8 +124,11 @@ class Maker:
         keys = list(dict.fromkeys(self.varying(columns) for _ in range(self.random.randrange(3))))
         calls = []
         for _ in range(self.random.randint(1, 3)):
-            call = self.pick(["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "min(#)", "max(#)"])
-            calls.append(call.replace("#", self.number(columns, 1)))
+            call = self.pick(
+                ["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "sum(DISTINCT #)", "min(#)", "max(#)"]
+            )
+            call = call.replace("#", self.number(columns, 1))
+            calls.append(f"{call} FILTER (WHERE {self.condition(columns, 1)})" if self.sometimes(4) else call)
         items = [*keys, *calls, f"{calls[0]} + {calls[-1]}"]
         names = [f"x{place}" for place in range(len(items))]
         listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))

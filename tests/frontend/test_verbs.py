@@ -60,6 +60,10 @@ PAIRS = [
     (orders.groupBy("user", "id").avg("amount"), "SELECT user, id, avg(amount) FROM orders GROUP BY user, id"),
     (orders.groupBy(["user"]).min("amount"), "SELECT user, min(amount) FROM orders GROUP BY user"),
     (orders.groupBy("user").max("odd name"), "SELECT user, max(`odd name`) FROM orders GROUP BY user"),
+    (
+        orders.groupBy("user").agg("count_if(id > 1) AS n", "sum(DISTINCT amount)"),
+        "SELECT user, count_if(id > 1) AS n, sum(DISTINCT amount) FROM orders GROUP BY user",
+    ),
     (orders.groupBy().count(), "SELECT count(*) FROM orders"),
     (orders.agg("sum(amount) AS s", Column("max(id)")), "SELECT sum(amount) AS s, max(id) FROM orders"),
     (

@@ -30,6 +30,22 @@ SETS = {
     "precedence": "SELECT i FROM t UNION ALL SELECT i FROM u INTERSECT ALL SELECT n FROM u",
     "aggregated_set": "SELECT k, count(*) AS c FROM (SELECT k, i FROM t EXCEPT ALL SELECT k, i FROM u) GROUP BY k",
 }
+CONDITIONS = {
+    "filtered": (
+        "SELECT k, count(*) FILTER (WHERE n > 0) AS c, sum(d) FILTER (WHERE i > 0 AND b) AS x, "
+        "max(s) FILTER (WHERE s <> 'a') AS m, count(DISTINCT i, s) FILTER (WHERE b) AS p FROM t GROUP BY k"
+    ),
+    "filtered_all": "SELECT count(n, i) FILTER (WHERE b) AS c, avg(m) FILTER (WHERE n IS NULL) AS a FROM t",
+    "truths": (
+        "SELECT k, count_if(b) AS c, bool_and(b) AS x, every(n > 0) AS y, bool_or(b) AS z, any(i = 1) AS w, "
+        "some(b) FILTER (WHERE n > 1) AS v FROM t GROUP BY k"
+    ),
+    "distinct_sums": (
+        "SELECT k, sum(DISTINCT i) AS s, avg(DISTINCT d) AS a, sum(DISTINCT m) AS m, variance(DISTINCT i) AS v, "
+        "max(DISTINCT s) AS x, sum(i) AS y, count(DISTINCT i) AS c, count_if(DISTINCT b) AS f FROM t GROUP BY k"
+    ),
+    "distinct_all": "SELECT sum(DISTINCT n) FILTER (WHERE b) AS s, stddev(DISTINCT i) AS d FROM t HAVING count(*) > 1",
+}
 
 
 def check(spark: SparkSession, directory: Path, views: dict[str, str], seed: int, epochs: int = 3) -> None:
@@ -55,3 +71,7 @@ def check(spark: SparkSession, directory: Path, views: dict[str, str], seed: int
 
 def test_set_operations_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, SETS, seed=1)
+
+
+def test_conditional_and_distinct_aggregates_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    check(spark, tmp_path, CONDITIONS, seed=2)

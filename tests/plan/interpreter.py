@@ -86,7 +86,7 @@ def _call(call: Call, rows: list[Row], columns: tuple[str, ...]) -> Any:
     present = [values for values in picked if None not in values]
     if call.function == "count":
         return len(set(present)) if call.distinct else len(present)
-    values = [value for (value,) in present]
+    values = [value for (value,) in (set(present) if call.distinct else present)]
     if not values:
         return None
     return {"sum": sum, "min": min, "max": max, "any_value": min}[call.function](values)

@@ -24,7 +24,8 @@ _SCALARS = (
     exp.And, exp.Or, exp.Not, exp.Paren, exp.Tuple, exp.Dot, exp.Bracket, exp.Lambda, exp.Alias, exp.Kwarg,
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
-    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
+    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition, exp.Filter,
+    exp.Where,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
@@ -50,9 +51,6 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("IN (subquery)", node, "write it as a join")
         case exp.Window():
             raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
-        case exp.Filter():
-            advice = "write sum(CASE WHEN … THEN x END)"
-            raise text.unsupported("FILTER of an aggregate", node, advice, "FILTER", after=True)
         case exp.WithinGroup():
             raise text.unsupported("WITHIN GROUP", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators.accumulators import Totals, advance, combine, count_of, partial_sums
+from holdfast.operators.accumulators import Totals, advance, combine, count_of, distinct_sums, partial_sums
 from holdfast.operators.calls import AggregateSpec, CallSpec, distinct, inputs, is_additive, layouts, ordered
 from holdfast.operators.digits import Bools, Ints
 from holdfast.operators.distinct import distinct_change
@@ -76,12 +76,13 @@ def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace],
             return Step({}, _output(spec, groups, none, none, _nobody(0), _nobody(0)))
         groups = Groups(np.zeros(1, dtype=np.uint64), ())
     delta, layers = (rows.totals if len(rows.groups) else {}), {}
-    for places, state in distinct(spec).items():
+    for state, accumulator in distinct(spec).items():
         suffix = f"distinct.{state}"
-        values = [rows.columns[place] for place in places]
-        layers[suffix], delta[f"+{state}.d"] = distinct_change(
+        values = [rows.columns[place] for place in accumulator.arguments]
+        layers[suffix], gained = distinct_change(
             groups, rows.places, values, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
         )
+        delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
     old = _totals(groups, traces["acc"])
     new, change = advance(spec, old, delta)
     acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)

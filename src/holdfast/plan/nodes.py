@@ -104,9 +104,9 @@ class Join:
 class Call:
     """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
 
-    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop``.
-    ``distinct`` is legal for ``count`` alone. ``any_value`` stands for first, last and any_value alike: the least
-    non-null value, so that the choice is the same in every replay.
+    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
+    bool_and, bool_or``. ``distinct``: each value counts once. ``any_value`` stands for first, last and any_value alike:
+    the least non-null value, so that the choice is the same in every replay.
     """
 
     name: str
