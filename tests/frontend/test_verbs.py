@@ -64,6 +64,11 @@ PAIRS = [
         orders.groupBy("user").agg("count_if(id > 1) AS n", "sum(DISTINCT amount)"),
         "SELECT user, count_if(id > 1) AS n, sum(DISTINCT amount) FROM orders GROUP BY user",
     ),
+    (
+        orders.rollup("user", "id").agg("count(*) AS n", "grouping(user) AS g"),
+        "SELECT user, id, count(*) AS n, grouping(user) AS g FROM orders GROUP BY ROLLUP (user, id)",
+    ),
+    (orders.cube("user").count(), "SELECT user, count(*) FROM orders GROUP BY user WITH CUBE"),
     (orders.groupBy().count(), "SELECT count(*) FROM orders"),
     (orders.agg("sum(amount) AS s", Column("max(id)")), "SELECT sum(amount) AS s, max(id) FROM orders"),
     (

@@ -46,6 +46,24 @@ CONDITIONS = {
     ),
     "distinct_all": "SELECT sum(DISTINCT n) FILTER (WHERE b) AS s, stddev(DISTINCT i) AS d FROM t HAVING count(*) > 1",
 }
+GROUPINGS = {
+    "rollup": (
+        "SELECT k, b, count(*) AS n, sum(i) AS s, grouping(k) AS g, grouping_id() AS h FROM t "
+        "GROUP BY ROLLUP (k, b) HAVING grouping_id(k, b) < 3 OR count(*) > 2"
+    ),
+    "cube_of_argument": "SELECT i, k, sum(i) AS s, count(DISTINCT k) AS d FROM t GROUP BY CUBE (i, k)",
+    "sets": (
+        "SELECT k, s, i % 2 AS odd, max(n) AS m, grouping_id(k, s, i % 2) AS g FROM t "
+        "GROUP BY GROUPING SETS ((k, s), i % 2, (), (k), (k))"
+    ),
+    "hive_sets": "SELECT k, b, count(*) AS n FROM t GROUP BY k, b GROUPING SETS ((k), ())",
+    "product": "SELECT k, b, s, count(*) AS n, grouping(s) AS g FROM t GROUP BY k, ROLLUP (b), CUBE (s)",
+    "with_rollup": "SELECT upper(k) AS u, avg(d) AS a FROM t WHERE n > 0 GROUP BY upper(k) WITH ROLLUP",
+    "empty_rollup": "SELECT k, count(*) AS n FROM t WHERE k = 'never' GROUP BY ROLLUP (k)",
+    "nested_rollup": (
+        "SELECT g, sum(n) AS n FROM (SELECT grouping(k) AS g, count(*) AS n FROM t GROUP BY k WITH CUBE) GROUP BY g"
+    ),
+}
 
 
 def check(spark: SparkSession, directory: Path, views: dict[str, str], seed: int, epochs: int = 3) -> None:
@@ -75,3 +93,7 @@ def test_set_operations_equal_the_batch_result(spark: SparkSession, tmp_path: Pa
 
 def test_conditional_and_distinct_aggregates_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, CONDITIONS, seed=2)
+
+
+def test_grouping_sets_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    check(spark, tmp_path, GROUPINGS, seed=3)

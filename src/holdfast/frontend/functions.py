@@ -39,6 +39,9 @@ AGGREGATES = {
     "some": "bool_or",
 }
 
+# What a row of the result is grouped by, where GROUP BY has several sets of keys.
+GROUPING = _names("grouping grouping_id")
+
 # To these it makes no difference whether each value counts once.
 BLIND_TO_COPIES = _names("min max any_value bool_and bool_or")
 
@@ -46,7 +49,7 @@ OTHER_AGGREGATES = _names(
     """
     approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg
     bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg collect_list collect_set
-    collect_union corr count_min_sketch covar_pop covar_samp grouping grouping_id histogram_numeric
+    collect_union corr count_min_sketch covar_pop covar_samp histogram_numeric
     hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
     kll_sketch_agg_double kll_sketch_agg_float kurtosis listagg max_by measure median min_by mode percentile
     percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
@@ -113,5 +116,5 @@ UNIT_FIRST = _names("dateadd date_add datediff date_diff timestampadd timestampd
 # Names that a user's function cannot have: Spark's meaning of them is known here.
 RESERVED_NAMES = frozenset(AGGREGATES).union(
     OTHER_AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW_FUNCTIONS, DRAWN, NONDETERMINISTIC, BARE_CALLS,
-    DETERMINISTIC_FROM, UNIT_FIRST,
+    DETERMINISTIC_FROM, UNIT_FIRST, GROUPING,
 )  # fmt: skip

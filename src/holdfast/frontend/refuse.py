@@ -139,11 +139,6 @@ def check_clauses(query: Tree, text: Text) -> None:
         if key == "pivots" and tree.args.get("unpivot"):
             name, keyword = "UNPIVOT", "UNPIVOT"
         raise text.unsupported(name, tree, keyword=keyword)
-    group = query.args.get("group")
-    if group is not None:
-        for key, name in (("rollup", "ROLLUP"), ("cube", "CUBE"), ("grouping_sets", "GROUPING SETS")):
-            if group.args.get(key):
-                raise text.unsupported(name, group, keyword=name.split(" ")[0], after=True)
     if isinstance(query, exp.Select):
         distinct = query.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):

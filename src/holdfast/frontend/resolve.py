@@ -57,6 +57,15 @@ def has_aggregate(tree: Tree) -> bool:
     return any(is_aggregate(node) for node in tree.walk())
 
 
+def is_grouping(tree: Tree) -> bool:
+    """Is this (resolved) node a call of grouping or grouping_id?"""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in functions.GROUPING
+
+
+def has_grouping(tree: Tree) -> bool:
+    return any(is_grouping(node) for node in tree.walk())
+
+
 def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
     """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
     check_expression(tree, text)

@@ -212,6 +212,14 @@ class Table:
 
     groupby = groupBy
 
+    def rollup(self, *columns: Any) -> GroupedTable:
+        """Groups by all of the columns, by all but the last, and so on, down to one group of all rows."""
+        return GroupedTable(self, self._expressions("rollup", _flat(columns)), exp.Rollup)
+
+    def cube(self, *columns: Any) -> GroupedTable:
+        """Groups by every choice of the columns."""
+        return GroupedTable(self, self._expressions("cube", _flat(columns)), exp.Cube)
+
     def agg(self, *expressions: Any) -> Table:
         """Aggregates over all rows: one row."""
         return GroupedTable(self, []).agg(*expressions)
@@ -332,8 +340,8 @@ class Table:
 class GroupedTable:
     """The groups of a table, waiting for their aggregates."""
 
-    def __init__(self, table: Table, keys: list[Tree]) -> None:
-        self._table, self._keys = table, keys
+    def __init__(self, table: Table, keys: list[Tree], sets: type[exp.Rollup | exp.Cube] | None = None) -> None:
+        self._table, self._keys, self._sets = table, keys, sets
 
     def agg(self, *expressions: Any) -> Table:
         """One row per group: the keys, then the aggregates (``"sum(amount) AS total"``, or ``{"amount": "sum"}``)."""
@@ -346,7 +354,9 @@ class GroupedTable:
         calls = self._table._expressions("agg", texts)
         if not calls:
             raise self._table._text("agg").error(SqlError, "it needs an aggregate")
-        group = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        group: list[Tree] | None = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        if group is not None and self._sets is not None:
+            group = [self._sets(expressions=group)]
         return self._table._select("agg", [key.copy() for key in self._keys] + calls, group)
 
     def count(self) -> Table:
