@@ -69,6 +69,16 @@ PAIRS = [
         "SELECT user, id, count(*) AS n, grouping(user) AS g FROM orders GROUP BY ROLLUP (user, id)",
     ),
     (orders.cube("user").count(), "SELECT user, count(*) FROM orders GROUP BY user WITH CUBE"),
+    (
+        orders.groupBy("id").pivot("user", ["x", None]).agg("sum(amount) AS s", "max(amount)"),
+        "SELECT * FROM (SELECT id, user, amount FROM orders) PIVOT (sum(amount) AS s, max(amount) "
+        "FOR user IN ('x', NULL))",
+    ),
+    (
+        orders.groupBy("id").pivot("user", ["x"]).count(),
+        "SELECT id, CASE WHEN count(*) FILTER (WHERE user <=> 'x') > 0 THEN count(*) FILTER (WHERE user <=> 'x') END "
+        "FROM orders GROUP BY id",
+    ),
     (orders.groupBy().count(), "SELECT count(*) FROM orders"),
     (orders.agg("sum(amount) AS s", Column("max(id)")), "SELECT sum(amount) AS s, max(id) FROM orders"),
     (
@@ -193,7 +203,7 @@ def refused(build: Any) -> HoldfastError:
         (lambda: orders.select("shuffle(array(1)) AS r"), Unsupported, "the nondeterministic function shuffle"),
         (lambda: orders.where("now() > DATE '2020-01-01'"), Unsupported, "time in a filter"),
         (lambda: orders.select("explode(array(1)) AS r"), Unsupported, "the generator explode"),
-        (lambda: orders.agg("collect_list(id)"), Unsupported, "the aggregate collect_list"),
+        (lambda: orders.agg("approx_percentile(id)"), Unsupported, "the aggregate approx_percentile"),
         (lambda: orders.orderBy("amount").select("id").limit(3), Unsupported, "call limit directly after orderBy"),
         (lambda: orders.orderBy("amount").where("id > 1").limit(3), Unsupported, "call limit directly after orderBy"),
         (lambda: orders.limit(-1), SqlError, "expected a number of rows, found -1"),

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
+from operator import and_, or_, xor
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +42,11 @@ Row = tuple[Any, ...]
 Epoch = list[tuple[Row, int]]
 
 
-def call(function: str, *places: int, result: pa.DataType = I64, distinct: bool = False) -> CallSpec:
+def call(
+    function: str, *places: int, result: pa.DataType = I64, distinct: bool = False, parameters: tuple[str, ...] = ()
+) -> CallSpec:
     types = (STR, *ARGUMENTS)
-    return CallSpec(function, places, tuple(types[place] for place in places), result, distinct)
+    return CallSpec(function, places, tuple(types[place] for place in places), result, distinct, parameters)
 
 
 SUMS = (
@@ -69,6 +73,21 @@ TRUTHS = (
     call("count_if", 5),
     call("bool_and", 5, result=pa.bool_()),
     call("bool_or", 5, result=pa.bool_()),
+)
+WHOLES = (
+    call("collect_list", 4, result=pa.list_(pa.field("element", STR))),
+    call("collect_set", 2, result=pa.list_(pa.field("element", F64))),
+    call("mode", 4, result=STR),
+    call("mode", 2, result=F64),
+    call("percentile", 1, result=F64, parameters=("0.5",)),
+    call("percentile", 1, result=F64, parameters=("0.25",), distinct=True),
+    call("percentile", 2, result=F64, parameters=("0.9",)),
+    call("percentile", 3, result=F64, parameters=("1",)),
+    call("bit_and", 1),
+    call("bit_or", 1),
+    call("bit_xor", 1),
+    call("max", 1),
+    call("sum", 2, result=F64),
 )
 DISTINCT_SUMS = (
     call("sum", 1, distinct=True),
@@ -227,10 +246,23 @@ def evaluate(spec: CallSpec, rows: list[Row]) -> Any:
         values = list({as_text(value): value for value in values}.values())
     if spec.function == "count_if":
         return sum(values)
+    if spec.function in ("collect_list", "collect_set"):
+        unique = {as_text(value): value for value in values}.values()
+        return sorted(values if spec.function == "collect_list" else unique, key=order)
     if not values:
         return None
     if spec.function in ("min", "max", "any_value"):
         return (max if spec.function == "max" else min)(values, key=order)
+    if spec.function == "mode":
+        times = Counter(map(as_text, values))
+        return min(values, key=lambda value: (-times[as_text(value)], order(value)))
+    if spec.function == "percentile":
+        place = (len(values) - 1) * float(spec.parameters[0])
+        low, high = math.floor(place), math.ceil(place)
+        one, other = (float(sorted(values, key=order)[index]) for index in (low, high))
+        return one if low == high or one == other else one + (other - one) * (place - low)
+    if spec.function.startswith("bit_"):
+        return reduce({"bit_and": and_, "bit_or": or_, "bit_xor": xor}[spec.function], values)
     if spec.function in ("bool_and", "bool_or"):
         return (all if spec.function == "bool_and" else any)(values)
     special = [x for x in values if isinstance(x, float) and not math.isfinite(x)]

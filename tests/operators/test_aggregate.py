@@ -37,6 +37,7 @@ from operators.aggregates import (
     STR,
     SUMS,
     TRUTHS,
+    WHOLES,
     Epoch,
     Row,
     as_key,
@@ -108,6 +109,16 @@ def test_sums_of_distinct_values_follow_insertions_and_deletions(world: list[Epo
     with hashes_of(bits):
         check(keyed(*DISTINCT_SUMS), world, seed)
         check(overall(*DISTINCT_SUMS), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_lists_modes_percentiles_and_bits_follow_insertions_and_deletions(
+    world: list[Epoch], seed: int, bits: int
+) -> None:
+    with hashes_of(bits):
+        check(keyed(*WHOLES), world, seed)
+        check(overall(*WHOLES), world, seed)
 
 
 @quick

@@ -64,6 +64,45 @@ GROUPINGS = {
         "SELECT g, sum(n) AS n FROM (SELECT grouping(k) AS g, count(*) AS n FROM t GROUP BY k WITH CUBE) GROUP BY g"
     ),
 }
+WHOLES = {
+    # Spark's lists are in the order of arrival, ours are sorted: the view is compared with Spark's, sorted.
+    "lists": (
+        "SELECT k, sort_array(collect_list(n)) AS a, sort_array(collect_set(s)) AS b, sort_array(array_agg(m)) AS c, "
+        "sort_array(array_agg(DISTINCT i)) AS d, size(collect_list(d) FILTER (WHERE b)) AS e FROM t GROUP BY k"
+    ),
+    "lists_of_all": (
+        "SELECT sort_array(collect_list(struct(k, i))) AS a, collect_list(n) FILTER (WHERE n < -9e12) AS b FROM t"
+    ),
+    "percentiles": (
+        "SELECT k, median(n) AS a, percentile(d, 0.3) AS b, percentile(m, array(0.25, 0.75D)) AS c, "
+        "percentile_cont(0.1) WITHIN GROUP (ORDER BY i DESC) AS d, median(DISTINCT i) AS e, "
+        "median(i) FILTER (WHERE b) AS f FROM t GROUP BY k"
+    ),
+    "median_of_all": "SELECT median(i) AS m, percentile(n, 1) AS p FROM t",
+    "modes": "SELECT k, mode() WITHIN GROUP (ORDER BY i) AS m FROM t GROUP BY k",
+    "bits": "SELECT k, bit_and(n) AS a, bit_or(i) AS b, bit_xor(n) AS c, bit_xor(DISTINCT i) AS d FROM t GROUP BY k",
+    # Ties are settled by the whole value, so only what does not tie is compared.
+    "by": (
+        "SELECT k, max_by(n, struct(d, n)) AS a, min_by(s, struct(n, s)) AS b, "
+        "max_by(i, struct(m, i)) FILTER (WHERE b) AS c, max_by(k, k) AS d FROM t GROUP BY k"
+    ),
+    "by_of_all": "SELECT max_by(struct(k, n), struct(n, k)).k AS a, min_by(n, n) AS b FROM t",
+}
+PIVOTS = {
+    "pivot": "SELECT * FROM (SELECT k, i, n FROM t) PIVOT (sum(n) FOR i IN (1, 2 AS two, 3))",
+    "pivot_several": (
+        "SELECT * FROM (SELECT k, b, n, d FROM t) PIVOT (sum(n) AS s, avg(d), count(*) AS c FOR b IN (true, false))"
+    ),
+    "pivot_texts": "SELECT * FROM (SELECT k, s, i FROM t) PIVOT (max(s) AS m, sum(i) AS c FOR i IN (1, 2))",
+    "pivot_pairs": (
+        "SELECT * FROM (SELECT k, s, i, n FROM t) PIVOT (sum(n) FOR (s, i) IN (('a', 1) AS a, ('b', 2) AS b))"
+    ),
+    "pivot_all": "SELECT * FROM (SELECT i, n FROM t) PIVOT (count(n) FOR i IN (1, 77))",
+    "pivot_lists": (
+        "SELECT k, sort_array(`1_c`) AS a, `2_n` AS b FROM (SELECT k, i, n FROM t) "
+        "PIVOT (collect_list(n) AS c, count(*) AS n FOR i IN (1, 2))"
+    ),
+}
 
 
 def check(spark: SparkSession, directory: Path, views: dict[str, str], seed: int, epochs: int = 3) -> None:
@@ -97,3 +136,11 @@ def test_conditional_and_distinct_aggregates_equal_the_batch_result(spark: Spark
 
 def test_grouping_sets_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, GROUPINGS, seed=3)
+
+
+def test_aggregates_of_all_values_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    check(spark, tmp_path, WHOLES, seed=4)
+
+
+def test_pivots_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    check(spark, tmp_path, PIVOTS, seed=5)

@@ -74,6 +74,8 @@ class Grouping:
 
     def _call(self, tree: Tree) -> None:
         arguments = list(tree.expressions)
+        constants = tuple(each.name for each in arguments[1:]) if tree.name == "percentile" else ()
+        arguments = arguments[:1] if constants else arguments
         distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
         if distinct:
             arguments = list(arguments[0].expressions)
@@ -84,7 +86,7 @@ class Grouping:
         if name.lower() in {each.lower() for each in self.keys}:
             name = unique(name, [*self.keys, *self._taken])
         self.results[tree] = name
-        self.calls.append(Call(name, tree.name, columns, distinct))
+        self.calls.append(Call(name, tree.name, columns, distinct, constants))
 
     def _argument(self, tree: Tree) -> str:
         """The column of an argument. One that is a key, which some sets make NULL, is copied."""

@@ -25,7 +25,7 @@ _SCALARS = (
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
     exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition, exp.Filter,
-    exp.Where,
+    exp.Where, exp.WithinGroup, exp.Order, exp.Ordered,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
@@ -51,8 +51,6 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("IN (subquery)", node, "write it as a join")
         case exp.Window():
             raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
-        case exp.WithinGroup():
-            raise text.unsupported("WITHIN GROUP", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():
             mark = next((each.text for each in text.tokens if each.text in _PARAMETERS), None)
             raise text.unsupported("a parameter", node, "write the value into the text", mark)

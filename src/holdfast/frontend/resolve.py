@@ -2,8 +2,7 @@
 
 Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
 no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
-becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anonymous` call with the name of a
-`plan.nodes.Call` function, a FILTER written into its arguments (aggregates pass over NULLs). A nondeterministic call
+becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form (`frontend.aggregates`). A nondeterministic call
 becomes a wish (`frontend.draws`). The result mentions no name of the user's any more, so that it can be moved and
 compared.
 """
@@ -17,6 +16,7 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend import functions
+from holdfast.frontend.aggregates import aggregate, within_group
 from holdfast.frontend.draws import check_timeless, is_clock, is_drawn, wish
 from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
@@ -96,6 +96,8 @@ class _Resolver:
                 return self._nulls(tree, variables, inside)
             case exp.Filter():
                 return self._filtered(tree, variables, inside)
+            case exp.WithinGroup():
+                return self._aggregate(within_group(tree, self.text), variables, inside)
             case exp.Anonymous():
                 return self._call(tree, variables, inside)
             case exp.CurrentDate():
@@ -233,6 +235,7 @@ class _Resolver:
     def _filtered(self, tree: exp.Filter, variables: Mapping[str, str], inside: bool) -> Tree:
         call, condition = tree.this, tree.expression.this
         call = call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call
+        call = within_group(call, self.text) if isinstance(call, exp.WithinGroup) else call
         if not is_aggregate(call):
             raise self.text.error(SqlError, "FILTER belongs behind an aggregate", tree, "FILTER", after=True)
         resolved = self.visit(condition, variables, True)
@@ -249,43 +252,12 @@ class _Resolver:
             raise self.text.error(SqlError, f"aggregate {written} inside a lambda function", call)
         nulls = (exp.IgnoreNulls, exp.RespectNulls)
         arguments = [each.this if isinstance(each, nulls) else each for each in call.expressions]
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
         if distinct:
-            arguments = list(arguments[0].expressions)
-            distinct = function not in functions.BLIND_TO_COPIES
+            arguments = [*arguments[0].expressions, *arguments[1:]]
         if function == "any_value" and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
             arguments = arguments[:1]  # first(x, true): ignore nulls
-        if function == "count" and not distinct:
-            return self._count(call, arguments, condition)
-        if len(arguments) != 1 and not (function == "count" and arguments):
-            raise self.text.error(SqlError, f"{written} takes one argument, found {len(arguments)}", call)
+        if function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            return aggregate(call, arguments, False, condition, self.text)
         visited = [self.visit(each, variables, True) for each in arguments]
-        visited[0] = _where(condition, visited[0])
-        if distinct:
-            return exp.Anonymous(this=function, expressions=[exp.Distinct(expressions=list(dict.fromkeys(visited)))])
-        return exp.Anonymous(this=function, expressions=visited)
-
-    def _count(self, call: exp.Anonymous, arguments: list[Tree], condition: Tree | None) -> Tree:
-        if not arguments:
-            raise self.text.error(SqlError, "count takes an argument; write count(*)", call)
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            arguments = []
-        visited = [self.visit(each, {}, True) for each in arguments]
-        counted = [each for each in visited if not isinstance(each, (exp.Literal, exp.Boolean))]  # these are never NULL
-        if not counted:
-            every = exp.Star() if condition is None else _where(condition, exp.Literal.number(1))
-            return exp.Anonymous(this="count", expressions=[every])
-        if len(counted) == 1:
-            return exp.Anonymous(this="count", expressions=[_where(condition, counted[0])])
-        some: Tree = exp.Is(this=counted[0], expression=exp.Null())
-        for each in counted[1:]:
-            some = exp.Or(this=some, expression=exp.Is(this=each, expression=exp.Null()))
-        counted_once = exp.Anonymous(this="if", expressions=[some, exp.Null(), exp.Literal.number(1)])
-        return exp.Anonymous(this="count", expressions=[_where(condition, counted_once)])
-
-
-def _where(condition: Tree | None, value: Tree) -> Tree:
-    """``value`` where the condition holds, NULL elsewhere."""
-    if condition is None:
-        return value
-    return exp.Case(ifs=[exp.If(this=condition, true=value)])
+        return aggregate(call, visited, distinct, condition, self.text)

@@ -17,6 +17,7 @@ from holdfast.frontend.build import linear
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import join_all, qualified
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
+from holdfast.frontend.pivot import pivoted
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
@@ -184,11 +185,15 @@ class Planner:
 
     def _relation(self, tree: Tree) -> Relation:
         """A table or derived table of FROM."""
-        for key, construct in (("pivots", ""), ("sample", ""), ("version", "time travel"), ("when", "time travel")):
+        pivots: list[Tree] = tree.args.get("pivots") or []
+        for pivot in pivots:
+            if pivot.args.get("unpivot"):
+                raise self.text.unsupported("UNPIVOT", pivot, keyword="UNPIVOT")
+        for key, construct in (("sample", ""), ("version", "time travel"), ("when", "time travel")):
             if tree.args.get(key):
                 if construct:
                     raise self.text.unsupported(f"{construct} in a query", tree, "read the view with at= instead")
-                check_clauses(tree, self.text)
+                raise self.text.unsupported("TABLESAMPLE", tree.args[key], keyword="TABLESAMPLE")
         names = _column_names(tree)
         match tree:
             case exp.Table() if isinstance(tree.this, exp.Identifier):
@@ -208,7 +213,10 @@ class Planner:
         if names is not None:
             self._check_count(len(names), len(node.columns), tree)
         shown = node.columns if names is None else tuple(names)
-        return Relation(tree.alias_or_name, node, shown, node.columns)
+        relation = Relation(tree.alias_or_name, node, shown, node.columns)
+        for pivot in pivots:
+            relation = pivoted(relation, pivot, self.text)
+        return relation
 
     def _table(self, tree: exp.Table) -> Node:
         if tree.args.get("db") is not None:

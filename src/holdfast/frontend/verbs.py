@@ -19,6 +19,7 @@ from holdfast.frontend.build import Item, linear, unique
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import join_all
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
+from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
@@ -340,8 +341,14 @@ class Table:
 class GroupedTable:
     """The groups of a table, waiting for their aggregates."""
 
-    def __init__(self, table: Table, keys: list[Tree], sets: type[exp.Rollup | exp.Cube] | None = None) -> None:
-        self._table, self._keys, self._sets = table, keys, sets
+    def __init__(
+        self,
+        table: Table,
+        keys: list[Tree],
+        sets: type[exp.Rollup | exp.Cube] | None = None,
+        chosen: list[Chosen] | None = None,
+    ) -> None:
+        self._table, self._keys, self._sets, self._chosen = table, keys, sets, chosen
 
     def agg(self, *expressions: Any) -> Table:
         """One row per group: the keys, then the aggregates (``"sum(amount) AS total"``, or ``{"amount": "sum"}``)."""
@@ -354,10 +361,25 @@ class GroupedTable:
         calls = self._table._expressions("agg", texts)
         if not calls:
             raise self._table._text("agg").error(SqlError, "it needs an aggregate")
+        if self._chosen is not None:
+            calls = spread(calls, self._chosen, self._table._state.scope, self._table._text("pivot"))
         group: list[Tree] | None = [_unaliased(key).copy() for key in self._keys] if self._keys else None
         if group is not None and self._sets is not None:
             group = [self._sets(expressions=group)]
         return self._table._select("agg", [key.copy() for key in self._keys] + calls, group)
+
+    def pivot(self, column: str, values: Sequence[Any] | None = None) -> GroupedTable:
+        """A column per value of ``column`` (and aggregate) in what ``agg`` gives. The values must be listed."""
+        text = self._table._text("pivot")
+        if values is None:
+            advice = "list the values: a view's columns do not change with its data"
+            raise text.unsupported("pivot without values", None, advice)
+        if self._chosen is not None:
+            raise text.error(SqlError, "one pivot is enough")
+        of = self._table._expression("pivot", column)
+        given = [literal(value, text) for value in values]
+        chosen = [Chosen(each.name, condition(of, each.condition)) for each in given]
+        return GroupedTable(self._table, self._keys, self._sets, chosen)
 
     def count(self) -> Table:
         """How many rows each group has, as column ``count``."""

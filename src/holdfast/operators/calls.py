@@ -19,6 +19,9 @@ from holdfast.trace.rows import Layout
 SUMS = frozenset({"sum", "avg"})
 MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 EXTREMES = frozenset({"min", "max", "any_value"})
+VALUES = frozenset({"collect_list", "collect_set", "mode", "percentile", "bit_and", "bit_or", "bit_xor"})
+"""These need all values of a group."""
+
 TRUTHS = frozenset({"bool_and", "bool_or", "count_if"})
 """These need to know how many values are true: the sum, with true as 1."""
 
@@ -32,11 +35,16 @@ class CallSpec:
     argument_types: tuple[pa.DataType, ...]
     result_type: pa.DataType
     distinct: bool = False
+    parameters: tuple[str, ...] = ()
+    """What the function is given besides columns: the percentage of ``percentile``."""
 
     def __post_init__(self) -> None:
-        known = self.function in SUMS | MOMENTS | TRUTHS | EXTREMES | {"count"}
+        known = self.function in SUMS | MOMENTS | TRUTHS | EXTREMES | VALUES | {"count"}
         if not known or (self.distinct and self.function in EXTREMES):
             raise Unsupported(f"aggregate {'distinct ' * self.distinct}{self.function}", function=self.function)
+        if self.function == "percentile" and not _is_number(self.argument_types[0]):
+            kind = str(self.argument_types[0])
+            raise Unsupported(f"a percentile of values of type {kind}; expected numbers", type=kind)
 
     @property
     def state(self) -> str:
@@ -85,7 +93,9 @@ def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
     found: dict[tuple[tuple[int, ...], bool], set[str]] = {}
     for call in spec.calls:
         if call.arguments:
-            found.setdefault((call.arguments, call.distinct), set()).add(call.function)
+            # Whoever sees all values sees for itself which are distinct.
+            once = call.distinct and call.function not in VALUES
+            found.setdefault((call.arguments, once), set()).add(call.function)
     return tuple(
         Accumulator(
             arguments,
@@ -98,12 +108,12 @@ def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
     )
 
 
-def ordered(spec: AggregateSpec) -> dict[int, set[str]]:
-    """The columns whose values must be kept in order, and the functions that ask for it."""
-    found: dict[int, set[str]] = {}
+def ordered(spec: AggregateSpec) -> dict[int, list[CallSpec]]:
+    """The columns whose values must be kept in order, and the calls that ask for it."""
+    found: dict[int, list[CallSpec]] = {}
     for call in spec.calls:
-        if call.function in EXTREMES:
-            found.setdefault(call.arguments[0], set()).add(call.function)
+        if call.function in EXTREMES | VALUES:
+            found.setdefault(call.arguments[0], []).append(call)
     return found
 
 
@@ -132,3 +142,7 @@ def layouts(spec: AggregateSpec) -> dict[str, Layout]:
         width = spec.keys + len(accumulator.arguments)
         found[f"distinct.{state}"] = Layout(width=width, key=spec.keys, sub="hash")
     return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

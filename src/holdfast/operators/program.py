@@ -189,6 +189,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
                     tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
                     arrow_type(result.type),
                     call.distinct,
+                    call.parameters,
                 )
                 for call, result in zip(node.calls, operator.fields[len(node.keys) :], strict=True)
             )

@@ -20,9 +20,9 @@ from holdfast.operators.digits import Bools, Floats, scaled
 
 
 def results(
-    spec: AggregateSpec, totals: Totals, extremes: dict[tuple[str, int], pa.Array], keys: Sequence[pa.Array], size: int
+    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array], size: int
 ) -> list[pa.Array]:
-    """One array per call, over ``size`` groups; ``extremes`` holds those of min, max and any_value."""
+    """One array per call, over ``size`` groups; ``picked`` holds those of the calls that need values in order."""
     states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
     found = []
     for call in spec.calls:
@@ -30,8 +30,8 @@ def results(
             state = states.get((call.arguments, call.distinct))
             counts = count_of(totals, "") if state is None else counted(totals, state)
             found.append(pa.array(counts).cast(call.result_type))
-        elif (call.function, *call.arguments) in extremes:
-            found.append(extremes[call.function, call.arguments[0]].cast(call.result_type))
+        elif call in picked:
+            found.append(picked[call].cast(call.result_type))
         else:
             found.append(_summed(call, states[call.arguments, call.distinct], totals, keys, size))
     return found

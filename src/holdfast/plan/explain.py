@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, SetOperation, TopK
+from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK
 
 
 class Sized(Protocol):
@@ -93,10 +93,7 @@ def _title(operator: Operator) -> str:
             kind = "input" if operator.check else "view"
             return f"{kind} {operator.name}({', '.join(names)})"
         case "aggregate", Aggregate():
-            calls = ", ".join(
-                f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(call.arguments) or '*'})"
-                for call in node.calls
-            )
+            calls = ", ".join(map(_aggregate, node.calls))
             keys = ", ".join(node.keys) or "nothing"
             return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
         case "set", SetOperation():
@@ -116,6 +113,11 @@ def _title(operator: Operator) -> str:
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind
+
+
+def _aggregate(call: Call) -> str:
+    arguments = ", ".join(call.arguments + call.parameters) or "*"
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
 
 
 def _call(draw: Drawn) -> str:

@@ -59,7 +59,10 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
             )
         case Aggregate():
             columns = node.input.columns
-            calls = tuple((call.function, _positions(call.arguments, columns), call.distinct) for call in node.calls)
+            calls = tuple(
+                (call.function, _positions(call.arguments, columns), call.distinct, *call.parameters)
+                for call in node.calls
+            )
             return _digest("aggregate", known[id(node.input)], _positions(node.keys, columns), calls)
         case TopK():
             places = _positions(tuple(each.column for each in node.order), node.columns)

@@ -166,7 +166,7 @@ class Analyst:
 
 def _call_text(call: Call) -> str:
     distinct = "DISTINCT " if call.distinct else ""
-    arguments = ", ".join(quoted(name) for name in call.arguments) or "*"
+    arguments = ", ".join([*(quoted(name) for name in call.arguments), *call.parameters]) or "*"
     return f"{call.function}({distinct}{arguments})"
 
 
