@@ -153,8 +153,11 @@ class Maker:
         keys = list(dict.fromkeys(self.varying(columns) for _ in range(self.random.randrange(3))))
         calls = []
         for _ in range(self.random.randint(1, 3)):
-            call = self.pick(["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "min(#)", "max(#)"])
-            calls.append(call.replace("#", self.number(columns, 1)))
+            call = self.pick(
+                ["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "sum(DISTINCT #)", "min(#)", "max(#)"]
+            )
+            call = call.replace("#", self.number(columns, 1))
+            calls.append(f"{call} FILTER (WHERE {self.condition(columns, 1)})" if self.sometimes(4) else call)
         items = [*keys, *calls, f"{calls[0]} + {calls[-1]}"]
         names = [f"x{place}" for place in range(len(items))]
         listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
@@ -170,5 +173,5 @@ class Maker:
         if "LIMIT" in query.sql or "str" in query.columns.values() or not self.sometimes(3):
             return query
         body = ", ".join(self.pick(["a", "a + b", "b"]) for _ in query.columns)
-        kind = self.pick(["UNION ALL", "UNION"])
+        kind = self.pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
         return Query(f"SELECT * FROM ({query.sql}) AS q {kind} SELECT {body} FROM t", query.columns)

@@ -52,6 +52,14 @@ JOINS = [
     "LEFT SEMI JOIN",
     "LEFT ANTI JOIN",
 ]
+PIVOTED = {
+    "bigint": ["1", "2"],
+    "int": ["0", "1", "3"],
+    "string": ["'a'", "'b'", "NULL"],
+    "boolean": ["true", "false"],
+}
+"""Columns that are pivoted, and by which of their values."""
+
 ORDERED = set(DOMAINS) - {"struct<a:int,b:string>", "array<int>"}
 
 
@@ -107,7 +115,7 @@ class Query:
     def query(self, depth: int) -> tuple[str, list[Column]]:
         """A query, and the columns it gives (by their names)."""
         shape = self.random.choice(
-            ["select", "select", "aggregate", "aggregate", "aggregate", "distinct", "top", "union"]
+            ["select", "select", "aggregate", "aggregate", "aggregate", "distinct", "top", "set", "set", "pivot"]
         )
         if depth <= 0:
             shape = "select"
@@ -118,8 +126,10 @@ class Query:
                 return self.distinct(depth)
             case "top":
                 return self.top(depth)
-            case "union":
-                return self.union(depth)
+            case "set":
+                return self.set_operation(depth)
+            case "pivot":
+                return self.pivot(depth)
         return self.select(depth)
 
     # -- relations --------------------------------------------------------------------------------------------------
@@ -213,12 +223,33 @@ class Query:
         shown = [key for key in keys if self.random.random() < 0.8]
         items = shown + calls
         select = ", ".join(f"{each.text} AS x{place}" for place, each in enumerate(items))
-        group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
+        group = f" GROUP BY {self.grouping([key.text for key in keys])}" if keys else ""
         having = ""
         if keys and self.random.random() < 0.3:
             having = f" HAVING count(*) {self.random.choice(['> 1', '<= 2', '<> 2'])}"
         outputs = [Column(f"x{place}", each.kind) for place, each in enumerate(items)]
         return f"SELECT {select} FROM {text}{self.where(columns)}{group}{having}", outputs
+
+    def grouping(self, keys: list[str]) -> str:
+        """What stands behind GROUP BY."""
+        listed = ", ".join(keys)
+        first = self.random.choice(keys)
+        sets = [f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ({first}), ())"]
+        return self.random.choice([listed, listed, listed, *sets])
+
+    def pivot(self, depth: int) -> tuple[str, list[Column]]:
+        text, columns = self.relation(depth - 1)
+        key = self.expression(columns)
+        of = [column for column in columns if column.kind in PIVOTED]
+        numbers = [column for column in columns if column.kind in NUMBERS]
+        if not of or not numbers:
+            return self.select(depth)
+        by, value = self.random.choice(of), self.random.choice(numbers)
+        inner = f"SELECT {key.text} AS x0, {by.text} AS p, {value.text} AS v FROM {text}{self.where(columns)}"
+        function = self.random.choice(["sum", "count", "max", "avg"])
+        values = [f"{each} AS y{place}" for place, each in enumerate(PIVOTED[by.kind or ""])]
+        sql = f"SELECT * FROM ({inner}) PIVOT ({function}(v) FOR p IN ({', '.join(values)}))"
+        return sql, [Column("x0", key.kind), *(Column(f"y{place}", None) for place in range(len(values)))]
 
     def top(self, depth: int) -> tuple[str, list[Column]]:
         sql, columns = self.select(depth)
@@ -234,14 +265,15 @@ class Query:
         offset = self.random.choice(["", "", f" OFFSET {self.random.randint(1, 2)}"])
         return f"SELECT * FROM ({sql}) ORDER BY {order} LIMIT {self.random.randint(1, 4)}{offset}", columns
 
-    def union(self, depth: int) -> tuple[str, list[Column]]:
+    def set_operation(self, depth: int) -> tuple[str, list[Column]]:
         left, columns = self.select(depth - 1)
         if not all(column.kind in DOMAINS for column in columns):
             return left, columns
         for _ in range(8):
             right, others = self.select(depth - 1)
             if [column.kind for column in others] == [column.kind for column in columns]:
-                word = self.random.choice(["UNION ALL", "UNION ALL", "UNION"])
+                kind = self.random.choice(["UNION", "UNION", "INTERSECT", "EXCEPT"])
+                word = f"{kind}{self.random.choice(['', ' ALL'])}"
                 return f"SELECT * FROM ({left} {word} {right})", columns
         return left, columns
 
@@ -340,5 +372,22 @@ class Query:
                 (f"min({text})", kind),
                 (f"any_value({text})", kind),
             ]
+        if kind in {"bigint", "int"}:
+            bits = self.random.choice(["bit_and", "bit_or", "bit_xor"])
+            choices += [(f"{bits}({text})", kind), (f"mode() WITHIN GROUP (ORDER BY {text})", kind)]
+        if kind in NUMBERS:
+            choices += [(f"sum(DISTINCT {text})", None), (f"median({text})", None), (f"percentile({text}, 0.3)", None)]
+        if kind in ORDERED:
+            other = self.random.choice([column for column in typed if column.kind in ORDERED])
+            # The value breaks the ties of the order, so that Spark has but one answer.
+            best = f"{self.random.choice(['max_by', 'min_by'])}({text}, struct({other.text}, {text}))"
+            choices += [(best, kind), (f"sort_array(collect_list({text}))", None)]
+        if kind in ORDERED - {"double", "float"}:
+            choices += [(f"sort_array(collect_set({text}))", None)]
+        condition = self.predicate(columns)
+        truths = [f"count_if({condition})", f"bool_and({condition})", f"bool_or({condition})"]
+        choices += [(truth, "bigint" if truth.startswith("count") else "boolean") for truth in truths]
         sql, result = self.random.choice(choices)
+        if not sql.startswith("sort_array") and self.random.random() < 0.2:
+            sql += f" FILTER (WHERE {self.predicate(columns)})"
         return Column(sql, result)

@@ -6,14 +6,14 @@ Knows the operators that `tests.frontend.queries` generates. NULL is None; boole
 from __future__ import annotations
 
 import operator
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from holdfast.plan.expression import Tree, read
-from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, SetOperation, Source, TopK, Union
 
 Row = tuple[Any, ...]
 
@@ -43,6 +43,11 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
             return [tuple(evaluate(tree, row) for tree in outputs) for row in kept]
         case Union():
             return [row for each in node.inputs for row in run(each, tables)]
+        case SetOperation():
+            ours, theirs = Counter(run(node.left, tables)), Counter(run(node.right, tables))
+            if not node.all:
+                ours, theirs = Counter(ours.keys()), Counter({row: len(ours) for row in theirs})
+            return list(((ours & theirs) if node.kind == "intersect" else (ours - theirs)).elements())
         case Join():
             return _join(node, run(node.left, tables), run(node.right, tables))
         case Aggregate():
@@ -101,7 +106,7 @@ def _call(call: Call, rows: list[Row], columns: tuple[str, ...]) -> Any:
     present = [values for values in picked if None not in values]
     if call.function == "count":
         return len(set(present)) if call.distinct else len(present)
-    values = [value for (value,) in present]
+    values = [value for (value,) in (set(present) if call.distinct else present)]
     if not values:
         return None
     return {"sum": sum, "min": min, "max": max, "any_value": min}[call.function](values)

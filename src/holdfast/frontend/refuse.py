@@ -24,7 +24,8 @@ _SCALARS = (
     exp.And, exp.Or, exp.Not, exp.Paren, exp.Tuple, exp.Dot, exp.Bracket, exp.Lambda, exp.Alias, exp.Kwarg,
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
-    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
+    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition, exp.Filter,
+    exp.Where, exp.WithinGroup, exp.Order, exp.Ordered,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
@@ -55,11 +56,6 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("IN (subquery) here", node, "write it as a join")
         case exp.Window():
             raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
-        case exp.Filter():
-            advice = "write sum(CASE WHEN … THEN x END)"
-            raise text.unsupported("FILTER of an aggregate", node, advice, "FILTER", after=True)
-        case exp.WithinGroup():
-            raise text.unsupported("WITHIN GROUP", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():
             mark = next((each.text for each in text.tokens if each.text in _PARAMETERS), None)
             raise text.unsupported("a parameter", node, "write the value into the text", mark)
@@ -146,11 +142,6 @@ def check_clauses(query: Tree, text: Text) -> None:
         if key == "pivots" and tree.args.get("unpivot"):
             name, keyword = "UNPIVOT", "UNPIVOT"
         raise text.unsupported(name, tree, keyword=keyword)
-    group = query.args.get("group")
-    if group is not None:
-        for key, name in (("rollup", "ROLLUP"), ("cube", "CUBE"), ("grouping_sets", "GROUPING SETS")):
-            if group.args.get(key):
-                raise text.unsupported(name, group, keyword=name.split(" ")[0], after=True)
     if isinstance(query, exp.Select):
         distinct = query.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):

@@ -2,9 +2,9 @@
 
 Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
 no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
-becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anonymous` call with the name of a
-`plan.nodes.Call` function. A nondeterministic call becomes a wish (`frontend.draws`). The result mentions no name of
-the user's any more, so that it can be moved and compared.
+becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form (`frontend.aggregates`). A nondeterministic call
+becomes a wish (`frontend.draws`). The result mentions no name of the user's any more, so that it can be moved and
+compared.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend import functions
+from holdfast.frontend.aggregates import aggregate, within_group
 from holdfast.frontend.attach import to_outer
-from holdfast.frontend.draws import is_clock, is_drawn, wish
+from holdfast.frontend.draws import check_timeless, is_clock, is_drawn, wish
 from holdfast.frontend.names import Scope, Subqueries, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
@@ -57,6 +58,15 @@ def has_aggregate(tree: Tree) -> bool:
     return any(is_aggregate(node) for node in tree.walk())
 
 
+def is_grouping(tree: Tree) -> bool:
+    """Is this (resolved) node a call of grouping or grouping_id?"""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in functions.GROUPING
+
+
+def has_grouping(tree: Tree) -> bool:
+    return any(is_grouping(node) for node in tree.walk())
+
+
 def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
     """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
     check_expression(tree, text, subqueries=scope.subqueries is not None)
@@ -89,6 +99,10 @@ class _Resolver:
                 return self._within(tree, variables, inside)
             case exp.IgnoreNulls() | exp.RespectNulls():
                 return self._nulls(tree, variables, inside)
+            case exp.Filter():
+                return self._filtered(tree, variables, inside)
+            case exp.WithinGroup():
+                return self._aggregate(within_group(tree, self.text), variables, inside)
             case exp.Anonymous():
                 return self._call(tree, variables, inside)
             case exp.CurrentDate():
@@ -254,7 +268,19 @@ class _Resolver:
             return self.visit(inner, variables, inside)  # any_value passes over NULLs anyway
         raise self.text.error(SqlError, "IGNORE NULLS belongs behind first, last or any_value", tree)
 
-    def _aggregate(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+    def _filtered(self, tree: exp.Filter, variables: Mapping[str, str], inside: bool) -> Tree:
+        call, condition = tree.this, tree.expression.this
+        call = call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call
+        call = within_group(call, self.text) if isinstance(call, exp.WithinGroup) else call
+        if not is_aggregate(call):
+            raise self.text.error(SqlError, "FILTER belongs behind an aggregate", tree, "FILTER", after=True)
+        resolved = self.visit(condition, variables, True)
+        check_timeless(resolved, "FILTER", self.text)
+        return self._aggregate(call, variables, inside, resolved)
+
+    def _aggregate(
+        self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool, condition: Tree | None = None
+    ) -> Tree:
         written, function = call.name.lower(), functions.AGGREGATES[call.name.lower()]
         if inside:
             raise self.text.error(SqlError, f"aggregate {written} inside another aggregate", call)
@@ -262,35 +288,12 @@ class _Resolver:
             raise self.text.error(SqlError, f"aggregate {written} inside a lambda function", call)
         nulls = (exp.IgnoreNulls, exp.RespectNulls)
         arguments = [each.this if isinstance(each, nulls) else each for each in call.expressions]
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
         if distinct:
-            if function != "count":
-                raise self.text.unsupported(f"DISTINCT in {written}", call, "only count(DISTINCT …) is maintained")
-            arguments = list(arguments[0].expressions)
+            arguments = [*arguments[0].expressions, *arguments[1:]]
         if function == "any_value" and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
             arguments = arguments[:1]  # first(x, true): ignore nulls
-        if function == "count" and not distinct:
-            return self._count(call, arguments)
-        if len(arguments) != 1 and not (distinct and arguments):
-            raise self.text.error(SqlError, f"{written} takes one argument, found {len(arguments)}", call)
+        if function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            return aggregate(call, arguments, False, condition, self.text)
         visited = [self.visit(each, variables, True) for each in arguments]
-        if distinct:
-            return exp.Anonymous(this=function, expressions=[exp.Distinct(expressions=list(dict.fromkeys(visited)))])
-        return exp.Anonymous(this=function, expressions=visited)
-
-    def _count(self, call: exp.Anonymous, arguments: list[Tree]) -> Tree:
-        if not arguments:
-            raise self.text.error(SqlError, "count takes an argument; write count(*)", call)
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            return exp.Anonymous(this="count", expressions=[exp.Star()])
-        visited = [self.visit(each, {}, True) for each in arguments]
-        counted = [each for each in visited if not isinstance(each, (exp.Literal, exp.Boolean))]  # these are never NULL
-        if not counted:
-            return exp.Anonymous(this="count", expressions=[exp.Star()])
-        if len(counted) == 1:
-            return exp.Anonymous(this="count", expressions=counted)
-        some: Tree = exp.Is(this=counted[0], expression=exp.Null())
-        for each in counted[1:]:
-            some = exp.Or(this=some, expression=exp.Is(this=each, expression=exp.Null()))
-        counted_once = exp.Anonymous(this="if", expressions=[some, exp.Null(), exp.Literal.number(1)])
-        return exp.Anonymous(this="count", expressions=[counted_once])
+        return aggregate(call, visited, distinct, condition, self.text)

@@ -15,8 +15,9 @@ from holdfast.frontend.labels import label, unique
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
-from holdfast.frontend.resolve import Aliases, has_aggregate, resolve
+from holdfast.frontend.resolve import Aliases, has_aggregate, has_grouping, resolve
 from holdfast.frontend.schema import RESERVED
+from holdfast.frontend.sets import Set, keys_and_sets
 from holdfast.frontend.starred import expand
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
@@ -49,7 +50,7 @@ def finish_select(
     if names is not None and len(names) == len(items):
         items = [(name, tree) for name, (_, tree) in zip(names, items, strict=True)]
     check_names(items, written, text)
-    keys = _keys(select, items, scope, text)
+    keys, sets = _keys(select, items, scope, text)
     for key in keys:
         check_timeless(key, "GROUP BY", text)
     having = select.args.get("having")
@@ -60,8 +61,8 @@ def finish_select(
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
     used += [] if having_tree is None else [having_tree]
-    if grouped or any(has_aggregate(tree) for tree in used):
-        grouping = Grouping(keys, items, used, text)
+    if grouped or any(has_aggregate(tree) or has_grouping(tree) for tree in used):
+        grouping = Grouping(keys, items, used, text, sets)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]
@@ -75,13 +76,13 @@ def finish_select(
 
 
 def limited(node: Node, query: Tree, text: Text) -> Node:
-    """``node`` with the ORDER BY and LIMIT of ``query`` (a UNION, or a query in parentheses) on it."""
+    """``node`` with the ORDER BY and LIMIT of ``query`` (a set operation, or a query in parentheses) on it."""
     items: list[Item] = [(name, column(name)) for name in node.columns]
     scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
     sorts = _sorts(query, items, scope, text, Aliases())
     for sort in sorts:
         if has_aggregate(sort.tree):
-            raise text.error(SqlError, "aggregate in ORDER BY of a UNION", sort.written)
+            raise text.error(SqlError, "aggregate in ORDER BY of a set operation", sort.written)
     return _top(node, None, items, sorts, query, text)
 
 
@@ -140,25 +141,24 @@ def _ordinal(tree: Tree, items: list[Item], clause: str, text: Text) -> Tree | N
     return items[place - 1][1].copy()
 
 
-def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> list[Tree]:
+def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tuple[list[Tree], list[Set] | None]:
+    """The keys of GROUP BY, and the sets of them by which rows are grouped, if there are several."""
     group = select.args.get("group")
     if group is None:
-        return []
+        return [], None
     if group.args.get("all"):
-        return [tree for _, tree in items if not has_aggregate(tree)]
+        return [tree for _, tree in items if not has_aggregate(tree)], None
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
-    keys: list[Tree] = []
-    for expression in group.expressions:
-        if isinstance(expression, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-            name = {"rollup": "ROLLUP", "cube": "CUBE"}.get(expression.key, "GROUPING SETS")
-            raise text.unsupported(name, expression, keyword=name.split(" ")[0])
-        key = _ordinal(expression, items, "GROUP BY", text)
-        if key is None:
-            key = resolve(expression, scope, text, aliases)
-        if has_aggregate(key):
+
+    def key(expression: Tree) -> Tree:
+        found = _ordinal(expression, items, "GROUP BY", text)
+        if found is None:
+            found = resolve(expression, scope, text, aliases)
+        if has_aggregate(found):
             raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
-        keys.append(key)
-    return keys
+        return found
+
+    return keys_and_sets(group, key)
 
 
 def _sorts(query: Tree, items: list[Item], scope: Scope, text: Text, aliases: Aliases) -> list[Sort]:

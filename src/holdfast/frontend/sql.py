@@ -1,9 +1,9 @@
 """A view's SQL to a plan.
 
 Each query is planned inside out: WITH and FROM give relations, the conditions join and filter them, GROUP BY and the
-aggregates make an `Aggregate`, the select list is a `Linear`, DISTINCT an `Aggregate` without calls, and LIMIT a
-`TopK`. A table is the node the catalog holds for it, so views on views share their nodes. The plan is simple rather
-than good: `plan.rewrites` makes it good.
+aggregates make an `Aggregate`, the select list is a `Linear`, DISTINCT an `Aggregate` without calls, LIMIT a `TopK`,
+INTERSECT and EXCEPT a `SetOperation`. A table is the node the catalog holds for it, so views on views share their
+nodes. The plan is simple rather than good: `plan.rewrites` makes it good.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import How, join_all, qualified
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
+from holdfast.frontend.pivot import pivoted
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.frontend.subqueries import SubqueryPlanner
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
-from holdfast.plan.nodes import Aggregate, Node, Outside, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Union
 
 _HOW: dict[str, How] = {
     "": "inner", "CROSS": "inner", "LEFT": "left", "LEFT OUTER": "left", "RIGHT": "right", "RIGHT OUTER": "right",
@@ -57,10 +58,10 @@ class Planner:
         self._found = {name.lower(): node for name, node in tables.items()}
 
     def query(self, query: Tree, names: Sequence[str] | None = None) -> Node:
-        """The plan of a SELECT, a UNION, or one of these in parentheses.
+        """The plan of a SELECT, a set operation, or one of these in parentheses.
 
-        ``names``: what the columns are called from outside (the second half of a UNION, a table alias with columns).
-        Then the query's own names need not differ.
+        ``names``: what the columns are called from outside (the second half of a set operation, a table alias with
+        columns). Then the query's own names need not differ.
         """
         with_ = query.args.get("with_")
         if with_ is not None:
@@ -69,14 +70,10 @@ class Planner:
         match query:
             case exp.Select():
                 return self._select(query, names)
-            case exp.Union():
-                return self._union(query, names)
+            case exp.SetOperation():
+                return self._set_operation(query, names)
             case exp.Subquery() if isinstance(query.this, exp.Query):
                 return limited(self.query(query.this, names), query, self.text)
-            case exp.SetOperation():
-                written = {token.text.upper() for token in self.text.tokens}
-                keyword = next((word for word in ("INTERSECT", "EXCEPT", "MINUS") if word in written), None)
-                raise self.text.unsupported(query.key.upper(), query, keyword=keyword, after=True)
         raise self.text.unsupported(query.key.upper(), query)
 
     def _with(self, with_: Tree, query: Tree, names: Sequence[str] | None) -> Node:
@@ -109,20 +106,24 @@ class Planner:
             message = f"{names} column names are given for {columns} columns"
             raise self.text.error(SqlError, message, tree, expected=columns, found=names)
 
-    def _union(self, query: exp.Union, names: Sequence[str] | None) -> Node:
+    def _set_operation(self, query: exp.SetOperation, names: Sequence[str] | None) -> Node:
+        word = query.key.upper()
         if query.args.get("by_name") or query.args.get("side") or query.args.get("kind"):
-            raise self.text.unsupported("UNION BY NAME", query, keyword="NAME", after=True)
+            raise self.text.unsupported(f"{word} BY NAME", query, keyword="NAME", after=True)
         left = self.query(query.this, names)
         right = self.query(query.expression, left.columns)
         if len(left.columns) != len(right.columns):
             message = (
-                f"UNION of {len(left.columns)} columns ({', '.join(left.columns)}) "
+                f"{word} of {len(left.columns)} columns ({', '.join(left.columns)}) "
                 f"with {len(right.columns)} ({', '.join(right.columns)})"
             )
             raise self.text.error(SqlError, message, query.expression)
+        if not isinstance(query, exp.Union):
+            node: Node = SetOperation(left, right, query.key, all=not query.args.get("distinct"))
+            return limited(node, query, self.text)
         # a UNION ALL b UNION ALL c is one node
         inputs = left.inputs if isinstance(left, Union) and isinstance(query.this, exp.Union) else (left,)
-        node: Node = Union((*inputs, right))
+        node = Union((*inputs, right))
         if query.args.get("distinct"):
             node = Aggregate(node, node.columns, ())
         return limited(node, query, self.text)
@@ -223,11 +224,15 @@ class Planner:
 
     def _relation(self, tree: Tree) -> Relation:
         """A table or derived table of FROM."""
-        for key, construct in (("pivots", ""), ("sample", ""), ("version", "time travel"), ("when", "time travel")):
+        pivots: list[Tree] = tree.args.get("pivots") or []
+        for pivot in pivots:
+            if pivot.args.get("unpivot"):
+                raise self.text.unsupported("UNPIVOT", pivot, keyword="UNPIVOT")
+        for key, construct in (("sample", ""), ("version", "time travel"), ("when", "time travel")):
             if tree.args.get(key):
                 if construct:
                     raise self.text.unsupported(f"{construct} in a query", tree, "read the view with at= instead")
-                check_clauses(tree, self.text)
+                raise self.text.unsupported("TABLESAMPLE", tree.args[key], keyword="TABLESAMPLE")
         names = _column_names(tree)
         match tree:
             case exp.Table() if isinstance(tree.this, exp.Identifier):
@@ -247,7 +252,10 @@ class Planner:
         if names is not None:
             self._check_count(len(names), len(node.columns), tree)
         shown = node.columns if names is None else tuple(names)
-        return Relation(tree.alias_or_name, node, shown, node.columns)
+        relation = Relation(tree.alias_or_name, node, shown, node.columns)
+        for pivot in pivots:
+            relation = pivoted(relation, pivot, self.text)
+        return relation
 
     def _table(self, tree: exp.Table) -> Node:
         if tree.args.get("db") is not None:

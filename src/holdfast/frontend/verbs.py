@@ -21,11 +21,12 @@ from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import How, as_one
 from holdfast.frontend.labels import unique
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
+from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
 
 ColumnSql = Callable[[Any], str]
 
@@ -159,14 +160,27 @@ class Table:
 
     def union(self, other: Table) -> Table:
         """The rows of both (UNION ALL); columns go by position."""
-        left, right = self.plan, other.plan
-        if len(left.columns) != len(right.columns):
-            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
-            raise self._text("union").error(SqlError, sizes)
+        left, right = self._sides("union", other)
         inputs = left.inputs if isinstance(left, Union) else (left,)
         return self._derived(Union((*inputs, right)), "")
 
     unionAll = union
+
+    def intersect(self, other: Table) -> Table:
+        """The rows that both have, each once; columns go by position."""
+        return self._set_operation("intersect", other, "intersect", all=False)
+
+    def intersectAll(self, other: Table) -> Table:
+        """The rows that both have, each as often as both have it."""
+        return self._set_operation("intersectAll", other, "intersect", all=True)
+
+    def subtract(self, other: Table) -> Table:
+        """The rows that the other does not have, each once (EXCEPT); columns go by position."""
+        return self._set_operation("subtract", other, "except", all=False)
+
+    def exceptAll(self, other: Table) -> Table:
+        """The rows that are left when each row of the other takes one copy away (EXCEPT ALL)."""
+        return self._set_operation("exceptAll", other, "except", all=True)
 
     def orderBy(self, *columns: Any, ascending: bool | Sequence[bool] = True) -> Table:
         """An order for a following ``limit``. Columns as ``"total"``, ``"total DESC"`` or ``F.desc("total")``."""
@@ -207,6 +221,14 @@ class Table:
         return GroupedTable(self, self._expressions("groupBy", _flat(columns)))
 
     groupby = groupBy
+
+    def rollup(self, *columns: Any) -> GroupedTable:
+        """Groups by all of the columns, by all but the last, and so on, down to one group of all rows."""
+        return GroupedTable(self, self._expressions("rollup", _flat(columns)), exp.Rollup)
+
+    def cube(self, *columns: Any) -> GroupedTable:
+        """Groups by every choice of the columns."""
+        return GroupedTable(self, self._expressions("cube", _flat(columns)), exp.Cube)
 
     def agg(self, *expressions: Any) -> Table:
         """Aggregates over all rows: one row."""
@@ -274,6 +296,18 @@ class Table:
     def _derived(self, node: Node, name: str) -> Table:
         return Table(node, column_sql=self._state.column_sql, name=name, functions=self._state.functions)
 
+    def _sides(self, verb: str, other: Table) -> tuple[Node, Node]:
+        """The plans of this and the other; they must have as many columns."""
+        left, right = self.plan, other.plan
+        if len(left.columns) != len(right.columns):
+            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
+            raise self._text(verb).error(SqlError, sizes)
+        return left, right
+
+    def _set_operation(self, verb: str, other: Table, kind: str, *, all: bool) -> Table:
+        left, right = self._sides(verb, other)
+        return self._derived(SetOperation(left, right, kind, all), "")
+
     @staticmethod
     def _column(name: str, scope: Scope, text: Text) -> Tree:
         """The column that a join names; both sides must have it."""
@@ -321,8 +355,14 @@ class Table:
 class GroupedTable:
     """The groups of a table, waiting for their aggregates."""
 
-    def __init__(self, table: Table, keys: list[Tree]) -> None:
-        self._table, self._keys = table, keys
+    def __init__(
+        self,
+        table: Table,
+        keys: list[Tree],
+        sets: type[exp.Rollup | exp.Cube] | None = None,
+        chosen: list[Chosen] | None = None,
+    ) -> None:
+        self._table, self._keys, self._sets, self._chosen = table, keys, sets, chosen
 
     def agg(self, *expressions: Any) -> Table:
         """One row per group: the keys, then the aggregates (``"sum(amount) AS total"``, or ``{"amount": "sum"}``)."""
@@ -335,8 +375,25 @@ class GroupedTable:
         calls = self._table._expressions("agg", texts)
         if not calls:
             raise self._table._text("agg").error(SqlError, "it needs an aggregate")
-        group = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        if self._chosen is not None:
+            calls = spread(calls, self._chosen, self._table._state.scope, self._table._text("pivot"))
+        group: list[Tree] | None = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        if group is not None and self._sets is not None:
+            group = [self._sets(expressions=group)]
         return self._table._select("agg", [key.copy() for key in self._keys] + calls, group)
+
+    def pivot(self, column: str, values: Sequence[Any] | None = None) -> GroupedTable:
+        """A column per value of ``column`` (and aggregate) in what ``agg`` gives. The values must be listed."""
+        text = self._table._text("pivot")
+        if values is None:
+            advice = "list the values: a view's columns do not change with its data"
+            raise text.unsupported("pivot without values", None, advice)
+        if self._chosen is not None:
+            raise text.error(SqlError, "one pivot is enough")
+        of = self._table._expression("pivot", column)
+        given = [literal(value, text) for value in values]
+        chosen = [Chosen(each.name, condition(of, each.condition)) for each in given]
+        return GroupedTable(self._table, self._keys, self._sets, chosen)
 
     def count(self) -> Table:
         """How many rows each group has, as column ``count``."""

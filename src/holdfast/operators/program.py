@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, draw, join, log, outer, semi, topk
+from holdfast.operators import aggregate, draw, join, log, outer, semi, setops, topk
 from holdfast.operators.expressions import Stretch, compile_stretch
 from holdfast.operators.sides import JoinSpec
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, SetOperation, TopK
 from holdfast.plan.types import arrow_type
 
 KINDS: dict[str, ModuleType] = {
@@ -25,6 +25,7 @@ KINDS: dict[str, ModuleType] = {
     "join": join,
     "outer": outer,
     "semi": semi,
+    "set": setops,
     "bucket": topk,
     "global": topk,
     "draw": draw,
@@ -161,6 +162,8 @@ def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) ->
             return types[node.input]
         case (("join" | "outer" | "semi"), Join()):
             return types[node.right if port else node.left]
+        case "set", SetOperation():
+            return types[node.right if port else node.left]
         case "draw", Draw():
             return types[node.input]
         case _:
@@ -189,6 +192,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
                     tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
                     arrow_type(result.type),
                     call.distinct,
+                    call.parameters,
                 )
                 for call, result in zip(node.calls, operator.fields[len(node.keys) :], strict=True)
             )
@@ -198,6 +202,8 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             left, right = types[node.left], types[node.right]
             spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
+        case "set", SetOperation():
+            return setops.SetSpec(node.kind, node.all, _arrow(operator.fields)), [whole, whole]
         case "draw", Draw():
             names = list(node.input.columns)
             draws = tuple(

@@ -1,7 +1,7 @@
 """From the state of groups to the results of calls, as Spark in ANSI mode defines them.
 
-No non-null value: NULL (``count``: 0). A total that does not fit its type: an error that names the group.
-``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the scale of the result type.
+No non-null value: NULL (``count`` and ``count_if``: 0). A total that does not fit its type: an error that names the
+group. ``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the scale of the result type.
 Results are functions of exact totals, so two equal states have bitwise equal results.
 """
 
@@ -14,28 +14,26 @@ import pyarrow as pa
 
 from holdfast.errors import Unsupported
 from holdfast.operators import sums
-from holdfast.operators.accumulators import Totals, count_of, digits_of, specials_of
-from holdfast.operators.calls import MOMENTS, Accumulator, AggregateSpec, CallSpec, accumulators
+from holdfast.operators.accumulators import Totals, count_of, counted, digits_of, specials_of
+from holdfast.operators.calls import MOMENTS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
 from holdfast.operators.digits import Bools, Floats, scaled
 
 
 def results(
-    spec: AggregateSpec, totals: Totals, extremes: dict[tuple[str, int], pa.Array], keys: Sequence[pa.Array], size: int
+    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array], size: int
 ) -> list[pa.Array]:
-    """One array per call, over ``size`` groups; ``extremes`` holds those of min, max and any_value."""
-    states = {accumulator.arguments: accumulator for accumulator in accumulators(spec)}
+    """One array per call, over ``size`` groups; ``picked`` holds those of the calls that need values in order."""
+    states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
     found = []
     for call in spec.calls:
         if call.function == "count":
-            if call.distinct:
-                counts = totals.get(f"+{call.state}.d", np.zeros(size, dtype=np.int64))
-            else:
-                counts = count_of(totals, states[call.arguments].nulls if call.arguments else "")
+            state = states.get((call.arguments, call.distinct))
+            counts = count_of(totals, "") if state is None else counted(totals, state)
             found.append(pa.array(counts).cast(call.result_type))
-        elif (call.function, *call.arguments) in extremes:
-            found.append(extremes[call.function, call.arguments[0]].cast(call.result_type))
+        elif call in picked:
+            found.append(picked[call].cast(call.result_type))
         else:
-            found.append(_summed(call, states[call.arguments], totals, keys, size))
+            found.append(_summed(call, states[call.arguments, call.distinct], totals, keys, size))
     return found
 
 
@@ -47,13 +45,19 @@ def describe(keys: Sequence[pa.Array], place: int) -> str:
 def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array], size: int) -> pa.Array:
     kind, argument = call.result_type, call.argument_types[0]
     scale = argument.scale if pa.types.is_decimal(argument) else 0
-    counts = count_of(totals, state.nulls)
+    counts = counted(totals, state)
     total = digits_of(totals, state.digits[0])
     specials = specials_of(totals, state)
 
     def explain(place: int) -> str:
         return f"{call.text} of {describe(keys, place)}"
 
+    if call.function in TRUTHS:
+        true = sums.to_integers(total, np.ones(size, dtype=np.bool_), pa.int64(), explain)
+        if call.function == "count_if":
+            return true.cast(kind)
+        truth = true.to_numpy() == counts if call.function == "bool_and" else true.to_numpy() > 0
+        return pa.array(truth, kind, mask=counts == 0)
     if call.function in MOMENTS:
         sample = call.function.endswith("_samp")
         squared = digits_of(totals, state.digits[1])

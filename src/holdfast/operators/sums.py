@@ -67,7 +67,8 @@ class Encoded:
 
 
 def encode(array: pa.Array) -> Encoded:
-    """The exact numbers of a column: integers, decimals (unscaled), durations (in their unit), floats, or all NULL."""
+    """The exact numbers of a column: integers, booleans (true is 1), decimals (unscaled),
+    durations (in their unit), floats, or all NULL."""
     array = physical.plain(array)
     valid, kind = physical.valid(array), array.type
     if pa.types.is_null(kind):
@@ -83,7 +84,7 @@ def encode(array: pa.Array) -> Encoded:
             return Encoded(float_digits(doubles), valid)
         specials = {"nan": np.isnan(doubles), "pinf": doubles == np.inf, "ninf": doubles == -np.inf}
         return Encoded(float_digits(np.where(finite, doubles, 0.0)), valid, specials)
-    if pa.types.is_integer(kind) or pa.types.is_duration(kind):
+    if pa.types.is_integer(kind) or pa.types.is_duration(kind) or pa.types.is_boolean(kind):
         integers = physical.fixed(array).astype(np.int64, copy=False)
         return Encoded(from_int64(integers if valid is None else np.where(valid, integers, 0)), valid)
     raise Unsupported(f"a column of type {kind} cannot be summed; expected numbers or intervals", type=str(kind))

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, SetOperation, Source, TopK, Union
 
 Types = Mapping[Node, tuple[Field, ...]]
 
@@ -48,7 +48,7 @@ class Operator:
 
     id: str
     kind: str
-    """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins),
+    """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins), ``set``,
     ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
 
     node: Node
@@ -179,6 +179,8 @@ def _arrangement(node: Node) -> tuple[int, ...]:
             keys = _join_spread(node)
         case Draw():
             keys = (tuple(range(len(node.input.columns))),)
+        case SetOperation():
+            keys = (tuple(range(len(node.columns))),)
         case TopK():
             return ()
         case _:
@@ -222,7 +224,7 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [(_operator(flow, node, types), ())]
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types) -> str:
+def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Draw, types: Types) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -251,6 +253,12 @@ def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
                 spread=_join_spread(node),
                 fields=types[node],
+            )
+        case SetOperation():
+            feeds = (node.left, node.right)
+            row = tuple(range(len(node.columns)))
+            operator = Operator(
+                id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=types[node]
             )
         case Draw():
             # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK
+from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK
 
 
 class Sized(Protocol):
@@ -93,14 +93,13 @@ def _title(operator: Operator) -> str:
             kind = "input" if operator.check else "view"
             return f"{kind} {operator.name}({', '.join(names)})"
         case "aggregate", Aggregate():
-            calls = ", ".join(
-                f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(call.arguments) or '*'})"
-                for call in node.calls
-            )
+            calls = ", ".join(map(_aggregate, node.calls))
             keys = ", ".join(node.keys) or "nothing"
             return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
         case (("join" | "outer" | "semi"), Join()):
             return _join(node)
+        case "set", SetOperation():
+            return f"{node.kind}{' all' if node.all else ''} of {', '.join(names)}"
         case "bucket", TopK():
             return f"first {node.limit + node.offset} of each bucket"
         case "global", TopK():
@@ -122,6 +121,11 @@ def _join(node: Join) -> str:
     signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
     pairs = zip(node.left_keys, signs, node.right_keys, strict=True)
     return f"{title} on " + " and ".join(" ".join(pair) for pair in pairs)
+
+
+def _aggregate(call: Call) -> str:
+    arguments = ", ".join(call.arguments + call.parameters) or "*"
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
 
 
 def _call(draw: Drawn) -> str:

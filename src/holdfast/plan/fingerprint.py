@@ -18,7 +18,7 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
 from holdfast.plan.walk import reachable
 
 VERSION = 1
@@ -47,6 +47,8 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
         case Union():
             # A bag has no order, so neither have the inputs.
             return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))
+        case SetOperation():
+            return _digest(node.kind, node.all, known[id(node.left)], known[id(node.right)])
         case Join():
             # An inner join has nothing behind its keys: it had a fingerprint before there were others.
             kind = () if node.how == "inner" and not node.null_safe else (node.how, node.null_safe)
@@ -60,7 +62,10 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
             )
         case Aggregate():
             columns = node.input.columns
-            calls = tuple((call.function, _positions(call.arguments, columns), call.distinct) for call in node.calls)
+            calls = tuple(
+                (call.function, _positions(call.arguments, columns), call.distinct, *call.parameters)
+                for call in node.calls
+            )
             return _digest("aggregate", known[id(node.input)], _positions(node.keys, columns), calls)
         case TopK():
             places = _positions(tuple(each.column for each in node.order), node.columns)

@@ -5,9 +5,10 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`, `Draw`) need their
-trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
-Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any other.
+Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
+`Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a
+`Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any
+other.
 """
 
 from __future__ import annotations
@@ -69,6 +70,23 @@ class Union:
 
 
 @dataclass(frozen=True)
+class SetOperation:
+    """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``, ``all`` keeps copies.
+
+    Columns go by position; the names are the left input's. NULLs are equal, as are NaNs, and -0.0 and 0.0.
+    """
+
+    left: Node
+    right: Node
+    kind: str
+    all: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns
+
+
+@dataclass(frozen=True)
 class Join:
     """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
 
@@ -96,15 +114,17 @@ class Join:
 class Call:
     """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
 
-    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop``.
-    ``distinct`` is legal for ``count`` alone. ``any_value`` stands for first, last and any_value alike: the least
-    non-null value, so that the choice is the same in every replay.
+    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
+    bool_and, bool_or, bit_and, bit_or, bit_xor, collect_list, collect_set, mode, percentile``. ``distinct``: each value
+    counts once. ``any_value`` stands for first, last and any_value alike: the least non-null value, so that the choice
+    is the same in every replay; for the same reason lists are sorted. ``parameters`` are constants: a percentage.
     """
 
     name: str
     function: str
     arguments: tuple[str, ...]
     distinct: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +215,7 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
-Node = Source | Linear | Union | Join | Aggregate | TopK | Draw
+Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Draw
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
@@ -224,5 +244,5 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (child,)
         case Union(inputs=children):
             return children
-        case Join(left=left, right=right):
+        case Join(left=left, right=right) | SetOperation(left=left, right=right):
             return (left, right)

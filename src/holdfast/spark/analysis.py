@@ -2,8 +2,8 @@
 
 Nothing is run. Each node is put to Spark as a query over typed NULLs; Spark answers with the types of the result, or
 refuses, and then the refusal is the user's error, with the view named. Where Spark would widen types by itself (the two
-sides of a join's equality, the branches of a union) the casts are put into the plan, so that a key's hash is taken over
-one type on both sides.
+sides of a join's equality, the branches of a set operation) the casts are put into the plan, so that a key's hash is
+taken over one type on both sides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,20 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SqlError, TypeMismatch
-from holdfast.plan.nodes import Aggregate, Call, Draw, Field, Join, Linear, Named, Node, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Call,
+    Draw,
+    Field,
+    Join,
+    Linear,
+    Named,
+    Node,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+)
 from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
 
 
@@ -45,6 +58,8 @@ class Analyst:
                 return linear, self._linear_types(view, linear)
             case Union():
                 return self._settle_union(view, node)
+            case SetOperation():
+                return self._settle_set(view, node)
             case Join():
                 return self._settle_join(view, node)
             case Aggregate():
@@ -75,6 +90,13 @@ class Analyst:
         fields = self._ask(view, " UNION ALL ".join(f"({null_row(self.types[child])})" for child in children))
         kinds = [field.type for field in fields]
         return Union(tuple(self._cast(view, child, kinds) for child in children)), fields
+
+    def _settle_set(self, view: str, node: SetOperation) -> tuple[Node, tuple[Field, ...]]:
+        left, right = self.settle(view, node.left), self.settle(view, node.right)
+        word = node.kind.upper() + (" ALL" if node.all else "")
+        fields = self._ask(view, f"({null_row(self.types[left])}) {word} ({null_row(self.types[right])})")
+        kinds = [field.type for field in fields]
+        return replace(node, left=self._cast(view, left, kinds), right=self._cast(view, right, kinds)), fields
 
     def _settle_join(self, view: str, node: Join) -> tuple[Node, tuple[Field, ...]]:
         left, right = self.settle(view, node.left), self.settle(view, node.right)
@@ -144,7 +166,7 @@ class Analyst:
 
 def _call_text(call: Call) -> str:
     distinct = "DISTINCT " if call.distinct else ""
-    arguments = ", ".join(quoted(name) for name in call.arguments) or "*"
+    arguments = ", ".join([*(quoted(name) for name in call.arguments), *call.parameters]) or "*"
     return f"{call.function}({distinct}{arguments})"
 
 

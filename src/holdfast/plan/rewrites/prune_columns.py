@@ -8,6 +8,8 @@ A `Draw` remembers whole rows, so it is pruned like a keyed node; a draw that no
 without draws is its input. Rows that differ in pruned columns alone become copies of one row, and each copy still draws
 for itself.
 
+A `SetOperation` compares whole rows, so it needs all its columns.
+
 A `TopK` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
 it is always the same one.
 """
@@ -18,7 +20,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.plan.expression import references
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
 from holdfast.plan.walk import Kept, projection, reachable
 
 
@@ -47,6 +49,9 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             for each in node.inputs:
                 needs[id(each)] |= {each.columns[place] for place in places}
+        case SetOperation():
+            needs[id(node.left)] |= set(node.left.columns)
+            needs[id(node.right)] |= set(node.right.columns)
         case Join():
             for side, names in zip((node.left, node.right), _joined(node, wanted), strict=True):
                 needs[id(side)] |= names
@@ -76,6 +81,10 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             inputs = tuple(_exactly(done[id(each)], [each.columns[place] for place in places]) for each in node.inputs)
             return node if all(new is old for new, old in zip(inputs, node.inputs, strict=True)) else Union(inputs)
+        case SetOperation():
+            left = _exactly(done[id(node.left)], list(node.left.columns))
+            right = _exactly(done[id(node.right)], list(node.right.columns))
+            return node if left is node.left and right is node.right else replace(node, left=left, right=right)
         case Join():
             of_left, of_right = _joined(node, wanted)
             left, right = _only(done[id(node.left)], of_left), _only(done[id(node.right)], of_right)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -95,6 +95,10 @@ def _type(node: Node, name: str) -> str | None:
             return None if inner is None else _type(node.input, inner)
         case Union():
             return _type(node.inputs[0], name) if _one_type(node, name) else None
+        case SetOperation():
+            place = node.columns.index(name)
+            types = {_type(each, each.columns[place]) for each in (node.left, node.right)}
+            return types.pop() if len(types) == 1 else None
         case Join():
             return _type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
