@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK, Window
+from holdfast.plan.windows import call_text
 
 
 class Sized(Protocol):
@@ -110,6 +111,12 @@ def _title(operator: Operator) -> str:
                 f"first {node.limit}"
                 + (f" after {node.offset}" if node.offset else "")
                 + (f" by {order}" if order else "")
+            )
+        case "window", Window():
+            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
+            calls = ", ".join(call_text(call).replace("`", "") for call in node.calls)
+            return (
+                f"window by {', '.join(node.partition) or 'nothing'}{' in order of ' + order if order else ''}: {calls}"
             )
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)

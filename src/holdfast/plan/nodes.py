@@ -5,8 +5,8 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`, `Draw`) need their
-trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
+Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`, `Window`, `Draw`) need
+their trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
 Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any other.
 """
 
@@ -141,6 +141,54 @@ class TopK:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
+
+    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
+    and the last of the row's peers, those that the order does not tell apart.
+    """
+
+    rows: bool
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """One function of a `Window`: output column, function, argument columns (``lag`` and ``lead`` may have a default).
+
+    ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
+    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
+    buckets, how far, or which; ``frame`` is None where the function has none.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    number: int = 1
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row of the input with values computed from the rows of its partition, in an order.
+
+    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
+    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + tuple(call.name for call in self.calls)
+
+
+@dataclass(frozen=True)
 class Outside:
     """A user's function whose answers are kept: its name in SQL, what it returns (a Spark type), and its code."""
 
@@ -185,7 +233,7 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
-Node = Source | Linear | Union | Join | Aggregate | TopK | Draw
+Node = Source | Linear | Union | Join | Aggregate | TopK | Window | Draw
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
@@ -210,7 +258,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Draw(input=child):
+        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
             return (child,)
         case Union(inputs=children):
             return children

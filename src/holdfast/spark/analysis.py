@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SqlError, TypeMismatch
-from holdfast.plan.nodes import Aggregate, Call, Draw, Field, Join, Linear, Named, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Call, Draw, Field, Join, Linear, Named, Node, Source, TopK, Union, Window
+from holdfast.plan.windows import NEIGHBOURS, over_text
 from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
 
 
@@ -60,6 +61,8 @@ class Analyst:
                     order = ", ".join(quoted(item.column) for item in top.order)
                     self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
                 return top, self.types[top.input]
+            case Window():
+                return self._settle_window(view, node)
             case Draw():
                 draw = replace(node, input=self.settle(view, node.input))
                 return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
@@ -102,6 +105,28 @@ class Analyst:
         wrapped = Linear(join, None, tuple(Named(name, quoted(name)) for name in node.columns))
         self._settled[join] = join
         self.types[join] = fields
+        return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _settle_window(self, view: str, node: Window) -> tuple[Node, tuple[Field, ...]]:
+        below = self.settle(view, node.input)
+        calls, names = [], list(below.columns)
+        for call in node.calls:
+            if call.function in NEIGHBOURS and len(call.arguments) == 2:
+                # Spark casts the default to what it stands for.
+                value, default = call.arguments
+                kind = next(field.type for field in self.types[below] if field.name == value)
+                below, (default,) = self._cast_keys(view, below, (default,), [kind])
+                call = replace(call, arguments=(value, default))
+            calls.append(call)
+        window = Window(below, node.partition, node.order, tuple(calls))
+        columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
+        fields = self.types[below] + self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
+        if len(below.columns) == len(names):
+            return window, fields
+        by_name = {field.name: field for field in fields}
+        wrapped = Linear(window, None, tuple(Named(name, quoted(name)) for name in node.columns))
+        self._settled[window] = window
+        self.types[window] = fields
         return wrapped, tuple(by_name[name] for name in node.columns)
 
     def _cast_keys(
