@@ -25,6 +25,7 @@ _SCALARS = (
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
     exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
+    exp.Window, exp.WindowSpec, exp.Order, exp.Ordered,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
@@ -48,8 +49,6 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("a scalar subquery", node, "join the subquery instead", "SELECT")
         case exp.In() if node.args.get("query") is not None:
             raise text.unsupported("IN (subquery)", node, "write it as a join")
-        case exp.Window():
-            raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
         case exp.Filter():
             advice = "write sum(CASE WHEN … THEN x END)"
             raise text.unsupported("FILTER of an aggregate", node, advice, "FILTER", after=True)
@@ -80,10 +79,15 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
         raise text.unsupported(f"the generator {name}", call, "it makes several rows of one")
     if name in functions.TIME_WINDOWS:
         raise text.unsupported(f"the time window {name}", call, "group by date_trunc(…) instead")
-    if name in functions.WINDOW_FUNCTIONS:
-        raise text.unsupported(f"the window function {name}", call)
+    if name in functions.WINDOW_FUNCTIONS and not (name in functions.OVER and _is_windowed(call)):
+        raise text.unsupported(f"the window function {name}", call, "" if _is_windowed(call) else "it needs OVER (…)")
     if name in functions.NONDETERMINISTIC or len(call.expressions) < functions.DETERMINISTIC_FROM.get(name, 0):
         raise nondeterministic(name, call, text)
+
+
+def _is_windowed(call: Tree) -> bool:
+    parent = call.parent
+    return isinstance(parent.parent if isinstance(parent, (exp.IgnoreNulls, exp.RespectNulls)) else parent, exp.Window)
 
 
 def nondeterministic(name: str, tree: Tree, text: Text, keyword: str | None = None) -> Unsupported:
@@ -115,12 +119,10 @@ def _check_precedence(node: Tree, text: Text) -> None:
 # The clauses of a query that are planned, or (hint) mean nothing to a view. Any other is refused by its name.
 _PLANNED = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",
-    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on",
+    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on", "windows", "qualify",
 }  # fmt: skip
 _CLAUSES = {
     "laterals": ("LATERAL VIEW", "LATERAL"),
-    "qualify": ("QUALIFY", "QUALIFY"),
-    "windows": ("WINDOW", "WINDOW"),
     "sort": ("SORT BY", "SORT"),
     "cluster": ("CLUSTER BY", "CLUSTER"),
     "distribute": ("DISTRIBUTE BY", "DISTRIBUTE"),

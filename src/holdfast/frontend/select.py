@@ -17,6 +17,7 @@ from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import Aliases, has_aggregate, resolve
 from holdfast.frontend.schema import RESERVED
 from holdfast.frontend.starred import expand
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
 
@@ -52,19 +53,35 @@ def finish_select(
     for key in keys:
         check_timeless(key, "GROUP BY", text)
     having = select.args.get("having")
-    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys))
+    having_tree = None
+    if having is not None:
+        having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
     if having_tree is not None:
         check_timeless(having_tree, "HAVING", text)
+    qualify = select.args.get("qualify")
+    qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
+    if qualified is not None:
+        check_timeless(qualified, "QUALIFY", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
-    used += [] if having_tree is None else [having_tree]
+    used += [tree for tree in (having_tree, qualified) if tree is not None]
     if grouped or any(has_aggregate(tree) for tree in used):
         grouping = Grouping(keys, items, used, text)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]
         predicate = None if having_tree is None else grouping.above(having_tree, having)
+        qualified = None if qualified is None else grouping.above(qualified, qualify)
+    trees = [tree for _, tree in items] + [sort.tree for sort in sorts] + ([] if qualified is None else [qualified])
+    if any(map(has_window, trees)):
+        names_of = [name for name, _ in items] + [None] * (len(trees) - len(items))
+        node, trees = plan_windows(node, predicate, names_of, trees)
+        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
+        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
+        predicate = None if qualified is None else trees[-1]
+    elif qualify is not None:
+        raise text.error(SqlError, "QUALIFY needs a window function, in it or in the select list", qualify)
     if select.args.get("distinct") is not None:
         node = linear(node, predicate, items)
         node = Aggregate(node, node.columns, ())
@@ -79,8 +96,9 @@ def limited(node: Node, query: Tree, text: Text) -> Node:
     scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
     sorts = _sorts(query, items, scope, text, Aliases())
     for sort in sorts:
-        if has_aggregate(sort.tree):
-            raise text.error(SqlError, "aggregate in ORDER BY of a UNION", sort.written)
+        if has_aggregate(sort.tree) or has_window(sort.tree):
+            what = "aggregate" if has_aggregate(sort.tree) else "window function"
+            raise text.error(SqlError, f"{what} in ORDER BY of a UNION", sort.written)
     return _top(node, None, items, sorts, query, text)
 
 
@@ -144,7 +162,7 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> li
     if group is None:
         return []
     if group.args.get("all"):
-        return [tree for _, tree in items if not has_aggregate(tree)]
+        return [tree for _, tree in items if not has_aggregate(tree) and not has_window(tree)]
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
     keys: list[Tree] = []
     for expression in group.expressions:
@@ -153,7 +171,7 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> li
             raise text.unsupported(name, expression, keyword=name.split(" ")[0])
         key = _ordinal(expression, items, "GROUP BY", text)
         if key is None:
-            key = resolve(expression, scope, text, aliases)
+            key = resolve(expression, scope, text, aliases, windows="GROUP BY")
         if has_aggregate(key):
             raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
         keys.append(key)

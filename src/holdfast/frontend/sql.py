@@ -21,6 +21,7 @@ from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
+from holdfast.frontend.windows import with_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
 from holdfast.plan.nodes import Aggregate, Node, Outside, Union
 
@@ -118,10 +119,11 @@ class Planner:
         return limited(node, query, self.text)
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
+        select = with_windows(select, self.text)
         scope, node, conditions = self._from(select)
         where = select.args.get("where")
         if where is not None:
-            tree = resolve(where.this, scope, self.text, aggregates="WHERE")
+            tree = resolve(where.this, scope, self.text, aggregates="WHERE", windows="WHERE")
             check_timeless(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
         # sqlglot reads a JOIN without ON as one ON TRUE
@@ -158,7 +160,7 @@ class Planner:
                 conditions.append(condition)
                 merged = {**merged, **merge}
             if (on := join.args.get("on")) is not None:
-                tree = resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON")
+                tree = resolve(on, Scope(tuple(relations), merged), self.text, aggregates="ON", windows="ON")
                 check_timeless(tree, "ON", self.text)
                 conditions += conjuncts(tree)
         return Scope(tuple(relations), merged), relations[0].node, conditions

@@ -22,6 +22,7 @@ from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
 from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
 
@@ -128,7 +129,13 @@ class Table:
     def where(self, condition: Any) -> Table:
         """The rows for which the condition is true."""
         text = self._text("where")
-        tree = resolve(self._expression("where", condition), self._state.scope, text, aggregates="a condition")
+        tree = resolve(
+            self._expression("where", condition),
+            self._state.scope,
+            text,
+            aggregates="a condition",
+            windows="a condition",
+        )
         check_timeless(tree, "a condition", text)
         node = self._state.node
         node = linear(node, conjunction(conjuncts(tree)), [(name, column(name)) for name in node.columns])
@@ -229,7 +236,13 @@ class Table:
                 both[hidden.name] = shown.name
             else:
                 scope = Scope(relations + other_relations, both)
-                tree = resolve(self._expression("join", value), scope, text, aggregates="a join condition")
+                tree = resolve(
+                    self._expression("join", value),
+                    scope,
+                    text,
+                    aggregates="a join condition",
+                    windows="a join condition",
+                )
                 check_timeless(tree, "a join condition", text)
                 conditions += conjuncts(tree)
         sides = [Relation("", each, each.columns, each.columns) for each in (node, other_node)]
@@ -301,7 +314,11 @@ class Table:
 
     def _items(self, verb: str, items: list[Item]) -> Table:
         check_names(items, [exp.Star()] * len(items), self._text(verb))
-        return self._blur(self._derived(linear(self._state.node, None, items), self._state.name))
+        node = self._state.node
+        if any(has_window(tree) for _, tree in items):
+            node, trees = plan_windows(node, None, [name for name, _ in items], [tree for _, tree in items])
+            items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+        return self._blur(self._derived(linear(node, None, items), self._state.name))
 
 
 class GroupedTable:

@@ -5,9 +5,9 @@ order column. An epoch reads the partitions that its change touches as of the ep
 rows, old and new, into one order; computes the functions twice, over the rows that were there and over those that are
 there now; and gives the difference.
 
-The order is total: the order columns, then all columns, then content (`ordering`). Copies of a row are adjacent, and the
-i-th copy is the same row before and after: where its values are equal bit for bit, it cancels without being looked at
-again. What is left is consolidated.
+The order is total: the order columns, then all columns, then content (`ordering`). Copies of a row are adjacent, and
+the i-th copy is the same row before and after: where its values are equal bit for bit, it cancels without being looked
+at again. What is left is consolidated.
 
 Multiplicities are taken to be ≥ 0: sources are checked.
 

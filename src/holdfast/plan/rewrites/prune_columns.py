@@ -10,8 +10,8 @@ for itself.
 
 A `Window` without calls is its input.
 
-A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
-it is always the same one.
+A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right,
+as long as it is always the same one.
 """
 
 from __future__ import annotations

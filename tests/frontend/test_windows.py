@@ -1,0 +1,180 @@
+"""How window functions are planned: one `Window` for each partition and order, over what their operands need."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import SqlError
+from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.sql import plan_sql
+from holdfast.frontend.verbs import Table
+from holdfast.plan.nodes import Aggregate, Draw, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
+from holdfast.plan.rewrites import rewrite
+
+ORDERS = Source("orders", parse_schema("id long, user string, amount double", subject="orders"))
+CATALOG = {"orders": ORDERS}
+BY_ID = (Order("id", False, True),)
+
+
+def windows(node: Node) -> list[Window]:
+    """The windows of a plan, the lowest first."""
+    below = [each for child in inputs(node) for each in windows(child)]
+    return [*below, node] if isinstance(node, Window) else below
+
+
+def planned(sql: str) -> list[Window]:
+    return windows(plan_sql("v", sql, CATALOG))
+
+
+def call_of(call: str) -> WindowCall:
+    (window,) = planned(f"SELECT {call} AS x FROM orders")
+    return window.calls[0]
+
+
+def test_functions_over_one_partition_and_order_are_one_window() -> None:
+    (window,) = planned(
+        """SELECT row_number() OVER (PARTITION BY user ORDER BY id) AS n,
+                  sum(amount) OVER (PARTITION BY user ORDER BY id ASC NULLS FIRST) AS s FROM orders"""
+    )
+    assert window == Window(
+        ORDERS,
+        ("user",),
+        BY_ID,
+        (WindowCall("n", "row_number"), WindowCall("s", "sum", ("amount",), frame=Frame(False, None, 0))),
+    )
+
+
+def test_other_orders_are_other_windows() -> None:
+    found = planned("SELECT rank() OVER (ORDER BY id) AS a, rank() OVER (ORDER BY id DESC) AS b FROM orders")
+    assert [window.order for window in found] == [BY_ID, (Order("id", True, False),)]
+
+
+def test_one_function_written_twice_is_computed_once() -> None:
+    (window,) = planned("SELECT count(*) OVER () AS n, id / count(*) OVER () AS share FROM orders")
+    assert [call.name for call in window.calls] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "frame"),
+    [
+        ("", Frame(True, None, None)),
+        ("ORDER BY id", Frame(False, None, 0)),
+        ("ORDER BY id ROWS 2 PRECEDING", Frame(True, -2, 0)),
+        ("ORDER BY id ROWS BETWEEN 1 PRECEDING AND 3 FOLLOWING", Frame(True, -1, 3)),
+        ("ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", Frame(True, None, None)),
+        ("ORDER BY id RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", Frame(False, 0, None)),
+    ],
+)
+def test_frames(clause: str, frame: Frame) -> None:
+    assert call_of(f"sum(id) OVER ({clause})").frame == frame
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("lag(id)", WindowCall("x", "lag", ("id",), 1)),
+        ("lag(id, -2)", WindowCall("x", "lag", ("id",), -2)),
+        ("lead(id, 2, NULL)", WindowCall("x", "lead", ("id",), 2)),
+        ("lag(id, 1L, id)", WindowCall("x", "lag", ("id", "id"), 1)),
+        ("lag(id) IGNORE NULLS", WindowCall("x", "lag", ("id",), ignore_nulls=True)),
+        ("lag(id, 1, NULL, true)", WindowCall("x", "lag", ("id",), ignore_nulls=True)),
+        ("ntile(4)", WindowCall("x", "ntile", (), 4)),
+        ("first(id, true)", WindowCall("x", "first_value", ("id",), 1, Frame(False, None, 0), True)),
+        ("last_value(id IGNORE NULLS)", WindowCall("x", "last_value", ("id",), 1, Frame(False, None, 0), True)),
+        ("nth_value(id, 2)", WindowCall("x", "nth_value", ("id",), 2, Frame(False, None, 0))),
+        ("mean(id)", WindowCall("x", "avg", ("id",), 1, Frame(False, None, 0))),
+        ("count(1)", WindowCall("x", "count", (), 1, Frame(False, None, 0))),
+    ],
+)
+def test_one_meaning_has_one_form(written: str, meant: WindowCall) -> None:
+    assert call_of(f"{written} OVER (ORDER BY id)") == meant
+
+
+def test_a_window_over_groups_takes_their_results() -> None:
+    (window,) = planned("SELECT user, rank() OVER (ORDER BY sum(amount) DESC) AS r FROM orders GROUP BY user")
+    assert isinstance(window.input, Aggregate)
+    assert window.order == (Order("sum(amount)", True, False),)
+
+
+def test_windows_come_after_having_and_before_distinct() -> None:
+    node = plan_sql(
+        "v", "SELECT DISTINCT count(*) OVER () AS n FROM orders GROUP BY user HAVING sum(id) > 1", CATALOG
+    )  # fmt: skip
+    assert isinstance(node, Aggregate)
+    (window,) = windows(node)
+    assert isinstance(window.input, Linear)
+    assert window.input.predicate == "`sum(id)` > 1"
+
+
+def test_a_window_inside_a_window_is_computed_first() -> None:
+    inner, outer = planned("SELECT rank() OVER (ORDER BY count(*) OVER (PARTITION BY user)) AS r FROM orders")
+    assert (inner.partition, outer.order) == (("user",), (Order(inner.calls[0].name, False, True),))
+
+
+def test_named_windows_are_the_windows_they_name() -> None:
+    named = "SELECT rank() OVER w AS r, sum(id) OVER (v) AS s FROM orders WINDOW w AS (ORDER BY id), v AS (w)"
+    plain = "SELECT rank() OVER (ORDER BY id) AS r, sum(id) OVER (ORDER BY id) AS s FROM orders"
+    assert plan_sql("v", named, CATALOG) == plan_sql("v", plain, CATALOG)
+
+
+def test_qualify_filters_what_the_windows_give() -> None:
+    short = "SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders QUALIFY n <= 3"
+    long = "SELECT * FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders) WHERE n <= 3"
+    assert rewrite(plan_sql("v", short, CATALOG)) == rewrite(plan_sql("v", long, CATALOG))
+
+
+def test_qualify_may_have_a_window_of_its_own() -> None:
+    node = plan_sql("v", "SELECT id FROM orders QUALIFY rank() OVER (ORDER BY id) = 1", CATALOG)
+    assert isinstance(node, Linear)
+    assert (node.columns, node.predicate) == (("id",), "`rank` = 1")
+
+
+def test_a_drawn_value_is_drawn_once_for_the_window_and_the_column() -> None:
+    (window,) = planned("SELECT rand() AS r, rank() OVER (ORDER BY r) AS n FROM orders")
+    assert isinstance(window.input, Draw)
+    assert window.order == (Order("rand()", False, True),)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT id FROM orders WHERE rank() OVER (ORDER BY id) = 1", "window function in WHERE"),
+        ("SELECT user FROM orders GROUP BY user HAVING rank() OVER (ORDER BY user) = 1", "window function in HAVING"),
+        ("SELECT rank() OVER (ORDER BY id) AS r FROM orders GROUP BY r", "window function in GROUP BY"),
+        ("SELECT sum(rank() OVER (ORDER BY id)) AS r FROM orders", "window function inside an aggregate"),
+        ("SELECT rank() OVER () AS r FROM orders", "rank needs an ORDER BY"),
+        ("SELECT rank() OVER w AS r FROM orders", "window 'w' is not defined"),
+        ("SELECT upper(user) OVER () AS r FROM orders", "upper is neither a window function nor an aggregate"),
+        ("SELECT count(DISTINCT id) OVER () AS r FROM orders", "DISTINCT in the window function count"),
+        ("SELECT ntile(0) OVER (ORDER BY id) AS r FROM orders", "a number above 0"),
+        ("SELECT lag() OVER (ORDER BY id) AS r FROM orders", "lag cannot have 0 arguments"),
+        ("SELECT sum(id) IGNORE NULLS OVER () AS r FROM orders", "IGNORE NULLS does not belong behind sum"),
+        ("SELECT sum(id) OVER (ROWS BETWEEN 1 FOLLOWING AND CURRENT ROW) AS r FROM orders", "lower bound"),
+        ("SELECT id FROM orders QUALIFY id > 1", "QUALIFY needs a window function"),
+    ],
+)
+def test_what_spark_refuses_is_refused(sql: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
+        plan_sql("v", sql, CATALOG)
+
+
+def test_a_filter_on_the_partition_moves_below_the_window() -> None:
+    sql = "SELECT * FROM (SELECT user, count(*) OVER (PARTITION BY user) AS n FROM orders) WHERE user = 'a' AND n > 1"
+    node = rewrite(plan_sql("v", sql, CATALOG))
+    assert isinstance(node, Linear)
+    assert node.predicate == "`n` > 1"
+    (window,) = windows(node)
+    assert isinstance(window.input, Linear)
+    assert window.input.predicate == "`user` = 'a'"
+
+
+def test_a_window_that_nobody_reads_is_not_computed() -> None:
+    sql = "SELECT id FROM (SELECT id, rank() OVER (ORDER BY amount) AS r FROM orders)"
+    assert rewrite(plan_sql("v", sql, CATALOG)) == rewrite(plan_sql("v", "SELECT id FROM orders", CATALOG))
+
+
+def test_verbs_and_sql_give_the_same_window() -> None:
+    call = "row_number() OVER (PARTITION BY user ORDER BY id)"
+    table = Table(ORDERS).withColumn("n", call).where("n = 1").select("id")
+    sql = f"SELECT id FROM (SELECT *, {call} AS n FROM orders) WHERE n = 1"
+    assert rewrite(table.plan) == rewrite(plan_sql("v", sql, CATALOG))
