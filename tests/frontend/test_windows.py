@@ -8,7 +8,7 @@ from holdfast.errors import SqlError
 from holdfast.frontend.schema import parse_schema
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
-from holdfast.plan.nodes import Aggregate, Draw, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
+from holdfast.plan.nodes import Aggregate, Draw, First, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
 from holdfast.plan.rewrites import rewrite
 
 ORDERS = Source("orders", parse_schema("id long, user string, amount double", subject="orders"))
@@ -178,3 +178,51 @@ def test_verbs_and_sql_give_the_same_window() -> None:
     table = Table(ORDERS).withColumn("n", call).where("n = 1").select("id")
     sql = f"SELECT id FROM (SELECT *, {call} AS n FROM orders) WHERE n = 1"
     assert rewrite(table.plan) == rewrite(plan_sql("v", sql, CATALOG))
+
+
+def numbered(condition: str, *functions: str) -> First | None:
+    """What the window of ``functions`` (a, b, …) is told of a filter above it."""
+    calls = ", ".join(
+        f"{function}() OVER (PARTITION BY user ORDER BY id) AS {name}"
+        for name, function in zip("abc", functions, strict=False)
+    )
+    (window,) = windows(
+        rewrite(plan_sql("v", f"SELECT * FROM (SELECT *, {calls} FROM orders) WHERE {condition}", CATALOG))
+    )
+    return window.first
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [("a <= 3", 3), ("a < 3", 2), ("3 >= a", 3), ("a = 2", 2), ("1 = a", 1), ("a BETWEEN 2 AND 4", 4), ("a <= 5L", 5)],
+)
+def test_a_filter_for_the_first_rows_is_told_to_the_window(condition: str, count: int) -> None:
+    assert numbered(condition, "row_number") == First("a", count)
+    assert numbered(f"{condition} AND amount > 0", "rank") == First("a", count)
+
+
+def test_of_several_bounds_the_least_counts() -> None:
+    assert numbered("a <= 3 AND b <= 2", "row_number", "rank") == First("b", 2)
+
+
+@pytest.mark.parametrize(
+    "condition", ["a >= 3", "3 <= a", "a <= 0", "a <= 3 OR id = 1", "a <> 2", "a <= id", "a < 2.5"]
+)
+def test_other_filters_need_all_rows(condition: str) -> None:
+    assert numbered(condition, "row_number") is None
+
+
+def test_a_dense_rank_bounds_no_rows() -> None:
+    assert numbered("a <= 3", "dense_rank") is None
+    assert numbered("a <= 3 AND b <= 3", "dense_rank", "row_number") == First("b", 3)
+
+
+def test_functions_that_look_behind_the_row_need_all_rows() -> None:
+    assert numbered("a <= 3", "row_number", "cume_dist") is None
+
+
+def test_a_window_that_another_view_reads_is_not_bounded() -> None:
+    view = rewrite(plan_sql("w", "SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders", CATALOG))
+    node = rewrite(plan_sql("v", "SELECT id FROM w WHERE n <= 3", {"w": view}), keep=[view])
+    (window,) = windows(node)
+    assert window.first is None

@@ -230,6 +230,39 @@ def test_change_is_the_change_of_every_rows_values(weak: int | None, data: st.Da
             before = after
 
 
+@pytest.mark.parametrize("weak", [None, 1], ids=["strong hash", "weak hash"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_first_rows_are_the_first_of_all_rows(weak: int | None, data: st.DataObject) -> None:
+    directions = st.tuples(st.integers(1, 2), st.booleans(), st.booleans())
+    functions = data.draw(st.permutations(["row_number", "rank", "dense_rank"]))
+    bounding = functions.index(data.draw(st.sampled_from(["row_number", "rank"])))
+    count = data.draw(st.integers(1, 4))
+    spec = WindowSpec(
+        data.draw(st.sampled_from([(), (0,)])),
+        tuple(data.draw(st.lists(directions, min_size=1, max_size=2))),
+        tuple(OverSpec(function, (), (), INT) for function in functions),
+        TYPES,
+        (bounding, count),
+    )
+    rows_of_few = st.tuples(KEYS, st.sampled_from([None, 0.0, -0.0, 1.5]), LONGS, st.none())
+    dice = random.Random(data.draw(st.integers(0, 1 << 30)))
+    rows: Counter[Any] = Counter()
+    before: Counter[Any] = Counter()
+    values: dict[Any, Any] = {}
+    with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
+        runner = Runner(window, spec, [TYPES], Path(directory), dice)
+        for _ in range(data.draw(st.integers(1, 5))):
+            inserted = data.draw(st.lists(st.tuples(rows_of_few, st.sampled_from([1, 1, 3])), max_size=15))
+            gone = [(values[row], -dice.randint(1, rows[row])) for row in rows if dice.random() < 0.4]
+            values |= {tuple(map(exact, row)): row for row, _ in inserted}
+            rows = added(rows, bag(inserted + gone))
+            every = whole(spec, rows, values)
+            after = Counter({row: copies for row, copies in every.items() if row[len(TYPES) + bounding] <= count})
+            assert runner.epoch(inserted + gone) == added(after, before, -1)
+            before = after
+
+
 def runner_of(spec: WindowSpec, directory: Path) -> Runner:
     return Runner(window, spec, [spec.types], directory, random.Random(3))
 
@@ -244,6 +277,24 @@ def test_a_row_that_comes_first_moves_its_own_partition_only(tmp_path: Path) -> 
     assert runner.epoch([(("a", 1), 1)]) == bag(
         [(("a", 1, 1), 1), (("a", 2, 1), -1), (("a", 2, 2), 1), (("a", 3, 2), -1), (("a", 3, 3), 1)]
     )
+
+
+def test_first_rows_cost_what_they_are_and_not_the_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = OverSpec("row_number", (), (), INT)
+    spec = WindowSpec((0,), ((1, False, True),), (number,), (STRING, LONG), (0, 2))
+    runner = runner_of(spec, tmp_path)
+    runner.epoch([(("a", n), 1) for n in range(5000)])
+    ordered: list[int] = []
+    plain = window.sort_rows
+    monkeypatch.setattr(window, "sort_rows", lambda *given: ordered.append(len(given[0])) or plain(*given))
+    assert runner.epoch([(("a", -1), 1)]) == bag(
+        [(("a", -1, 1), 1), (("a", 0, 1), -1), (("a", 0, 2), 1), (("a", 1, 2), -1)]
+    )
+    assert runner.epoch([(("a", n), -1) for n in range(-1, 4)]) == bag(
+        [(("a", -1, 1), -1), (("a", 0, 2), -1), (("a", 4, 1), 1), (("a", 5, 2), 1)]
+    )
+    assert runner.epoch([(("a", 4999), -1)]) == bag([])
+    assert max(ordered) < 20
 
 
 def test_copies_of_a_row_have_numbers_of_their_own(tmp_path: Path) -> None:

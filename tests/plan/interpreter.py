@@ -64,6 +64,9 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
                 peers = [tuple(row[place] for place in order) for row in rows]
                 for at, row in enumerate(rows):
                     found.append(row + tuple(_over(call, rows, at, peers, columns) for call in node.calls))
+            if node.first is not None:
+                place = node.columns.index(node.first.call)
+                found = [row for row in found if row[place] <= node.first.count]
             return found
 
 

@@ -25,6 +25,8 @@ from holdfast.plan.windows import NEIGHBOURS, RANKINGS, VALUES
 
 _RUNNING = Frame(False, None, 0)
 _WHOLE = Frame(True, None, None)
+# first(x, true) ignores nulls; so many arguments have those that can be told so, as PySpark calls them.
+_WITH_NULLS = {"first_value": 2, "last_value": 2, "nth_value": 3, "lag": 4, "lead": 4}
 _NULLS = (exp.IgnoreNulls, exp.RespectNulls)
 
 
@@ -118,10 +120,8 @@ def read_window(tree: exp.Window, text: Text) -> WindowTree:
         arguments[0] = arguments[0].this
     if arguments and isinstance(arguments[0], exp.Distinct):
         raise text.error(SqlError, f"DISTINCT in the window function {call.name.lower()}, where none may be", call)
-    if len(arguments) > 1 and function in NEIGHBOURS | VALUES and isinstance(arguments[-1], exp.Boolean):
-        # first(x, true): ignore nulls; so have lag, lead and nth_value as PySpark calls them.
-        if function in ("first_value", "last_value") or len(arguments) == {"nth_value": 3}.get(function, 4):
-            ignore_nulls = bool(arguments.pop().this)
+    if len(arguments) == _WITH_NULLS.get(function) and isinstance(arguments[-1], exp.Boolean):
+        ignore_nulls = bool(arguments.pop().this)
     if ignore_nulls and function not in NEIGHBOURS | VALUES:
         raise text.error(SqlError, f"IGNORE NULLS does not belong behind {call.name.lower()}", call)
     arguments, number = _arguments(function, call, arguments, text)

@@ -2,8 +2,9 @@
 
 As Spark defines them: a frame without rows has the sum NULL and the count 0; ``ntile`` gives the larger buckets first;
 ``lag`` and ``lead`` give their default (of the row itself) only where the partition has no such row; IGNORE NULLS
-counts rows that have a value. Sums are exact and rounded once, so they depend on the rows of the frame alone. Of values that
-Spark's order does not tell apart (0.0 and -0.0) ``min`` gives the first in the order of the rows, ``max`` the last.
+counts rows that have a value. Sums are exact and rounded once, so they depend on the rows of the frame alone. Of values
+that Spark's order does not tell apart (0.0 and -0.0) ``min`` gives the first in the order of the rows, ``max`` the
+last.
 """
 
 from __future__ import annotations

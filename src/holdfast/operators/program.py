@@ -226,7 +226,9 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             )
             order = _order(node.order, node.columns)
             partition = tuple(dict.fromkeys(operator.keys[0]))
-            return window.WindowSpec(partition, order, functions, _arrow(fields)), [tuple(range(len(fields)))]
+            names = [call.name for call in node.calls]
+            first = None if node.first is None else (names.index(node.first.call), node.first.count)
+            return window.WindowSpec(partition, order, functions, _arrow(fields), first), [tuple(range(len(fields)))]
         case _:
             return log.LogSpec(_arrow(operator.fields), operator.keys[0], operator.check, operator.name), [whole]
 

@@ -9,9 +9,14 @@ The order is total: the order columns, then all columns, then content (`ordering
 the i-th copy is the same row before and after: where its values are equal bit for bit, it cancels without being looked
 at again. What is left is consolidated.
 
+With ``first`` only the first rows of each partition are given, by number or by rank. Then no more than those are read,
+from the front of the trace (`front`), and the rest of the partition costs nothing. The trace keeps it all the same: a
+row in front may go, and one behind takes its place.
+
 Multiplicities are taken to be ≥ 0: sources are checked.
 
 Cost: O(n log n) in the rows n of the partitions touched, however small the change: a row that comes first moves all.
+With ``first``, n counts the rows in front.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import pyarrow as pa
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.digits import Bools, Ints, Words
 from holdfast.operators.frames import Places
+from holdfast.operators.front import front, together
 from holdfast.operators.groups import Groups
 from holdfast.operators.ordering import Order, sort_rows
 from holdfast.operators.over import OverSpec, evaluate
@@ -45,6 +51,9 @@ class WindowSpec:
     order: tuple[Order, ...]
     calls: tuple[OverSpec, ...]
     types: tuple[pa.DataType, ...]
+    first: tuple[int, int] | None = None
+    """(call, count): only rows for which this call, a row_number or a rank, is at most so much are given. All calls are
+    then of those that look at no row behind."""
 
     @property
     def arrangement(self) -> Arrangement:
@@ -94,22 +103,16 @@ def _places_in_trace(spec: WindowSpec) -> tuple[Order, ...]:
 
 
 def _touched(spec: WindowSpec, delta: Block, trace: Trace) -> tuple[Block, Ints]:
-    """All rows of the partitions that the change touches, how often they were there (``+old``) and are now (``+new``),
-    and the partition of each."""
+    """The rows of the partitions that the change touches (``first``: those in front), how often they were there
+    (``+old``) and are now (``+new``), and the partition of each."""
     groups = _partitions(spec, delta)
-    index, before = trace.matching(groups.hashes)
-    known = groups.locate(_normalised(spec, before), index) >= 0
-    was = before.filter(known).at(trace.as_of)
-    now = delta.at(trace.as_of)
-    nothing = np.zeros(now.rows, np.int64)
-    both = Block.concat(
-        [
-            replace(was, adds={"+old": was.diff, "+new": was.diff}),
-            replace(now, adds={"+old": nothing, "+new": now.diff}),
-        ]
-    )
-    both = consolidate(both, spec.layout)
-    return both, groups.locate(_normalised(spec, both))
+    if spec.first is not None:
+        rows = front(delta, trace, spec.first[1])
+    else:
+        rows = together(trace.matching(groups.hashes)[1], delta, trace)
+    group = groups.locate(_normalised(spec, rows))
+    mine = group >= 0
+    return rows.filter(mine), group[mine]
 
 
 def _normalised(spec: WindowSpec, block: Block) -> Block:
@@ -136,6 +139,8 @@ class _Side:
     @staticmethod
     def of(spec: WindowSpec, rows: Block, group: Ints, copies: Ints) -> _Side:
         copies = np.maximum(copies, 0)
+        if spec.first is not None and spec.calls[spec.first[0]].function == "row_number":
+            copies = np.minimum(copies, spec.first[1])
         row = np.repeat(np.arange(rows.rows), copies)
         copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
         places = _places(spec, rows, group, row)
@@ -153,7 +158,13 @@ class _Side:
             )
             for call in spec.calls
         )
-        return _Side(row, copy, values)
+        side = _Side(row, copy, values)
+        return side if spec.first is None else side.first(*spec.first)
+
+    def first(self, call: int, count: int) -> _Side:
+        """The rows for which the call is at most ``count``."""
+        kept = np.flatnonzero(physical.fixed(self.values[call]) <= count)
+        return _Side(self.row[kept], self.copy[kept], physical.take_all(self.values, kept))
 
 
 def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -115,9 +115,9 @@ def _title(operator: Operator) -> str:
         case "window", Window():
             order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
             calls = ", ".join(call_text(call).replace("`", "") for call in node.calls)
-            return (
-                f"window by {', '.join(node.partition) or 'nothing'}{' in order of ' + order if order else ''}: {calls}"
-            )
+            by = f" by {', '.join(node.partition)}" if node.partition else ""
+            first = "" if node.first is None else f", {node.first.call} up to {node.first.count}"
+            return f"window{by}{' in order of ' + order if order else ''}: {calls}{first}"
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind

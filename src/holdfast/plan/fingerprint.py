@@ -74,7 +74,9 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
                 for call in node.calls
             )
             partition = _positions(node.partition, columns)
-            return _digest("window", known[id(node.input)], partition, _order(node.order, columns), functions)
+            names = [call.name for call in node.calls]
+            first = None if node.first is None else (names.index(node.first.call), node.first.count)
+            return _digest("window", known[id(node.input)], partition, _order(node.order, columns), functions, first)
         case Draw():
             draws = tuple(
                 (

@@ -172,17 +172,28 @@ class WindowCall:
 
 
 @dataclass(frozen=True)
+class First:
+    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
+
+    call: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Window:
     """Each row of the input with values computed from the rows of its partition, in an order.
 
     Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
     the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'.
+
+    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
     """
 
     input: Node
     partition: tuple[str, ...]
     order: tuple[Order, ...]
     calls: tuple[WindowCall, ...]
+    first: First | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

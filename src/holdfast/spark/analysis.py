@@ -118,7 +118,7 @@ class Analyst:
                 below, (default,) = self._cast_keys(view, below, (default,), [kind])
                 call = replace(call, arguments=(value, default))
             calls.append(call)
-        window = Window(below, node.partition, node.order, tuple(calls))
+        window = replace(node, input=below, calls=tuple(calls))
         columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
         fields = self.types[below] + self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
         if len(below.columns) == len(names):

@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.plan.expression import references
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union, Window
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union, Window, WindowCall
 from holdfast.plan.walk import Kept, projection, reachable
 
 
@@ -96,7 +96,7 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             below = _only(done[id(node.input)], wanted | {each.column for each in node.order})
             return node if below is node.input else replace(node, input=below)
         case Window():
-            functions = tuple(call for call in node.calls if call.name in wanted)
+            functions = tuple(_needed(node, wanted))
             below = _only(done[id(node.input)], _seen(node, wanted))
             if not functions:
                 return below
@@ -113,9 +113,15 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
 
 def _seen(node: Window, wanted: set[str]) -> set[str]:
     """The input columns of a `Window` that are wanted, by those that read it or by a call that is."""
-    calls = [call for call in node.calls if call.name in wanted]
+    calls = _needed(node, wanted)
     own = {*node.partition, *(each.column for each in node.order)} if calls else set()
     return (wanted & set(node.input.columns)) | own | {name for call in calls for name in call.arguments}
+
+
+def _needed(node: Window, wanted: set[str]) -> list[WindowCall]:
+    """The calls of a `Window` that are wanted, and the one that says which rows it gives."""
+    decisive = "" if node.first is None else node.first.call
+    return [call for call in node.calls if call.name in wanted or call.name == decisive]
 
 
 def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:
