@@ -39,8 +39,8 @@ REFUSED = [
     ("SELECT id FROM orders\nWHERE ^EXISTS (SELECT 1 FROM users)", "EXISTS (subquery)"),
     ("SELECT id, (^SELECT max(id) FROM users) AS m FROM orders", "a scalar subquery"),
     (
-        "SELECT sum(id) OVER (ORDER BY id ^RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM orders",
-        "RANGE with an offset",
+        "SELECT sum(id) OVER (ORDER BY id ^RANGE BETWEEN id PRECEDING AND CURRENT ROW) AS s FROM orders",
+        "a frame whose bound is not a number",
     ),
     (
         "SELECT sum(id) OVER (ORDER BY id ^ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW) AS s FROM orders",

@@ -70,6 +70,25 @@ def test_frames(clause: str, frame: Frame) -> None:
 
 
 @pytest.mark.parametrize(
+    ("direction", "bounds", "low", "high"),
+    [
+        ("", "1 PRECEDING AND 2 FOLLOWING", "`id` - 1", "`id` + 2"),
+        ("DESC", "1 PRECEDING AND 2 FOLLOWING", "`id` + 1", "`id` - 2"),
+        ("", "CURRENT ROW AND INTERVAL '1' DAY FOLLOWING", None, "`id` + INTERVAL '1' DAY"),
+        ("", "UNBOUNDED PRECEDING AND 1 PRECEDING", None, "`id` - 1"),
+    ],
+)
+def test_a_frame_by_value_reaches_to_values_computed_below(
+    direction: str, bounds: str, low: str | None, high: str | None
+) -> None:
+    (window,) = planned(f"SELECT sum(amount) OVER (ORDER BY id {direction} RANGE BETWEEN {bounds}) AS s FROM orders")
+    assert isinstance(window.input, Linear)
+    computed = {output.name: output.sql for output in window.input.outputs}
+    reach = [None if end is None else computed[end.column] for end in window.calls[0].reach]
+    assert reach == [low, high]
+
+
+@pytest.mark.parametrize(
     ("written", "meant"),
     [
         ("lag(id)", WindowCall("x", "lag", ("id",), 1)),
@@ -150,6 +169,10 @@ def test_a_drawn_value_is_drawn_once_for_the_window_and_the_column() -> None:
         ("SELECT lag() OVER (ORDER BY id) AS r FROM orders", "lag cannot have 0 arguments"),
         ("SELECT sum(id) IGNORE NULLS OVER () AS r FROM orders", "IGNORE NULLS does not belong behind sum"),
         ("SELECT sum(id) OVER (ROWS BETWEEN 1 FOLLOWING AND CURRENT ROW) AS r FROM orders", "lower bound"),
+        (
+            "SELECT sum(id) OVER (ORDER BY id, user RANGE 1 PRECEDING) AS r FROM orders",
+            "one ORDER BY expression, found 2",
+        ),
         ("SELECT id FROM orders QUALIFY id > 1", "QUALIFY needs a window function"),
     ],
 )

@@ -263,6 +263,57 @@ def test_first_rows_are_the_first_of_all_rows(weak: int | None, data: st.DataObj
             before = after
 
 
+REACHING = (STRING, DOUBLE, DOUBLE, DOUBLE)
+"""Key, value, and the least and the greatest value in the frame of the row."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_frames_by_value_hold_the_rows_in_reach(data: st.DataObject) -> None:
+    descending, nulls_first = data.draw(st.booleans()), data.draw(st.booleans())
+    low, high = data.draw(st.sampled_from([None, -2.0, -1.0, 0.0, 1.0])), data.draw(st.sampled_from([None, 0.0, 1.5]))
+    sign = -1 if descending else 1
+    function = OverSpec(
+        "count", (), (), LONG, frame=Frame(False, None if low is None else 0, None if high is None else 0),
+        reach=(None if low is None else 2, None if high is None else 3),
+    )  # fmt: skip
+    spec = WindowSpec((0,), ((1, descending, nulls_first),), (function,), REACHING)
+    numbers = st.sampled_from([None, -math.inf, math.inf, math.nan, 0.0, -0.0, 1.0, 1.5, 2.0, 3.0])
+    drawn = data.draw(st.lists(st.tuples(st.sampled_from("ab"), numbers), max_size=12))
+
+    def ends(value: float | None) -> tuple[float | None, float | None]:
+        return None if value is None else value + sign * (low or 0.0), None if value is None else value + sign * (
+            high or 0.0
+        )
+
+    rows = [(key, number, *ends(number)) for key, number in drawn]
+
+    def before(one: float | None, other: float | None) -> int:
+        """Where the one stands in the order, seen from the other."""
+        if one is None or other is None:
+            return 0 if one is other else -1 if (one is None) == nulls_first else 1
+        return sign * compare(one, other)
+
+    found = []
+    for row in rows:
+        count = 0
+        for other in rows:
+            after_start = low is None or before(other[1], row[2]) >= 0
+            if row[1] is not None and other[1] is None:
+                after_start, until_end = low is None and nulls_first, high is None and not nulls_first
+                inside = (after_start and nulls_first) or (until_end and not nulls_first)
+            else:
+                inside = after_start and (high is None or before(other[1], row[3]) <= 0)
+            count += other[0] == row[0] and inside
+        found.append(((*row, count), 1))
+    with tempfile.TemporaryDirectory() as directory:
+        runner = Runner(window, spec, [REACHING], Path(directory), random.Random(1))
+        half = len(rows) // 2
+        first = runner.epoch([(row, 1) for row in rows[:half]])
+        second = runner.epoch([(row, 1) for row in rows[half:]])
+        assert added(first, second) == bag(found)
+
+
 def runner_of(spec: WindowSpec, directory: Path) -> Runner:
     return Runner(window, spec, [spec.types], directory, random.Random(3))
 

@@ -239,7 +239,11 @@ class Query:
         call, result = self.random.choice(
             [(f"min({text})", kind), (f"max({text})", kind), (f"count({text})", "bigint"), *numbers]
         )
-        frame = self.random.choice(["", f"ORDER BY {some}", f"ORDER BY {every} ROWS BETWEEN {bounds}"])
+        frames = ["", f"ORDER BY {some}", f"ORDER BY {every} ROWS BETWEEN {bounds}"]
+        for near in (each for each in columns if each.kind in {"bigint", "int", "double"}):
+            direction = self.random.choice(["", " DESC", " NULLS LAST"])
+            frames.append(f"ORDER BY {near.text}{direction} RANGE BETWEEN {bounds}")
+        frame = self.random.choice(frames)
         return Column(f"{call} OVER ({by}{frame})", result)
 
     def union(self, depth: int) -> tuple[str, list[Column]]:

@@ -1,11 +1,11 @@
 """Window functions: from ``f(x) OVER (PARTITION BY … ORDER BY … ROWS …)`` to a `Window` of the plan.
 
 While an expression is resolved, such a call becomes a call of ``over``: its operands are the arguments, the partition's
-expressions and the order's, and it carries all else (`_Shape`) in its argument ``window``. It is a tree like any other:
-aggregates among its operands are grouped as elsewhere, so that ``sum(sum(x)) OVER (…)`` is a window over groups; it can
-be copied, moved and compared. When the select list is planned, `plan_windows` makes `Window` nodes of all of them: one
-for each partition and order, innermost first, each over a `Linear` that computes the operands. So no ``over`` ever
-reaches an expression of the plan.
+expressions, the order's, and the values to which a frame reaches; it carries all else (`_Shape`) in its argument
+``window``. It is a tree like any other: aggregates among its operands are grouped as elsewhere, so that
+``sum(sum(x)) OVER (…)`` is a window over groups; it can be copied, moved and compared. When the select list is planned,
+`plan_windows` makes `Window` nodes of all of them: one for each partition and order, innermost first, each over a
+`Linear` that computes the operands. So no ``over`` ever reaches an expression of the plan.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from holdfast.errors import SqlError
 from holdfast.frontend import functions
 from holdfast.frontend.build import drawn, label, linear, unique
 from holdfast.frontend.place import Text
-from holdfast.plan.expression import Tree, column
-from holdfast.plan.nodes import Frame, Node, Order, Window, WindowCall
+from holdfast.plan.expression import Tree, bare, column, render
+from holdfast.plan.nodes import Frame, Node, Order, Reach, Window, WindowCall
 from holdfast.plan.windows import NEIGHBOURS, RANKINGS, VALUES
 
 _RUNNING = Frame(False, None, 0)
@@ -43,6 +43,25 @@ class _Shape:
     order: tuple[tuple[bool, bool], ...]
     """Descending, nulls first."""
 
+    reach: tuple[str | None, str | None] = (None, None)
+    """The frame's ends by value, as the user put them; each has an operand behind the order."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """An end of a frame by value: ``5 PRECEDING``, ``INTERVAL 1 DAY FOLLOWING``."""
+
+    offset: Tree
+    preceding: bool
+
+    @property
+    def text(self) -> str:
+        return f"{render(self.offset)} {'PRECEDING' if self.preceding else 'FOLLOWING'}"
+
+    def value(self, order: Tree, descending: bool) -> Tree:
+        """The outermost value of ``order`` in a row's frame: that of the row, and the offset."""
+        return (exp.Add if self.preceding == descending else exp.Sub)(this=order.copy(), expression=self.offset.copy())
+
 
 @dataclass(frozen=True)
 class WindowTree:
@@ -57,13 +76,17 @@ class WindowTree:
     directions: tuple[tuple[bool, bool], ...]
     frame: Frame | None
     ignore_nulls: bool
+    ends: tuple[_End | None, _End | None]
 
     def tree(self, arguments: Sequence[Tree], partition: Sequence[Tree], order: Sequence[Tree]) -> Tree:
         """The call of ``over`` with these resolved operands."""
+        start, end = (None if each is None else each.text for each in self.ends)
         shape = _Shape(
-            self.function, self.number, self.frame, self.ignore_nulls, len(arguments), len(partition), self.directions
+            self.function, self.number, self.frame, self.ignore_nulls, len(arguments), len(partition), self.directions,
+            (start, end),
         )  # fmt: skip
-        return exp.Anonymous(this="over", expressions=[*arguments, *partition, *order], window=shape)
+        reach = [each.value(order[0], self.directions[0][0]) for each in self.ends if each is not None]
+        return exp.Anonymous(this="over", expressions=[*arguments, *partition, *order, *reach], window=shape)
 
 
 def shape_of(tree: Tree) -> _Shape | None:
@@ -128,6 +151,7 @@ def read_window(tree: exp.Window, text: Text) -> WindowTree:
     order = tree.args["order"].expressions if tree.args.get("order") is not None else []
     if not order and function in RANKINGS | NEIGHBOURS:
         raise text.error(SqlError, f"{call.name.lower()} needs an ORDER BY in its window", call)
+    frame, ends = _frame(tree, function, len(order), text)
     return WindowTree(
         call,
         function,
@@ -136,8 +160,9 @@ def read_window(tree: exp.Window, text: Text) -> WindowTree:
         tree.args.get("partition_by") or [],
         [each.this for each in order],
         tuple((bool(each.args.get("desc")), bool(each.args.get("nulls_first"))) for each in order),
-        _frame(tree, function, bool(order), text),
+        frame,
         ignore_nulls,
+        ends,
     )
 
 
@@ -181,38 +206,55 @@ def _whole(tree: Tree) -> int | None:
     return int(inner.name) if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit() else None
 
 
-def _frame(tree: exp.Window, function: str, ordered: bool, text: Text) -> Frame | None:
-    spec = tree.args.get("spec")
+def _frame(
+    tree: exp.Window, function: str, orders: int, text: Text
+) -> tuple[Frame | None, tuple[_End | None, _End | None]]:
+    """The frame, and its ends where they go by value."""
+    spec, none = tree.args.get("spec"), (None, None)
     if spec is None:
-        return None if function in RANKINGS | NEIGHBOURS else _RUNNING if ordered else _WHOLE
+        return None if function in RANKINGS | NEIGHBOURS else _RUNNING if orders else _WHOLE, none
     if spec.args.get("exclude"):
         raise text.unsupported("EXCLUDE in a frame", tree, keyword="EXCLUDE", after=True)
     rows = str(spec.args.get("kind")).upper() == "ROWS"
     start = _bound(spec.args.get("start"), spec.args.get("start_side"), "PRECEDING", rows, tree, text)
     end = _bound(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"), "FOLLOWING", rows, tree, text)
-    if start is not None and end is not None and start > end:
-        raise text.error(SqlError, "the frame's lower bound lies above its upper bound", tree)
-    if function not in RANKINGS | NEIGHBOURS:
-        return Frame(rows, start, end)
-    if function in NEIGHBOURS or (start, end) != (None, 0):
+    if function in NEIGHBOURS or (function in RANKINGS and (start, end) != (None, 0)):
         raise text.error(SqlError, f"{function} has a frame of its own, and takes no other", tree)
-    return None
+    if function in RANKINGS:
+        return None, none
+    ends = (start if isinstance(start, _End) else None, end if isinstance(end, _End) else None)
+    if ends != none and orders != 1:
+        raise text.error(SqlError, f"RANGE with an offset needs one ORDER BY expression, found {orders}", tree)
+    first, last = (0 if isinstance(each, _End) else each for each in (start, end))
+    if first is not None and last is not None and first > last:
+        raise text.error(SqlError, "the frame's lower bound lies above its upper bound", tree)
+    return Frame(rows, first, last), ends
 
 
-def _bound(value: object, side: object, outer: str, rows: bool, tree: Tree, text: Text) -> int | None:
+def _bound(value: object, side: object, outer: str, rows: bool, tree: Tree, text: Text) -> int | _End | None:
     if value == "CURRENT ROW":
         return 0
     if value == "UNBOUNDED":
         if side != outer:
             raise text.error(SqlError, f"a frame cannot be UNBOUNDED {side} at this end", tree)
         return None
-    if not rows:
-        advice = "RANGE can go to CURRENT ROW or be UNBOUNDED; count ROWS, or join the rows in reach"
-        raise text.unsupported("RANGE with an offset", tree, advice, "RANGE", after=True)
     number = _whole(value) if isinstance(value, exp.Expr) else None
-    if number is None:
-        raise text.unsupported("a frame whose bound is not a number", tree, "write the number", "ROWS", after=True)
-    return -number if side == "PRECEDING" else number
+    if rows and number is not None:
+        return -number if side == "PRECEDING" else number
+    if not rows and isinstance(value, exp.Expr) and _is_constant(value):
+        return _End(bare(value.copy()), side == "PRECEDING")
+    keyword = "ROWS" if rows else "RANGE"
+    raise text.unsupported("a frame whose bound is not a number", tree, "write the number", keyword, after=True)
+
+
+def _is_constant(tree: Tree) -> bool:
+    """Is it a number or an interval, as it is written?"""
+    if isinstance(tree, (exp.Paren, exp.Neg)):
+        return _is_constant(tree.this)
+    if isinstance(tree, exp.Interval):
+        return isinstance(tree.this, exp.Literal)
+    inner = tree.this if isinstance(tree, exp.Cast) else tree
+    return isinstance(inner, exp.Literal) and not inner.is_string
 
 
 # -- planning -----------------------------------------------------------------------------------------------------
@@ -253,8 +295,10 @@ def _windows(
         assert shape is not None
         operands = [columns[each] for each in tree.expressions]
         behind = shape.arguments + shape.partition
+        reach = iter(operands[behind + len(shape.order) :])
+        start, end = (None if each is None else Reach(next(reach), each) for each in shape.reach)
         order: dict[str, Order] = {}
-        for name, (descending, nulls_first) in zip(operands[behind:], shape.order, strict=True):
+        for name, (descending, nulls_first) in zip(operands[behind:], shape.order, strict=False):
             order.setdefault(name, Order(name, descending, nulls_first))
         taken = [*columns.values(), *known.values()]
         name = wanted.get(tree, "")
@@ -262,7 +306,7 @@ def _windows(
             name = unique(name or shape.function, [*taken, *wanted.values()])
         known[tree] = name
         arguments = tuple(operands[: shape.arguments])
-        call = WindowCall(name, shape.function, arguments, shape.number, shape.frame, shape.ignore_nulls)
+        call = WindowCall(name, shape.function, arguments, shape.number, shape.frame, shape.ignore_nulls, (start, end))
         partition = tuple(dict.fromkeys(operands[shape.arguments : behind]))
         together.setdefault((partition, tuple(order.values())), []).append(call)
     for (partition, ordered), found in together.items():

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.operators.digits import SAFE, Bools, Digits, Ints, balance, largest
+from holdfast.operators.digits import SAFE, Bools, Digits, Ints, Words, balance, largest
 from holdfast.plan.nodes import Frame
+from holdfast.trace.search import lower_bound, upper_bound
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,36 @@ def _runs(fresh: Bools) -> tuple[Ints, Ints]:
     return np.repeat(starts, sizes), np.repeat(starts + sizes, sizes)
 
 
-def bounds(frame: Frame, places: Places) -> tuple[Ints, Ints]:
-    """The frame [low, high) of each row."""
+Ends = tuple[Ints | None, Ints | None]
+"""Where frames start and end, as far as values of the order say it."""
+
+
+def reached(prefix: Words, valid: Bools | None, places: Places, low: Words | None, high: Words | None) -> Ends:
+    """Where frames start and end that reach from one value of the order to another: ``low`` and ``high``, as prefixes,
+    like those of the rows' own values. A row without a value reaches its peers."""
+    if valid is None:
+        first, after = places.start, places.end
+        valid = np.ones(len(prefix), np.bool_)
+    else:
+        # NULLs stand at one end of the partition; prefixes of values must not be taken for theirs.
+        before = np.concatenate(([0], np.cumsum(valid)))
+        missing = (places.end - places.start) - (before[places.end] - before[places.start])
+        at_front = ~valid[places.start]
+        first = places.start + np.where(at_front, missing, 0)
+        after = places.end - np.where(at_front, 0, missing)
+    start = None if low is None else np.where(valid, lower_bound(prefix, first, after, low), places.peer)
+    end = None if high is None else np.where(valid, upper_bound(prefix, first, after, high), places.peer_end)
+    return start, end
+
+
+def bounds(frame: Frame, places: Places, ends: Ends = (None, None)) -> tuple[Ints, Ints]:
+    """The frame [low, high) of each row; ``ends`` go before what the frame says."""
     low, high = places.start, places.end
     if frame.start is not None:
         low = np.clip(places.here + frame.start, places.start, places.end) if frame.rows else places.peer
     if frame.end is not None:
         high = np.clip(places.here + frame.end + 1, places.start, places.end) if frame.rows else places.peer_end
+    low, high = low if ends[0] is None else ends[0], high if ends[1] is None else ends[1]
     return low, np.maximum(low, high)
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.operators import sums
 from holdfast.operators.calls import MOMENTS, SUMS, CallSpec
 from holdfast.operators.digits import Bools, Floats, Ints
-from holdfast.operators.frames import Places, bounds, exact_totals, extremes, totals
+from holdfast.operators.frames import Ends, Places, bounds, exact_totals, extremes, totals
 from holdfast.operators.ordering import ranks
 from holdfast.operators.results import Sums, summed
 from holdfast.plan.nodes import Frame
@@ -39,17 +39,22 @@ class OverSpec:
     number: int = 1
     frame: Frame = WHOLE
     ignore_nulls: bool = False
+    reach: tuple[int | None, int | None] = (None, None)
+    """The places of the columns that hold the least and the greatest value of the order in the row's frame."""
 
 
-def evaluate(call: OverSpec, arguments: Sequence[pa.Array], places: Places, explain: sums.Explain) -> pa.Array:
-    """The function's value for each row; ``explain`` names the partition of a row, for an error."""
+def evaluate(
+    call: OverSpec, arguments: Sequence[pa.Array], places: Places, explain: sums.Explain, ends: Ends = (None, None)
+) -> pa.Array:
+    """The function's value for each row; ``explain`` names the partition of a row, for an error. ``ends`` are those of
+    the frames, where they are known already."""
     if (ranking := RANKINGS.get(call.function)) is not None:
         found = pa.array(ranking(places, call.number))
     elif call.function in ("lag", "lead"):
         found = _neighbours(call, arguments, places)
     else:
         # Neighbouring rows often have one frame: a whole partition, or all up to the last peer.
-        low, high = bounds(call.frame, places)
+        low, high = bounds(call.frame, places, ends)
         fresh = np.ones(len(low), np.bool_)
         fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
         once = _framed(call, arguments, low[fresh], high[fresh], np.flatnonzero(fresh), explain)

@@ -242,7 +242,8 @@ def _over(call: WindowCall, columns: tuple[str, ...], fields: tuple[Field, ...],
     kinds = _arrow(fields[place] for place in places)
     frame = over.WHOLE if call.frame is None else call.frame
     kind = arrow_type(result.type)
-    return over.OverSpec(call.function, places, kinds, kind, call.number, frame, call.ignore_nulls)
+    low, high = (None if end is None else columns.index(end.column) for end in call.reach)
+    return over.OverSpec(call.function, places, kinds, kind, call.number, frame, call.ignore_nulls, (low, high))
 
 
 def bounds(partitions: int) -> np.ndarray:

@@ -21,6 +21,7 @@ With ``first``, n counts the rows in front.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.digits import Bools, Ints, Words
-from holdfast.operators.frames import Places
+from holdfast.operators.frames import Ends, Places, reached
 from holdfast.operators.front import front, together
 from holdfast.operators.groups import Groups
 from holdfast.operators.ordering import Order, sort_rows
@@ -145,16 +146,19 @@ class _Side:
         copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
         places = _places(spec, rows, group, row)
         keys = rows.columns[: len(spec.partition)]
-        of_call = spec.arrangement.places.index
+
+        def column(place: int) -> pa.Array:
+            found = rows.columns[spec.arrangement.places.index(place)]
+            # A column of a trace without rows has no type yet.
+            return physical.take(found.cast(spec.types[place]) if pa.types.is_null(found.type) else found, row)
+
         values = tuple(
             evaluate(
                 call,
-                [
-                    physical.take(_typed(rows.columns[of_call(place)], spec.types[place]), row)
-                    for place in call.arguments
-                ],
+                [column(place) for place in call.arguments],
                 places,
                 lambda place: describe(keys, int(row[place])),
+                _ends(spec, call, column, places),
             )
             for call in spec.calls
         )
@@ -167,9 +171,17 @@ class _Side:
         return _Side(self.row[kept], self.copy[kept], physical.take_all(self.values, kept))
 
 
-def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of a trace without rows has no type yet."""
-    return column.cast(kind) if pa.types.is_null(column.type) else column
+def _ends(spec: WindowSpec, call: OverSpec, column: Callable[[int], pa.Array], places: Places) -> Ends:
+    """The ends of frames that reach to a value of the order. Prefixes tell such values apart: all are fixed-width."""
+    if call.reach == (None, None):
+        return None, None
+    (position, descending, nulls_first), *_ = spec.order
+
+    def prefix(place: int) -> Words:
+        return order_prefix(column(place), descending=descending, nulls_first=nulls_first)
+
+    low, high = (None if place is None else prefix(place) for place in call.reach)
+    return reached(prefix(position), physical.valid(column(position)), places, low, high)
 
 
 def _places(spec: WindowSpec, rows: Block, group: Ints, row: Ints) -> Places:

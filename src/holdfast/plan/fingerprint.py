@@ -70,6 +70,7 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
                     call.number,
                     None if call.frame is None else (call.frame.rows, call.frame.start, call.frame.end),
                     call.ignore_nulls,
+                    tuple(None if end is None else columns.index(end.column) for end in call.reach),
                 )
                 for call in node.calls
             )

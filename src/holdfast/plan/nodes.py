@@ -155,12 +155,22 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
+    column that is in the row's frame, and how the user put it, for Spark."""
+
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
 class WindowCall:
     """One function of a `Window`: output column, function, argument columns (``lag`` and ``lead`` may have a default).
 
     ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
     lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
-    buckets, how far, or which; ``frame`` is None where the function has none.
+    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
+    by ``rows`` starts and ends instead of at the row's peers.
     """
 
     name: str
@@ -169,6 +179,12 @@ class WindowCall:
     number: int = 1
     frame: Frame | None = None
     ignore_nulls: bool = False
+    reach: tuple[Reach | None, Reach | None] = (None, None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that it reads, besides the window's own."""
+        return self.arguments + tuple(each.column for each in self.reach if each is not None)
 
 
 @dataclass(frozen=True)

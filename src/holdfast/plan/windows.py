@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.plan.expression import quoted
-from holdfast.plan.nodes import Frame, Order, Window, WindowCall
+from holdfast.plan.nodes import Frame, Order, Reach, Window, WindowCall
 
 RANKINGS = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile"})
 NEIGHBOURS = frozenset({"lag", "lead"})
@@ -28,7 +28,7 @@ def over_text(node: Window, call: WindowCall) -> str:
     if node.order:
         clauses.append(f"ORDER BY {', '.join(map(_order_text, node.order))}")
     if call.frame is not None:
-        clauses.append(_frame_text(call.frame))
+        clauses.append(_frame_text(call.frame, call.reach))
     return f"{call_text(call)} OVER ({' '.join(clauses)})"
 
 
@@ -36,9 +36,10 @@ def _order_text(order: Order) -> str:
     return f"{quoted(order.column)}{' DESC' * order.descending} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
 
 
-def _frame_text(frame: Frame) -> str:
-    bounds = (_bound_text(frame.start, "PRECEDING"), _bound_text(frame.end, "FOLLOWING"))
-    return f"{'ROWS' if frame.rows else 'RANGE'} BETWEEN {bounds[0]} AND {bounds[1]}"
+def _frame_text(frame: Frame, reach: tuple[Reach | None, Reach | None]) -> str:
+    start = _bound_text(frame.start, "PRECEDING") if reach[0] is None else reach[0].text
+    end = _bound_text(frame.end, "FOLLOWING") if reach[1] is None else reach[1].text
+    return f"{'ROWS' if frame.rows else 'RANGE'} BETWEEN {start} AND {end}"
 
 
 def _bound_text(bound: int | None, side: str) -> str:

@@ -115,7 +115,7 @@ def _seen(node: Window, wanted: set[str]) -> set[str]:
     """The input columns of a `Window` that are wanted, by those that read it or by a call that is."""
     calls = _needed(node, wanted)
     own = {*node.partition, *(each.column for each in node.order)} if calls else set()
-    return (wanted & set(node.input.columns)) | own | {name for call in calls for name in call.arguments}
+    return (wanted & set(node.input.columns)) | own | {name for call in calls for name in call.reads}
 
 
 def _needed(node: Window, wanted: set[str]) -> list[WindowCall]:
