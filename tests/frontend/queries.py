@@ -132,6 +132,8 @@ class Maker:
         body, columns = self.from_(depth)
         if self.sometimes():
             return self._grouped(columns, body)
+        if self.sometimes(3):
+            return self._windowed(columns, body)
         items = [self.number(columns) for _ in range(self.random.randint(1, 3))]
         words = [name for name, kind in columns.items() if kind == "str"]
         kinds = ["int"] * len(items)
@@ -167,6 +169,37 @@ class Maker:
             if self.sometimes():
                 sql += f" HAVING {self.pick(calls)} > 0 AND ({self.pick(keys)}) < 3"
         return Query(sql, dict.fromkeys(names, "int"))
+
+    def _windowed(self, columns: Columns, body: str) -> Query:
+        names = list(columns)
+        functions = ["row_number()", "rank()", "dense_rank()", "lag(#)", "lag(#, 2, #)", "lead(#, 1)", "lead(#, 1, #)"]
+        framed = ["sum(#)", "count(#)", "count(*)", "min(#)", "max(#)", "first_value(#)", "last_value(#)"]
+        frames = [
+            "", "", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING",
+            "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "ROWS 1 PRECEDING",
+            "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        ]  # fmt: skip
+        items = []
+        for _ in range(self.random.randint(1, 3)):
+            function, frame = self.pick(functions), ""
+            if self.sometimes():
+                function, frame = self.pick(framed), self.pick(frames)
+            while "#" in function:
+                function = function.replace("#", self.number(columns, 1), 1)
+            # All columns are in the order, so that rows that tie are equal.
+            self.random.shuffle(names)
+            first = [self.varying(columns)] if self.sometimes() else []
+            order = ", ".join(f"{each} {self.pick(['ASC', 'DESC', '', 'DESC NULLS FIRST'])}" for each in first + names)
+            partition = ", ".join(self.varying(columns) for _ in range(self.random.randrange(3)))
+            over = f"{f'PARTITION BY {partition} ' if partition else ''}ORDER BY {order} {frame}".strip()
+            items.append(f"{function} OVER ({over})")
+        items += [self.number(columns) for _ in range(self.random.randrange(2))]
+        shown = [f"x{place}" for place in range(len(items))]
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, shown, strict=True))
+        sql = f"SELECT {listed} FROM {body}"
+        if self.sometimes():
+            sql = f"SELECT {', '.join(shown)} FROM ({sql}) AS w WHERE {self.pick(shown)} <= {self.random.randrange(4)}"
+        return Query(sql, dict.fromkeys(shown, "int"))
 
     def query(self, depth: int = 1) -> Query:
         query = self.select(depth)

@@ -67,6 +67,22 @@ QUERIES = [
     "SELECT t.a AS x, u.d AS y FROM t JOIN u ON t.a = u.a WHERE u.d = (SELECT max(s.d) FROM u AS s WHERE s.a = t.a)",
     "SELECT t.a AS x FROM t LEFT JOIN u ON t.a = u.a WHERE t.b NOT IN (SELECT d FROM u) OR u.d IS NULL",
     "WITH w AS (SELECT a FROM u WHERE d > 0) SELECT * FROM t WHERE a IN (SELECT a FROM w)",
+    # With windows: beside them, above them, below them and inside of them.
+    "SELECT a, count(b) OVER (PARTITION BY c) AS n FROM t WHERE a NOT IN (SELECT a FROM u)",
+    "SELECT a, sum(b) OVER (PARTITION BY c) AS s, (SELECT max(u.d) FROM u WHERE u.a = t.a) AS m FROM t",
+    "SELECT a, sum((SELECT max(u.d) FROM u WHERE u.a = t.a)) OVER (PARTITION BY c) AS s FROM t",
+    "SELECT a, count(*) OVER (PARTITION BY a IN (SELECT a FROM u)) AS n FROM t",
+    "SELECT a, rank() OVER (ORDER BY (SELECT max(u.d) FROM u WHERE u.a = t.a) DESC) AS n FROM t",
+    "SELECT a, rank() OVER (ORDER BY b) IN (SELECT a FROM u) AS i FROM t",
+    "SELECT a FROM (SELECT a, rank() OVER (PARTITION BY c ORDER BY a) AS r FROM t) AS s WHERE r IN (SELECT a FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT row_number() OVER (ORDER BY d) FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT sum(d) OVER (PARTITION BY c) FROM u)",
+    "SELECT * FROM t WHERE EXISTS (SELECT max(d) OVER () FROM u)",
+    "SELECT a, (SELECT max(n) FROM (SELECT rank() OVER (PARTITION BY c ORDER BY d) AS n FROM u) AS s) AS m FROM t",
+    "SELECT a, (SELECT sum(max(d)) OVER () FROM u) AS s FROM t",
+    "SELECT c, sum(sum(b)) OVER () AS s FROM t GROUP BY c HAVING count(*) >= (SELECT min(d) FROM u)",
+    "SELECT t.a AS x, u.d AS y, count(u.d) OVER (PARTITION BY t.c) AS n FROM t LEFT JOIN u ON t.a = u.a",
+    "SELECT rank() OVER (ORDER BY a) AS r FROM t EXCEPT SELECT a FROM u",
 ]
 
 
@@ -110,6 +126,11 @@ def test_a_name_means_the_column_of_the_innermost_query_that_has_it() -> None:
 REFUSED = [
     ("SELECT a, (^SELECT d FROM u) AS m FROM t", "a scalar subquery that may have several rows"),
     ("SELECT a, (^SELECT u.d FROM u GROUP BY u.d) AS m FROM t", "a scalar subquery that may have several rows"),
+    ("SELECT a, (^SELECT max(d) OVER () FROM u) AS m FROM t", "a scalar subquery that may have several rows"),
+    (
+        "SELECT * FROM t WHERE a IN (SELECT row_number() OVER (ORDER BY d) FROM u WHERE u.c = ^t.c)",
+        "the reference 't.c' to the enclosing query in this place",
+    ),
     (
         "SELECT a, (^SELECT max(d) FROM u WHERE u.a < t.a) AS m FROM t",
         "a scalar subquery with a correlated condition that is not an equality",

@@ -115,8 +115,11 @@ class Query:
     def query(self, depth: int) -> tuple[str, list[Column]]:
         """A query, and the columns it gives (by their names)."""
         shape = self.random.choice(
-            ["select", "select", "aggregate", "aggregate", "aggregate", "distinct", "top", "set", "set", "pivot"]
-        )
+            [
+                "select", "select", "aggregate", "aggregate", "aggregate", "distinct", "top", "set", "set", "pivot",
+                "window", "window",
+            ]
+        )  # fmt: skip
         if depth <= 0:
             shape = "select"
         match shape:
@@ -130,6 +133,8 @@ class Query:
                 return self.set_operation(depth)
             case "pivot":
                 return self.pivot(depth)
+            case "window":
+                return self.window(depth)
         return self.select(depth)
 
     # -- relations --------------------------------------------------------------------------------------------------
@@ -256,14 +261,72 @@ class Query:
         if not all(column.kind in ORDERED for column in columns):
             return sql, columns
         # Every column is in the order, so that the answer is one, whatever breaks the ties.
-        names = [column.text for column in columns]
-        self.random.shuffle(names)
-        order = ", ".join(
+        order = self.order(columns)
+        offset = self.random.choice(["", "", f" OFFSET {self.random.randint(1, 2)}"])
+        return f"SELECT * FROM ({sql}) ORDER BY {order} LIMIT {self.random.randint(1, 4)}{offset}", columns
+
+    def order(self, columns: list[Column]) -> str:
+        names = self.random.sample([column.text for column in columns], len(columns))
+        return ", ".join(
             f"{name}{self.random.choice(['', ' DESC'])}{self.random.choice(['', ' NULLS FIRST', ' NULLS LAST'])}"
             for name in names
         )
-        offset = self.random.choice(["", "", f" OFFSET {self.random.randint(1, 2)}"])
-        return f"SELECT * FROM ({sql}) ORDER BY {order} LIMIT {self.random.randint(1, 4)}{offset}", columns
+
+    def window(self, depth: int) -> tuple[str, list[Column]]:
+        """Window functions over a subquery, some of them cut to the first rows of each partition."""
+        sql, columns = self.query(depth - 1)
+        if not all(column.kind in ORDERED for column in columns):
+            return sql, columns
+        calls = [self.over(columns) for _ in range(self.random.randint(1, 2))]
+        outputs = [Column(f"x{place}", each.kind) for place, each in enumerate([*columns, *calls])]
+        items = [f"{each.text} AS {out.text}" for each, out in zip([*columns, *calls], outputs, strict=True)]
+        text = f"SELECT {', '.join(items)} FROM ({sql})"
+        first = [out.text for out, call in zip(outputs[len(columns) :], calls, strict=True) if call.kind == "int"]
+        if first and self.random.random() < 0.5:
+            place = self.random.choice(first)
+            count = self.random.choice([f"{place} <= {self.random.randint(1, 3)}", f"{place} = 1", f"2 > {place}"])
+            text = f"SELECT * FROM ({text}) WHERE {count}" if self.random.random() < 0.7 else f"{text} QUALIFY {count}"
+        return text, outputs
+
+    def over(self, columns: list[Column]) -> Column:
+        """One window function. Where ties would show, every column is in its order."""
+        column = self.random.choice(columns)
+        text, kind = column.text, column.kind
+        partition = self.random.sample([each.text for each in columns], self.random.choice([0, 1, 1]))
+        by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+        some, every = self.order(self.random.sample(columns, 1)), self.order(columns)
+        bounds = self.random.choice(
+            [
+                "UNBOUNDED PRECEDING AND CURRENT ROW", "1 PRECEDING AND 1 FOLLOWING", "2 PRECEDING AND 1 PRECEDING",
+                "CURRENT ROW AND UNBOUNDED FOLLOWING", "UNBOUNDED PRECEDING AND 1 FOLLOWING",
+            ]
+        )  # fmt: skip
+        nulls = self.random.choice(["", " IGNORE NULLS"])
+        match self.random.choice(["place", "place", "rank", "share", "neighbour", "value", "frame", "frame"]):
+            case "place":
+                return Column(f"{self.random.choice(['row_number()', 'ntile(2)'])} OVER ({by}ORDER BY {every})", "int")
+            case "rank":
+                return Column(f"{self.random.choice(['rank', 'dense_rank'])}() OVER ({by}ORDER BY {some})", "int")
+            case "share":
+                function = self.random.choice(["percent_rank", "cume_dist"])
+                return Column(f"{function}() OVER ({by}ORDER BY {some})", "double")
+            case "neighbour":
+                default = self.random.choice(["", ", 1", f", 2, {text}", f", 1, {text}"])
+                call = f"{self.random.choice(['lag', 'lead'])}({text}{default}){nulls}"
+                return Column(f"{call} OVER ({by}ORDER BY {every})", kind)
+            case "value":
+                call = self.random.choice([f"first_value({text})", f"last_value({text})", f"nth_value({text}, 2)"])
+                return Column(f"{call}{nulls} OVER ({by}ORDER BY {every} ROWS BETWEEN {bounds})", kind)
+        numbers = [(f"sum({text})", None), (f"avg({text})", None)] if kind in NUMBERS else []
+        call, result = self.random.choice(
+            [(f"min({text})", kind), (f"max({text})", kind), (f"count({text})", "bigint"), *numbers]
+        )
+        frames = ["", f"ORDER BY {some}", f"ORDER BY {every} ROWS BETWEEN {bounds}"]
+        for near in (each for each in columns if each.kind in {"bigint", "int", "double"}):
+            direction = self.random.choice(["", " DESC", " NULLS LAST"])
+            frames.append(f"ORDER BY {near.text}{direction} RANGE BETWEEN {bounds}")
+        frame = self.random.choice(frames)
+        return Column(f"{call} OVER ({by}{frame})", result)
 
     def set_operation(self, depth: int) -> tuple[str, list[Column]]:
         left, columns = self.select(depth - 1)

@@ -13,7 +13,20 @@ from typing import Any
 from sqlglot import exp
 
 from holdfast.plan.expression import Tree, read
-from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, SetOperation, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Call,
+    Join,
+    Linear,
+    Node,
+    Order,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    WindowCall,
+)
 
 Row = tuple[Any, ...]
 
@@ -57,15 +70,58 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
                 groups = groups or {(): []}
             return [key + tuple(_call(call, rows, columns) for call in node.calls) for key, rows in groups.items()]
         case TopK():
-            rows = run(node.input, tables)
-            rows.sort(key=lambda row: [_ascending(value) for value in row])
-            for each in reversed(node.order):
-                place = node.columns.index(each.column)
-                nulls = [row for row in rows if row[place] is None]
-                others = [row for row in rows if row[place] is not None]
-                others.sort(key=lambda row: row[place], reverse=each.descending)
-                rows = nulls + others if each.nulls_first else others + nulls
-            return rows[node.offset : node.offset + node.limit]
+            return _sorted(run(node.input, tables), node.order, node.columns)[node.offset : node.offset + node.limit]
+        case Window():
+            columns = node.input.columns
+            order = [columns.index(each.column) for each in node.order]
+            found = []
+            for part in _keyed(run(node.input, tables), [columns.index(key) for key in node.partition]).values():
+                rows = _sorted(part, node.order, columns)
+                peers = [tuple(row[place] for place in order) for row in rows]
+                for at, row in enumerate(rows):
+                    found.append(row + tuple(_over(call, rows, at, peers, columns) for call in node.calls))
+            if node.first is not None:
+                place = node.columns.index(node.first.call)
+                found = [row for row in found if row[place] <= node.first.count]
+            return found
+
+
+def _sorted(rows: list[Row], order: Sequence[Order], columns: tuple[str, ...]) -> list[Row]:
+    """In order, ties by the whole row."""
+    rows = sorted(rows, key=lambda row: [_ascending(value) for value in row])
+    for each in reversed(order):
+        place = columns.index(each.column)
+        nulls = [row for row in rows if row[place] is None]
+        others = [row for row in rows if row[place] is not None]
+        others.sort(key=lambda row: row[place], reverse=each.descending)
+        rows = nulls + others if each.nulls_first else others + nulls
+    return rows
+
+
+def _over(call: WindowCall, rows: list[Row], at: int, peers: list[Row], columns: tuple[str, ...]) -> Any:
+    """A window function's value for the row at a place of its partition."""
+    first, last = peers.index(peers[at]), len(peers) - 1 - peers[::-1].index(peers[at])
+    match call.function:
+        case "row_number":
+            return at + 1
+        case "rank":
+            return first + 1
+        case "dense_rank":
+            return len(set(peers[: first + 1]))
+        case "lag" | "lead":
+            place = at - call.number if call.function == "lag" else at + call.number
+            if 0 <= place < len(rows):
+                return rows[place][columns.index(call.arguments[0])]
+            return rows[at][columns.index(call.arguments[1])] if len(call.arguments) > 1 else None
+    frame = call.frame
+    assert frame is not None
+    low = 0 if frame.start is None else max(at + frame.start, 0) if frame.rows else first
+    high = len(rows) if frame.end is None else max(at + frame.end + 1, 0) if frame.rows else last + 1
+    inside = rows[low:high]
+    if call.function in ("first_value", "last_value"):
+        row = None if not inside else inside[0 if call.function == "first_value" else -1]
+        return None if row is None else row[columns.index(call.arguments[0])]
+    return _call(Call(call.name, call.function, call.arguments), inside, columns)
 
 
 def _join(node: Join, left: list[Row], right: list[Row]) -> list[Row]:

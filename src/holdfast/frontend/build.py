@@ -22,18 +22,26 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     What the expressions wish to draw is drawn below, for the rows that the deterministic part of the predicate keeps.
     The subqueries in them are joined below.
     """
-    while wishes := innermost([tree for _, tree in items] + ([] if predicate is None else [predicate])):
-        parts = [] if predicate is None else conjuncts(predicate)
-        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
-        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
-        items = [(name, _granted(tree, known)) for name, tree in items]
-    if any(has_subquery(tree) for tree in [*(tree for _, tree in items), *([] if predicate is None else [predicate])]):
+    node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
+    items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+    if any(has_subquery(tree) for tree in [*trees, *([] if predicate is None else [predicate])]):
         node, predicate, items = attach(node, predicate, items)
     outputs = tuple(Named(name, render(tree)) for name, tree in items)
     same = tuple(output.name for output in outputs) == node.columns
     if predicate is None and same and all(output.sql == quoted(output.name) for output in outputs):
         return node
     return Linear(node, None if predicate is None else render(predicate), outputs)
+
+
+def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
+    """The rows of ``node`` with all that the trees wish to draw, and predicate and trees over that."""
+    trees = list(trees)
+    while wishes := innermost(trees + ([] if predicate is None else [predicate])):
+        parts = [] if predicate is None else conjuncts(predicate)
+        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
+        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
+        trees = [_granted(tree, known) for tree in trees]
+    return node, predicate, trees
 
 
 def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[Node, dict[Tree, str]]:

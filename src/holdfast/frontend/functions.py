@@ -81,6 +81,17 @@ TIME_WINDOWS = frozenset(("window", "session_window", "window_time"))
 
 WINDOW_FUNCTIONS = _names("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 
+# What can stand before OVER, and the function of `plan.nodes.WindowCall` that it is.
+OVER = {
+    **{name: name for name in WINDOW_FUNCTIONS if name != "counter_diff"},
+    **{
+        name: AGGREGATES[name]
+        for name in _names("count sum avg mean min max stddev stddev_samp std stddev_pop variance var_samp var_pop")
+    },
+    **dict.fromkeys(("first", "first_value", "any_value"), "first_value"),
+    **dict.fromkeys(("last", "last_value"), "last_value"),
+}
+
 # The clock and chance: drawn for each row that comes, and remembered (`frontend.draws`).
 DRAWN = _names("curdate current_date current_timestamp localtimestamp now rand randn random unix_timestamp uuid")
 

@@ -25,7 +25,7 @@ _SCALARS = (
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
     exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition, exp.Filter,
-    exp.Where, exp.WithinGroup, exp.Order, exp.Ordered,
+    exp.Where, exp.WithinGroup, exp.Window, exp.WindowSpec, exp.Order, exp.Ordered,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
@@ -54,8 +54,11 @@ def _check_node(node: Tree, text: Text) -> None:
             raise text.unsupported("a scalar subquery here", node, "join the subquery instead", "SELECT")
         case exp.In() if node.args.get("query") is not None:
             raise text.unsupported("IN (subquery) here", node, "write it as a join")
-        case exp.Window():
-            raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
+        case exp.Filter() if _is_windowed(node):
+            advice = "write sum(CASE WHEN … THEN x END) OVER (…)"
+            raise text.unsupported("FILTER before OVER", node, advice, "FILTER", after=True)
+        case exp.WithinGroup() if _is_windowed(node):
+            raise text.unsupported("WITHIN GROUP before OVER", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():
             mark = next((each.text for each in text.tokens if each.text in _PARAMETERS), None)
             raise text.unsupported("a parameter", node, "write the value into the text", mark)
@@ -77,14 +80,21 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
         return
     if name in functions.OTHER_AGGREGATES:
         raise text.unsupported(f"the aggregate {name}", call)
+    if name in functions.AGGREGATES and name not in functions.OVER and _is_windowed(call):
+        raise text.unsupported(f"the aggregate {name} before OVER", call)
     if name in functions.GENERATORS:
         raise text.unsupported(f"the generator {name}", call, "it makes several rows of one")
     if name in functions.TIME_WINDOWS:
         raise text.unsupported(f"the time window {name}", call, "group by date_trunc(…) instead")
-    if name in functions.WINDOW_FUNCTIONS:
-        raise text.unsupported(f"the window function {name}", call)
+    if name in functions.WINDOW_FUNCTIONS and not (name in functions.OVER and _is_windowed(call)):
+        raise text.unsupported(f"the window function {name}", call, "" if _is_windowed(call) else "it needs OVER (…)")
     if name in functions.NONDETERMINISTIC or len(call.expressions) < functions.DETERMINISTIC_FROM.get(name, 0):
         raise nondeterministic(name, call, text)
+
+
+def _is_windowed(call: Tree) -> bool:
+    parent = call.parent
+    return isinstance(parent.parent if isinstance(parent, (exp.IgnoreNulls, exp.RespectNulls)) else parent, exp.Window)
 
 
 def nondeterministic(name: str, tree: Tree, text: Text, keyword: str | None = None) -> Unsupported:
@@ -116,12 +126,10 @@ def _check_precedence(node: Tree, text: Text) -> None:
 # The clauses of a query that are planned, or (hint) mean nothing to a view. Any other is refused by its name.
 _PLANNED = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",
-    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on",
+    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on", "windows", "qualify",
 }  # fmt: skip
 _CLAUSES = {
     "laterals": ("LATERAL VIEW", "LATERAL"),
-    "qualify": ("QUALIFY", "QUALIFY"),
-    "windows": ("WINDOW", "WINDOW"),
     "sort": ("SORT BY", "SORT"),
     "cluster": ("CLUSTER BY", "CLUSTER"),
     "distribute": ("DISTRIBUTE BY", "DISTRIBUTE"),

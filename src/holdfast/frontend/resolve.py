@@ -3,8 +3,8 @@
 Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
 no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
 becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form (`frontend.aggregates`). A nondeterministic call
-becomes a wish (`frontend.draws`). The result mentions no name of the user's any more, so that it can be moved and
-compared.
+becomes a wish (`frontend.draws`), a window function a call of ``over`` (`frontend.windows`). The result mentions no
+name of the user's any more, so that it can be moved and compared.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.frontend.draws import check_timeless, is_clock, is_drawn, wish
 from holdfast.frontend.names import Scope, Subqueries, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
+from holdfast.frontend.windows import has_window, read_window
 from holdfast.plan.expression import NAME_SENSITIVE, Tree, column
 
 _CHAINS = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
@@ -67,13 +68,19 @@ def has_grouping(tree: Tree) -> bool:
     return any(is_grouping(node) for node in tree.walk())
 
 
-def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
-    """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
+def resolve(
+    tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "", windows: str = ""
+) -> Tree:
+    """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``), and so
+    does ``windows``."""
     check_expression(tree, text, subqueries=scope.subqueries is not None)
     result = _Resolver(scope, text, aliases or Aliases()).visit(tree, {}, False)
     if aggregates and has_aggregate(result):
         call = next(node for node in tree.walk() if is_aggregate(node))
         raise text.error(SqlError, f"aggregate {call.name.lower()} in {aggregates}, where none may be", call)
+    if windows and has_window(result):
+        advice = "compute it in a subquery, or filter with QUALIFY"
+        raise text.error(SqlError, f"window function in {windows}, where none may be; {advice}", tree)
     return result
 
 
@@ -103,6 +110,8 @@ class _Resolver:
                 return self._filtered(tree, variables, inside)
             case exp.WithinGroup():
                 return self._aggregate(within_group(tree, self.text), variables, inside)
+            case exp.Window():
+                return self._window(tree, variables, inside)
             case exp.Anonymous():
                 return self._call(tree, variables, inside)
             case exp.CurrentDate():
@@ -297,3 +306,20 @@ class _Resolver:
             return aggregate(call, arguments, False, condition, self.text)
         visited = [self.visit(each, variables, True) for each in arguments]
         return aggregate(call, visited, distinct, condition, self.text)
+
+    def _window(self, tree: exp.Window, variables: Mapping[str, str], inside: bool) -> Tree:
+        if inside or variables:
+            where = "an aggregate" if inside else "a lambda function"
+            raise self.text.error(SqlError, f"window function inside {where}", tree)
+        window = read_window(tree, self.text)
+        arguments = list(window.arguments)
+        if window.function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            arguments = []
+        visited = [self.visit(each, {}, False) for each in arguments]
+        if window.function == "count" and visited:
+            counted = aggregate(window.call, visited, False, None, self.text).expressions
+            visited = [each for each in counted if not isinstance(each, exp.Star)]
+        partition, order = (
+            [self.visit(each, {}, False) for each in trees] for trees in (window.partition, window.order)
+        )
+        return window.tree(visited, partition, order)

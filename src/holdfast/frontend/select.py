@@ -1,4 +1,4 @@
-"""The upper half of a SELECT: its list, GROUP BY, HAVING, DISTINCT, ORDER BY and LIMIT, over rows that FROM gave."""
+"""The upper half of a SELECT: its list, GROUP BY, HAVING, QUALIFY, DISTINCT, ORDER BY and LIMIT, over FROM's rows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from holdfast.frontend.resolve import Aliases, has_aggregate, has_grouping, reso
 from holdfast.frontend.schema import RESERVED
 from holdfast.frontend.sets import Set, keys_and_sets
 from holdfast.frontend.starred import expand
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
 
@@ -54,19 +55,35 @@ def finish_select(
     for key in keys:
         check_timeless(key, "GROUP BY", text)
     having = select.args.get("having")
-    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys))
+    having_tree = None
+    if having is not None:
+        having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
     if having_tree is not None:
         check_timeless(having_tree, "HAVING", text)
+    qualify = select.args.get("qualify")
+    qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
+    if qualified is not None:
+        check_timeless(qualified, "QUALIFY", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
-    used += [] if having_tree is None else [having_tree]
+    used += [tree for tree in (having_tree, qualified) if tree is not None]
     if grouped or any(has_aggregate(tree) or has_grouping(tree) for tree in used):
         grouping = Grouping(keys, items, used, text, sets)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]
         predicate = None if having_tree is None else grouping.above(having_tree, having)
+        qualified = None if qualified is None else grouping.above(qualified, qualify)
+    trees = [tree for _, tree in items] + [sort.tree for sort in sorts] + ([] if qualified is None else [qualified])
+    if any(map(has_window, trees)):
+        names_of = [name for name, _ in items] + [None] * (len(trees) - len(items))
+        node, trees = plan_windows(node, predicate, names_of, trees)
+        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
+        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
+        predicate = None if qualified is None else trees[-1]
+    elif qualify is not None:
+        raise text.error(SqlError, "QUALIFY needs a window function, in it or in the select list", qualify)
     if select.args.get("distinct") is not None:
         node = linear(node, predicate, items)
         node = Aggregate(node, node.columns, ())
@@ -81,8 +98,9 @@ def limited(node: Node, query: Tree, text: Text) -> Node:
     scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
     sorts = _sorts(query, items, scope, text, Aliases())
     for sort in sorts:
-        if has_aggregate(sort.tree):
-            raise text.error(SqlError, "aggregate in ORDER BY of a set operation", sort.written)
+        if has_aggregate(sort.tree) or has_window(sort.tree):
+            what = "aggregate" if has_aggregate(sort.tree) else "window function"
+            raise text.error(SqlError, f"{what} in ORDER BY of a set operation", sort.written)
     return _top(node, None, items, sorts, query, text)
 
 
@@ -147,13 +165,15 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tu
     if group is None:
         return [], None
     if group.args.get("all"):
-        return [tree for _, tree in items if not has_aggregate(tree)], None
+        return [tree for _, tree in items if not has_aggregate(tree) and not has_window(tree)], None
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
 
     def key(expression: Tree) -> Tree:
         found = _ordinal(expression, items, "GROUP BY", text)
         if found is None:
-            found = resolve(expression, scope, text, aliases)
+            found = resolve(expression, scope, text, aliases, windows="GROUP BY")
+        if has_window(found):
+            raise text.error(SqlError, "window function in GROUP BY, where none may be", expression)
         if has_aggregate(found):
             raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
         return found

@@ -1,9 +1,9 @@
 """A view's SQL to a plan.
 
 Each query is planned inside out: WITH and FROM give relations, the conditions join and filter them, GROUP BY and the
-aggregates make an `Aggregate`, the select list is a `Linear`, DISTINCT an `Aggregate` without calls, LIMIT a `TopK`,
-INTERSECT and EXCEPT a `SetOperation`. A table is the node the catalog holds for it, so views on views share their
-nodes. The plan is simple rather than good: `plan.rewrites` makes it good.
+aggregates make an `Aggregate`, window functions a `Window`, the select list is a `Linear`, DISTINCT an `Aggregate`
+without calls, LIMIT a `TopK`, INTERSECT and EXCEPT a `SetOperation`. A table is the node the catalog holds for it, so
+views on views share their nodes. The plan is simple rather than good: `plan.rewrites` makes it good.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.frontend.refuse import check_clauses, check_statement
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.frontend.subqueries import SubqueryPlanner
+from holdfast.frontend.windows import with_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
 from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Union
 
@@ -129,10 +130,11 @@ class Planner:
         return limited(node, query, self.text)
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
+        select = with_windows(select, self.text)
         scope, units, conditions = self.from_(select)
         where = select.args.get("where")
         if where is not None:
-            tree = resolve(where.this, scope, self.text, aggregates="WHERE")
+            tree = resolve(where.this, scope, self.text, aggregates="WHERE", windows="WHERE")
             check_timeless(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
         node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
@@ -195,7 +197,7 @@ class Planner:
             merged = {hidden: shown for each in reach for hidden, shown in each.merged.items()}
             merged |= {right.name: left.name for left, right in pairs}
             relations = tuple(each for one in reach for each in one.relations)
-            tree = resolve(on, Scope((*relations, relation), merged), self.text, aggregates="ON")
+            tree = resolve(on, Scope((*relations, relation), merged), self.text, aggregates="ON", windows="ON")
             check_timeless(tree, "ON", self.text)
             conditions += conjuncts(tree)
         chain.join(relation, [relation], how, [each for each in conditions if not _is_true(each)], pairs)

@@ -8,7 +8,7 @@ have one row at most, and be seen to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeGuard
 
 from sqlglot import exp
@@ -26,7 +26,7 @@ from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import Aliases, resolve
 from holdfast.frontend.select import select_items
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
-from holdfast.plan.nodes import Aggregate, Join, Linear, Node, TopK
+from holdfast.plan.nodes import Aggregate, Join, Linear, Node, TopK, Window
 
 From = Callable[[exp.Select, Scope], tuple[Scope, list[Relation], list[Tree]]]
 Whole = Callable[[Tree, Scope], Node]
@@ -39,7 +39,7 @@ class _Linked:
         self.scope, units, conditions = from_(select, outer)
         where = select.args.get("where")
         if where is not None:
-            tree = resolve(where.this, self.scope, text, aggregates="WHERE")
+            tree = resolve(where.this, self.scope, text, aggregates="WHERE", windows="WHERE")
             check_timeless(tree, "WHERE", text)
             conditions += conjuncts(tree)
         conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
@@ -156,7 +156,9 @@ class SubqueryPlanner:
         ((name, tree),) = given
         having = select.args.get("having")
         aliases = Aliases({name.lower(): tree}, first=True)
-        condition = None if having is None else resolve(having.this, linked.scope, self.text, aliases)
+        condition = None
+        if having is not None:
+            condition = resolve(having.this, linked.scope, self.text, aliases, windows="HAVING")
         used = [tree] + ([] if condition is None else [condition])
         for each in used:
             self._check_inner(each, places[0])
@@ -203,7 +205,7 @@ def _plain(query: Tree, limited: bool = False) -> exp.Select | None:
     """The query, if it is a SELECT of rows as they are: whether it has a row is decided row by row."""
     query = _unwrapped(query)
     plain = {"expressions", "from_", "joins", "where", "distinct", "order", "hint"}
-    if not isinstance(query, exp.Select) or _has_aggregate(query):
+    if not isinstance(query, exp.Select) or _has_aggregate(query) or _has_window(query):
         return None
     if limited and (limit := query.args.get("limit")) is not None and str(limit.expression) not in ("0", "None"):
         plain.add("limit")  # one row is as good as any
@@ -213,13 +215,24 @@ def _plain(query: Tree, limited: bool = False) -> exp.Select | None:
 def _is_total(query: Tree) -> TypeGuard[exp.Select]:
     """Is it a SELECT of aggregates over all its rows, which is one row?"""
     plain = {"expressions", "from_", "joins", "where", "having", "order", "hint"}
-    return isinstance(query, exp.Select) and _has_aggregate(query) and _clauses(query) <= plain
+    if not isinstance(query, exp.Select) or _has_window(query):
+        return False
+    return _has_aggregate(query) and _clauses(query) <= plain
 
 
 def _has_aggregate(select: exp.Select) -> bool:
-    walks = (each.walk(prune=lambda node: isinstance(node, exp.Query)) for each in select.expressions)
-    calls = (node for walk in walks for node in walk if isinstance(node, exp.Anonymous))
+    calls = (node for node in _listed(select) if isinstance(node, exp.Anonymous))
     return any(node.name.lower() in functions.AGGREGATES for node in calls)
+
+
+def _has_window(select: exp.Select) -> bool:
+    return any(isinstance(node, exp.Window) for node in _listed(select))
+
+
+def _listed(select: exp.Select) -> Iterator[Tree]:
+    """All that stands in the select list, besides what is in subqueries."""
+    for each in select.expressions:
+        yield from each.walk(prune=lambda node: isinstance(node, exp.Query))
 
 
 def _counted(tree: Tree, counts: set[str]) -> Tree:
@@ -236,7 +249,7 @@ def _counted(tree: Tree, counts: set[str]) -> Tree:
 def _at_most_one(node: Node) -> bool:
     """Can the plan be seen to have one row at most?"""
     match node:
-        case Linear():
+        case Linear() | Window():
             return _at_most_one(node.input)
         case Aggregate():
             return not node.keys

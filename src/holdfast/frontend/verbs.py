@@ -25,6 +25,7 @@ from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
 from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
 
@@ -138,7 +139,13 @@ class Table:
     def where(self, condition: Any) -> Table:
         """The rows for which the condition is true."""
         text = self._text("where")
-        tree = resolve(self._expression("where", condition), self._state.scope, text, aggregates="a condition")
+        tree = resolve(
+            self._expression("where", condition),
+            self._state.scope,
+            text,
+            aggregates="a condition",
+            windows="a condition",
+        )
         check_timeless(tree, "a condition", text)
         node = self._state.node
         node = linear(node, conjunction(conjuncts(tree)), [(name, column(name)) for name in node.columns])
@@ -262,7 +269,13 @@ class Table:
             else:
                 both = {**merged, **other_merged, **{hidden.name: shown.name for shown, hidden in using}}
                 scope = Scope(relations + other_relations, both)
-                tree = resolve(self._expression("join", value), scope, text, aggregates="a join condition")
+                tree = resolve(
+                    self._expression("join", value),
+                    scope,
+                    text,
+                    aggregates="a join condition",
+                    windows="a join condition",
+                )
                 check_timeless(tree, "a join condition", text)
                 conditions += conjuncts(tree)
         chain.join(as_one(other_node), other_relations, kind, conditions, using)
@@ -349,7 +362,11 @@ class Table:
 
     def _items(self, verb: str, items: list[Item]) -> Table:
         check_names(items, [exp.Star()] * len(items), self._text(verb))
-        return self._blur(self._derived(linear(self._state.node, None, items), self._state.name))
+        node = self._state.node
+        if any(has_window(tree) for _, tree in items):
+            node, trees = plan_windows(node, None, [name for name, _ in items], [tree for _, tree in items])
+            items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+        return self._blur(self._derived(linear(node, None, items), self._state.name))
 
 
 class GroupedTable:

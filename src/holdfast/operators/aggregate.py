@@ -116,8 +116,8 @@ def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace],
             for call in whole:
                 picked_before[call] = evaluate(call, values, values.old)
                 picked_after[call] = evaluate(call, values, values.new)
-    before = results(spec, old, picked_before, groups.keys, len(groups))
-    after = results(spec, new, picked_after, groups.keys, len(groups))
+    before = results(spec, old, picked_before, groups.keys)
+    after = results(spec, new, picked_after, groups.keys)
     same = equal_rows(before, after, rows=len(groups))
     gone = there_before & ~(there_after & same)
     come = there_after & ~(there_before & same)

@@ -8,6 +8,7 @@ Results are functions of exact totals, so two equal states have bitwise equal re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +17,13 @@ from holdfast.errors import Unsupported
 from holdfast.operators import sums
 from holdfast.operators.accumulators import Totals, count_of, counted, digits_of, specials_of
 from holdfast.operators.calls import MOMENTS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
-from holdfast.operators.digits import Bools, Floats, scaled
+from holdfast.operators.digits import Bools, Digits, Floats, Ints, scaled
 
 
 def results(
-    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array], size: int
+    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
 ) -> list[pa.Array]:
-    """One array per call, over ``size`` groups; ``picked`` holds those of the calls that need values in order."""
+    """One array per call; ``picked`` holds those of the calls that need values in order."""
     states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
     found = []
     for call in spec.calls:
@@ -33,7 +34,7 @@ def results(
         elif call in picked:
             found.append(picked[call].cast(call.result_type))
         else:
-            found.append(_summed(call, states[call.arguments, call.distinct], totals, keys, size))
+            found.append(_summed(call, states[call.arguments, call.distinct], totals, keys))
     return found
 
 
@@ -42,30 +43,40 @@ def describe(keys: Sequence[pa.Array], place: int) -> str:
     return f"({', '.join(repr(column[place].as_py()) for column in keys)})" if keys else "all rows"
 
 
-def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array], size: int) -> pa.Array:
+def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array]) -> pa.Array:
+    squared = digits_of(totals, state.digits[1]) if state.squares else {}
+    found = Sums(digits_of(totals, state.digits[0]), squared, specials_of(totals, state), counted(totals, state))
+    return summed(call, found, lambda place: f"{call.text} of {describe(keys, place)}")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What sums, averages and variances are made of: Σx, Σx², special doubles, and how many values there are."""
+
+    total: Digits
+    squared: Digits
+    specials: dict[str, Ints]
+    counts: Ints
+
+
+def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
+    """The result of a call that sums; ``explain`` names what is summed at a place, for an error."""
     kind, argument = call.result_type, call.argument_types[0]
     scale = argument.scale if pa.types.is_decimal(argument) else 0
-    counts = counted(totals, state)
-    total = digits_of(totals, state.digits[0])
-    specials = specials_of(totals, state)
-
-    def explain(place: int) -> str:
-        return f"{call.text} of {describe(keys, place)}"
-
+    total, counts, specials = found.total, found.counts, found.specials
     if call.function in TRUTHS:
-        true = sums.to_integers(total, np.ones(size, dtype=np.bool_), pa.int64(), explain)
+        true = sums.to_integers(total, np.ones(len(counts), dtype=np.bool_), pa.int64(), explain)
         if call.function == "count_if":
             return true.cast(kind)
         truth = true.to_numpy() == counts if call.function == "bool_and" else true.to_numpy() > 0
         return pa.array(truth, kind, mask=counts == 0)
     if call.function in MOMENTS:
         sample = call.function.endswith("_samp")
-        squared = digits_of(totals, state.digits[1])
-        variance = sums.variances(total, squared, specials, counts, sample=sample, scale=scale)
+        variance = sums.variances(total, found.squared, specials, counts, sample=sample, scale=scale)
         spread = np.sqrt(np.maximum(variance, 0.0)) if call.function.startswith("stddev") else variance
         return _nullable(spread, counts > int(sample), kind)
     if pa.types.is_floating(kind):
-        doubles = sums.to_doubles(total, specials, size) / float(10**scale)
+        doubles = sums.to_doubles(total, specials, len(counts)) / float(10**scale)
         return _nullable(doubles / np.maximum(counts, 1) if call.function == "avg" else doubles, counts > 0, kind)
     if call.function == "avg":
         return sums.to_average(total, counts, scale, kind, explain)

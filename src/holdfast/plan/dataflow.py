@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, SetOperation, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
 
 Types = Mapping[Node, tuple[Field, ...]]
 
@@ -49,7 +49,7 @@ class Operator:
     id: str
     kind: str
     """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins), ``set``,
-    ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
+    ``bucket`` or ``global`` (the two halves of a top-k), ``window``, ``draw``, ``log``."""
 
     node: Node
     ports: int
@@ -177,6 +177,8 @@ def _arrangement(node: Node) -> tuple[int, ...]:
             keys: tuple[tuple[int, ...], ...] = (tuple(range(len(node.keys))),)
         case Join():
             keys = _join_spread(node)
+        case Window():
+            keys = (tuple(map(node.columns.index, node.partition)),)
         case Draw():
             keys = (tuple(range(len(node.input.columns))),)
         case SetOperation():
@@ -224,7 +226,7 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [(_operator(flow, node, types), ())]
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Draw, types: Types) -> str:
+def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw, types: Types) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -259,6 +261,12 @@ def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Dra
             row = tuple(range(len(node.columns)))
             operator = Operator(
                 id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=types[node]
+            )
+        case Window():
+            feeds = (node.input,)
+            key = tuple(map(node.columns.index, node.partition))
+            operator = Operator(
+                id=mark, kind="window", node=node, ports=1, keys=(key,), spread=(key,), fields=types[node]
             )
         case Draw():
             # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.

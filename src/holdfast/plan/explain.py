@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK
+from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK, Window
+from holdfast.plan.windows import call_text
 
 
 class Sized(Protocol):
@@ -109,6 +110,12 @@ def _title(operator: Operator) -> str:
                 + (f" after {node.offset}" if node.offset else "")
                 + (f" by {order}" if order else "")
             )
+        case "window", Window():
+            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
+            calls = ", ".join(call_text(call).replace("`", "") for call in node.calls)
+            by = f" by {', '.join(node.partition)}" if node.partition else ""
+            first = "" if node.first is None else f", {node.first.call} up to {node.first.count}"
+            return f"window{by}{' in order of ' + order if order else ''}: {calls}{first}"
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind

@@ -6,9 +6,9 @@ node; the frontends see to that. An expression is a text in Spark SQL whose colu
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
 Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
-`Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a
-`Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any
-other.
+`Window`, `Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument
+expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a
+column like any other.
 """
 
 from __future__ import annotations
@@ -171,6 +171,81 @@ class TopK:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
+
+    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
+    and the last of the row's peers, those that the order does not tell apart.
+    """
+
+    rows: bool
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
+    column that is in the row's frame, and how the user put it, for Spark."""
+
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """One function of a `Window`: output column, function, argument columns (``lag`` and ``lead`` may have a default).
+
+    ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
+    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
+    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
+    by ``rows`` starts and ends instead of at the row's peers.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    number: int = 1
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+    reach: tuple[Reach | None, Reach | None] = (None, None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that it reads, besides the window's own."""
+        return self.arguments + tuple(each.column for each in self.reach if each is not None)
+
+
+@dataclass(frozen=True)
+class First:
+    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
+
+    call: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row of the input with values computed from the rows of its partition, in an order.
+
+    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
+    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'.
+
+    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    calls: tuple[WindowCall, ...]
+    first: First | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + tuple(call.name for call in self.calls)
+
+
+@dataclass(frozen=True)
 class Outside:
     """A user's function whose answers are kept: its name in SQL, what it returns (a Spark type), and its code."""
 
@@ -215,7 +290,7 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
-Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Draw
+Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Window | Draw
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
@@ -240,7 +315,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Draw(input=child):
+        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
             return (child,)
         case Union(inputs=children):
             return children

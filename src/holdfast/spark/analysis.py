@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from holdfast.errors import SqlError, TypeMismatch
+from holdfast.errors import SqlError, TypeMismatch, Unsupported
 from holdfast.plan.nodes import (
     Aggregate,
     Call,
@@ -24,12 +24,19 @@ from holdfast.plan.nodes import (
     Linear,
     Named,
     Node,
+    Reach,
     SetOperation,
     Source,
     TopK,
     Union,
+    Window,
+    WindowCall,
 )
+from holdfast.plan.windows import NEIGHBOURS, over_text
 from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
+
+_REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
+"""Types of an order whose values a frame can reach for."""
 
 
 class Analyst:
@@ -75,6 +82,8 @@ class Analyst:
                     order = ", ".join(quoted(item.column) for item in top.order)
                     self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
                 return top, self.types[top.input]
+            case Window():
+                return self._settle_window(view, node)
             case Draw():
                 draw = replace(node, input=self.settle(view, node.input))
                 return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
@@ -125,6 +134,52 @@ class Analyst:
         self._settled[join] = join
         self.types[join] = fields
         return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _settle_window(self, view: str, node: Window) -> tuple[Node, tuple[Field, ...]]:
+        below = self.settle(view, node.input)
+        names, calls = below.columns, []
+        for call in node.calls:
+            if call.function in NEIGHBOURS and len(call.arguments) == 2:
+                # Spark casts the default to what it stands for.
+                value, default = call.arguments
+                below, default = self._cast_like(view, below, default, value)
+                call = replace(call, arguments=(value, default))
+            ends: list[Reach | None] = []
+            for end in call.reach:
+                if end is not None:
+                    below, name = self._cast_like(view, below, end.column, node.order[0].column)
+                    end = replace(end, column=name)
+                ends.append(end)
+            calls.append(replace(call, reach=(ends[0], ends[1])))
+            self._check_reach(view, calls[-1], below)
+        window = replace(node, input=below, calls=tuple(calls))
+        columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
+        fields = self.types[below] + self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
+        if len(below.columns) == len(names):
+            return window, fields
+        by_name = {field.name: field for field in fields}
+        wrapped = Linear(window, None, tuple(Named(name, quoted(name)) for name in node.columns))
+        self._settled[window] = window
+        self.types[window] = fields
+        return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _cast_like(self, view: str, node: Node, name: str, other: str) -> tuple[Node, str]:
+        """``node`` with a column that is ``name`` in the type of ``other``."""
+        kind = next(field.type for field in self.types[node] if field.name == other)
+        node, (found,) = self._cast_keys(view, node, (name,), [kind])
+        return node, found
+
+    def _check_reach(self, view: str, call: WindowCall, node: Node) -> None:
+        """Values of some types cannot be told apart by 64 bits, or not be added to exactly."""
+        kinds = {field.name: field.type for field in self.types[node]}
+        for end in call.reach:
+            if end is not None and kinds[end.column] not in _REACHED:
+                raise Unsupported(
+                    f"view '{view}': RANGE {end.text} over a column of type {kinds[end.column]} is not supported: "
+                    "order by a whole number, a double, a date or a timestamp",
+                    view=view,
+                    construct=f"RANGE {end.text}",
+                )
 
     def _cast_keys(
         self, view: str, node: Node, keys: tuple[str, ...], kinds: list[str]

@@ -8,10 +8,10 @@ A `Draw` remembers whole rows, so it is pruned like a keyed node; a draw that no
 without draws is its input. Rows that differ in pruned columns alone become copies of one row, and each copy still draws
 for itself.
 
-A `SetOperation` compares whole rows, so it needs all its columns.
+A `SetOperation` compares whole rows, so it needs all its columns. A `Window` without calls is its input.
 
-A `TopK` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
-it is always the same one.
+A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right,
+as long as it is always the same one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,19 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.plan.expression import references
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    WindowCall,
+)
 from holdfast.plan.walk import Kept, projection, reachable
 
 
@@ -60,6 +72,8 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             needs[id(node.input)] |= set(node.keys) | arguments
         case TopK():
             needs[id(node.input)] |= wanted | {each.column for each in node.order}
+        case Window():
+            needs[id(node.input)] |= _seen(node, wanted)
         case Draw():
             needs[id(node.input)] |= _drawn_from(node, wanted)
         case Source():
@@ -99,6 +113,14 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
         case TopK():
             below = _only(done[id(node.input)], wanted | {each.column for each in node.order})
             return node if below is node.input else replace(node, input=below)
+        case Window():
+            functions = tuple(_needed(node, wanted))
+            below = _only(done[id(node.input)], _seen(node, wanted))
+            if not functions:
+                return below
+            if below is node.input and len(functions) == len(node.calls):
+                return node
+            return replace(node, input=below, calls=functions)
         case Draw():
             draws = tuple(draw for draw in node.draws if draw.name in wanted)
             below = _only(done[id(node.input)], _drawn_from(node, wanted))
@@ -114,6 +136,19 @@ def _joined(node: Join, wanted: set[str]) -> tuple[set[str], set[str]]:
     if node.how not in ("semi", "anti"):
         right |= wanted & set(node.right.columns)
     return left, right
+
+
+def _seen(node: Window, wanted: set[str]) -> set[str]:
+    """The input columns of a `Window` that are wanted, by those that read it or by a call that is."""
+    calls = _needed(node, wanted)
+    own = {*node.partition, *(each.column for each in node.order)} if calls else set()
+    return (wanted & set(node.input.columns)) | own | {name for call in calls for name in call.reads}
+
+
+def _needed(node: Window, wanted: set[str]) -> list[WindowCall]:
+    """The calls of a `Window` that are wanted, and the one that says which rows it gives."""
+    decisive = "" if node.first is None else node.first.call
+    return [call for call in node.calls if call.name in wanted or call.name == decisive]
 
 
 def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:

@@ -2,7 +2,7 @@
 
 Below a `Join`, if it touches one side, and that side's rows come out with nothing but what they have: either side of an
 inner join, the left one of a left, semi or anti join. Below an `Aggregate`, if it touches keys alone: it keeps or drops
-whole groups.
+whole groups. Below a `Window`, if it touches the partition's columns alone: it keeps or drops whole partitions.
 Below a `Union`, if the columns it touches have one type in all inputs (known, because they come straight from sources):
 a union casts its inputs to their common type, and ``x = '01'`` is another question to an int than to its text.
 Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -46,6 +46,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Aggregate() as aggregate:
             moved = [part for part in parts if _touches(part, aggregate.keys)]
             below = replace(aggregate, input=_filtered(aggregate.input, moved))
+        case Window() as window:
+            moved = [part for part in parts if _touches(part, window.partition)]
+            below = replace(window, input=_filtered(window.input, moved))
         case Draw() as draw:
             moved = [part for part in parts if _touches(part, draw.input.columns)]
             below = replace(draw, input=_filtered(draw.input, moved))
@@ -105,6 +108,8 @@ def _type(node: Node, name: str) -> str | None:
             return _type(node.input, name) if name in node.keys else None
         case TopK():
             return _type(node.input, name)
+        case Window():
+            return _type(node.input, name) if name in node.input.columns else None
         case Draw():
             drawn = {draw.name: draw.type for draw in node.draws}
             return drawn[name] if name in drawn else _type(node.input, name)
