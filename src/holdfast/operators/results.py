@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Unsupported
-from holdfast.operators import sums
+from holdfast.operators import moments, sums
 from holdfast.operators.accumulators import Totals, count_of, counted, digits_of, specials_of
-from holdfast.operators.calls import MOMENTS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
-from holdfast.operators.digits import Bools, Floats, scaled
+from holdfast.operators.calls import HIGHER, MOMENTS, PAIRS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
+from holdfast.operators.digits import Bools, Digits, Floats, Ints, from_int64, rounded, scaled
 
 
 def results(
@@ -58,6 +58,18 @@ def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[p
             return true.cast(kind)
         truth = true.to_numpy() == counts if call.function == "bool_and" else true.to_numpy() > 0
         return pa.array(truth, kind, mask=counts == 0)
+    if call.function in HIGHER:
+        powers = [digits_of(totals, prefix) for prefix in state.digits]
+        shape = (moments.skewness if call.function == "skewness" else moments.kurtosis)(powers, counts)
+        shape = np.where(sums.special(specials, size), np.nan, shape)
+        spread_out = sums.special(specials, size) | _spread(powers, counts)
+        return _nullable(shape, (counts > 0) & spread_out, kind)
+    if call.function in PAIRS:
+        sample = call.function.endswith("_samp")
+        left, right, products = (digits_of(totals, prefix) for prefix in state.digits)
+        places = sum(each.scale for each in call.argument_types if pa.types.is_decimal(each))
+        joint = moments.covariance((left, right), products, counts, sample=sample, scale=places)
+        return _nullable(np.where(sums.special(specials, size), np.nan, joint), counts > int(sample), kind)
     if call.function in MOMENTS:
         sample = call.function.endswith("_samp")
         squared = digits_of(totals, state.digits[1])
@@ -74,6 +86,13 @@ def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[p
     if kind.scale < scale:
         raise Unsupported(f"{call.text}: a sum at scale {kind.scale} of numbers at scale {scale}", type=str(kind))
     return sums.to_decimals(scaled(total, 10 ** (kind.scale - scale)), counts > 0, kind, explain)
+
+
+def _spread(powers: list[Digits], counts: Ints) -> Bools:
+    """Which groups have values that differ."""
+    moment = moments.second_moment(from_int64(counts), powers[0], powers[1])
+    spread: Bools = rounded(moment, len(counts))[0] > 0
+    return spread
 
 
 def _nullable(values: Floats, present: Bools, kind: pa.DataType) -> pa.Array:
