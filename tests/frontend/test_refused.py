@@ -55,6 +55,7 @@ REFUSED = [
     ("SELECT ^approx_count_distinct(id) AS c FROM orders", "the aggregate approx_count_distinct"),
     ("SELECT ^percentile(id, amount) AS c FROM orders", "percentile at a percentage that is not a number"),
     ("SELECT mode() ^WITHIN GROUP (ORDER BY id DESC) AS c FROM orders", "WITHIN GROUP"),
+    ("SELECT ^covar_pop(DISTINCT id, amount) AS c FROM orders", "DISTINCT in covar_pop"),
     ("SELECT ^corr(id, amount) AS c FROM orders", "the aggregate corr"),
     ("SELECT user, count(*) FROM orders GROUP BY ^window(ts, '1 hour'), user", "the time window window"),
     ("SELECT * FROM orders ^TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),

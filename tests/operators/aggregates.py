@@ -74,6 +74,16 @@ TRUTHS = (
     call("bool_and", 5, result=pa.bool_()),
     call("bool_or", 5, result=pa.bool_()),
 )
+SHAPES = (
+    call("skewness", 1, result=F64),
+    call("kurtosis", 2, result=F64),
+    call("skewness", 3, result=F64),
+    call("kurtosis", 1, result=F64, distinct=True),
+    call("var_pop", 1, result=F64),
+    call("covar_pop", 1, 2, result=F64),
+    call("covar_samp", 3, 1, result=F64),
+    call("covar_pop", 2, 2, result=F64),
+)
 WHOLES = (
     call("collect_list", 4, result=pa.list_(pa.field("element", STR))),
     call("collect_set", 2, result=pa.list_(pa.field("element", F64))),
@@ -241,6 +251,8 @@ def evaluate(spec: CallSpec, rows: list[Row]) -> Any:
     tuples = [values for values in tuples if None not in values]
     if spec.function == "count":
         return len({tuple(map(as_text, values)) for values in tuples}) if spec.distinct else len(tuples)
+    if spec.function.startswith("covar"):
+        return covariance(tuples, sample=spec.function.endswith("_samp"))
     values = [value for (value,) in tuples]
     if spec.distinct:
         values = list({as_text(value): value for value in values}.values())
@@ -283,9 +295,28 @@ def evaluate(spec: CallSpec, rows: list[Row]) -> Any:
         return math.nan
     mean = sum(map(Fraction, values), Fraction(0)) / len(values)
     squares = sum(((Fraction(x) - mean) ** 2 for x in values), Fraction(0))
+    if spec.function in ("skewness", "kurtosis"):
+        if squares == 0:
+            return None
+        third = sum(((Fraction(x) - mean) ** 3 for x in values), Fraction(0))
+        fourth = sum(((Fraction(x) - mean) ** 4 for x in values), Fraction(0))
+        if spec.function == "kurtosis":
+            return float(len(values) * fourth / squares**2) - 3
+        size = math.sqrt(float(len(values) * third**2 / squares**3))
+        return size if third > 0 else -size
     exact = squares / (len(values) - spec.function.endswith("_samp"))
     variance = float(exact) if exact < Fraction(2) ** 1023 else math.inf
     return math.sqrt(variance) if spec.function.startswith("stddev") else variance
+
+
+def covariance(pairs: list[Row], sample: bool) -> float | None:
+    if len(pairs) <= sample:
+        return None
+    if any(isinstance(x, float) and not math.isfinite(x) for pair in pairs for x in pair):
+        return math.nan
+    one, other = (sum((Fraction(pair[place]) for pair in pairs), Fraction(0)) / len(pairs) for place in (0, 1))
+    joint = sum(((Fraction(x) - one) * (Fraction(y) - other) for x, y in pairs), Fraction(0)) / (len(pairs) - sample)
+    return float(joint) if abs(joint) < Fraction(2) ** 1023 else math.inf if joint > 0 else -math.inf
 
 
 def as_key(value: Any) -> Any:

@@ -34,6 +34,7 @@ from operators.aggregates import (
     I64,
     MIXED,
     NESTED,
+    SHAPES,
     STR,
     SUMS,
     TRUTHS,
@@ -119,6 +120,13 @@ def test_lists_modes_percentiles_and_bits_follow_insertions_and_deletions(
     with hashes_of(bits):
         check(keyed(*WHOLES), world, seed)
         check(overall(*WHOLES), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_skewness_kurtosis_and_covariance_are_exact_up_to_rounding(world: list[Epoch], seed: int, bits: int) -> None:
+    with hashes_of(bits):
+        check(keyed(*SHAPES), world, seed)
 
 
 @quick

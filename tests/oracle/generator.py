@@ -443,7 +443,8 @@ class Query:
         if kind in ORDERED:
             other = self.random.choice([column for column in typed if column.kind in ORDERED])
             # The value breaks the ties of the order, so that Spark has but one answer.
-            best = f"{self.random.choice(['max_by', 'min_by'])}({text}, struct({other.text}, {text}))"
+            pair = f"named_struct('o', {other.text}, 'v', {text})"
+            best = f"{self.random.choice(['max_by', 'min_by'])}({text}, {pair})"
             choices += [(best, kind), (f"sort_array(collect_list({text}))", None)]
         if kind in ORDERED - {"double", "float"}:
             choices += [(f"sort_array(collect_set({text}))", None)]

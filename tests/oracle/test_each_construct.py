@@ -80,6 +80,11 @@ WHOLES = {
     ),
     "median_of_all": "SELECT median(i) AS m, percentile(n, 1) AS p FROM t",
     "modes": "SELECT k, mode() WITHIN GROUP (ORDER BY i) AS m FROM t GROUP BY k",
+    "shapes": (
+        "SELECT k, skewness(i) AS a, kurtosis(i) AS b, covar_pop(i, i * i + length(s)) AS c, "
+        "covar_samp(i, n % 5) AS d, skewness(DISTINCT i) AS e, "
+        "covar_pop(i, length(s)) FILTER (WHERE b) AS f FROM t GROUP BY k"
+    ),
     "bits": "SELECT k, bit_and(n) AS a, bit_or(i) AS b, bit_xor(n) AS c, bit_xor(DISTINCT i) AS d FROM t GROUP BY k",
     # Ties are settled by the whole value, so only what does not tie is compared.
     "by": (

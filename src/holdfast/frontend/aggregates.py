@@ -17,7 +17,8 @@ from holdfast.frontend import functions
 from holdfast.frontend.place import Text
 from holdfast.plan.expression import Tree
 
-_ARGUMENTS = {"max_by": 2, "min_by": 2, "percentile": 2, "percentile_cont": 2}
+_PAIRS = ("covar_pop", "covar_samp")
+_ARGUMENTS = dict.fromkeys(("max_by", "min_by", "percentile", "percentile_cont", *_PAIRS), 2)
 
 
 def aggregate(
@@ -33,6 +34,8 @@ def aggregate(
         raise text.error(SqlError, f"{written} takes {number}, found {len(arguments)}", call)
     if written in ("max_by", "min_by"):
         return _by(function, arguments[0], arguments[1], condition)
+    if distinct and function in _PAIRS:
+        raise text.unsupported(f"DISTINCT in {written}", call, "select the distinct pairs in a subquery")
     first = where(condition, arguments[0])
     if function == "percentile":
         return _percentile(call, first, arguments[1:], distinct, text)

@@ -37,6 +37,10 @@ AGGREGATES = {
     "bool_or": "bool_or",
     "any": "bool_or",
     "some": "bool_or",
+    "skewness": "skewness",
+    "kurtosis": "kurtosis",
+    "covar_pop": "covar_pop",
+    "covar_samp": "covar_samp",
     "bit_and": "bit_and",
     "bit_or": "bit_or",
     "bit_xor": "bit_xor",
@@ -60,11 +64,11 @@ BLIND_TO_COPIES = _names("min max any_value bool_and bool_or bit_and bit_or coll
 OTHER_AGGREGATES = _names(
     """
     approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine bitmap_and_agg
-    bitmap_construct_agg bitmap_or_agg collect_union corr count_min_sketch covar_pop covar_samp histogram_numeric
-    hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
-    kll_sketch_agg_double kll_sketch_agg_float kurtosis listagg measure percentile_approx percentile_disc regr_avgx
-    regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness
-    string_agg theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
+    bitmap_construct_agg bitmap_or_agg collect_union corr count_min_sketch histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float listagg measure percentile_approx percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg string_agg
+    theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
     tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
     tuple_union_agg_integer vector_avg vector_sum
     """

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.operators import sums
 from holdfast.operators.calls import Accumulator, AggregateSpec, accumulators
-from holdfast.operators.digits import Bools, Digits, Ints, add, canonical, sum_groups
+from holdfast.operators.digits import Bools, Digits, Ints, add, canonical, multiply, sum_groups
 from holdfast.trace import physical
 
 Totals = dict[str, Ints]
@@ -46,9 +46,12 @@ def partial_sums(spec: AggregateSpec, columns: Mapping[int, pa.Array], diff: Int
         if accumulator.sums:
             encoded = sums.encode(columns[accumulator.arguments[0]])
             valid = encoded.valid
-            totals |= _sums(accumulator, encoded, diff, weights, starts)
+            totals |= _sums(accumulator, encoded, _powers(accumulator, encoded), diff, weights, starts)
         else:
             valid = all_valid([columns[place] for place in accumulator.arguments])
+            if accumulator.pair:
+                encoded, products = _products([columns[place] for place in accumulator.arguments], valid)
+                totals |= _sums(accumulator, encoded, products, diff, weights, starts)
         if valid is not None:
             totals[accumulator.nulls] = _reduce(np.where(valid, 0, diff), starts)
     return totals
@@ -61,20 +64,48 @@ def distinct_sums(accumulator: Accumulator, values: pa.Array, gains: Ints, place
     starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1]))) if len(places) else order
     found = {f"+{accumulator.state}": _reduce(gains, starts)}
     if accumulator.sums:
-        found |= _sums(accumulator, sums.encode(physical.take(values, order)), gains, gains, starts)
+        encoded = sums.encode(physical.take(values, order))
+        found |= _sums(accumulator, encoded, _powers(accumulator, encoded), gains, gains, starts)
     totals = {name: np.zeros(size, dtype=np.int64) for name in found}
     for name, column in found.items():
         totals[name][places[starts]] = column
     return totals
 
 
-def _sums(accumulator: Accumulator, encoded: sums.Encoded, diff: Ints, weights: Ints | None, starts: Starts) -> Totals:
-    """Digits and special values of groups that begin at ``starts``; no ``weights``: every row counts once."""
-    found = [sum_groups(encoded.digits, starts, weights)]
+def _powers(accumulator: Accumulator, encoded: sums.Encoded) -> list[Digits]:
+    """The numbers, and the powers of them that are summed."""
+    powers = [encoded.digits]
     if accumulator.squares:
-        found.append(sum_groups(sums.squares(encoded), starts, weights))
+        powers.append(sums.squares(encoded))
+    if accumulator.higher:
+        powers += [multiply(powers[1], powers[0]), multiply(powers[1], powers[1])]
+    return powers
+
+
+def _products(columns: list[pa.Array], valid: Bools | None) -> tuple[sums.Encoded, list[Digits]]:
+    """A pair of columns with their products; rows that lack one of the two are zero in all."""
+    one, other = (sums.encode(column) for column in columns)
+    left, right = one.digits, other.digits
+    special = [mask for each in (one, other) for mask in each.specials.values()]
+    if valid is not None:
+        left, right = ({q: np.where(valid, column, 0) for q, column in side.items()} for side in (left, right))
+        special = [mask & valid for mask in special]
+    specials = {"nan": np.logical_or.reduce(special)} if special else {}
+    return sums.Encoded(left, valid, specials), [left, right, multiply(left, right)]
+
+
+def _sums(
+    accumulator: Accumulator,
+    encoded: sums.Encoded,
+    terms: list[Digits],
+    diff: Ints,
+    weights: Ints | None,
+    starts: Starts,
+) -> Totals:
+    """Digits and special values of groups that begin at ``starts``; no ``weights``: every row counts once."""
     totals: Totals = {}
-    for prefix, digits in zip(accumulator.digits, found, strict=True):
+    for prefix, term in zip(accumulator.digits, terms, strict=True):
+        digits = sum_groups(term, starts, weights)
         totals |= {f"{prefix}0": np.zeros(len(starts), dtype=np.int64)} | named(digits, prefix)
     for name, mask in encoded.specials.items():
         if mask.any():

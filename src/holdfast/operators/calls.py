@@ -1,10 +1,12 @@
 """What an aggregate is asked for, and which state each call needs.
 
-Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name
-of a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL,
-``+3.s.q`` and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.nan``, ``+3.pinf``, ``+3.ninf``
-count special doubles, ``+3-5.d`` counts distinct pairs, ``+3.d.s.q`` are the digits of the sum of the distinct values;
-the trace ``order.3`` keeps the values of column 3 in order, and ``distinct.3-5`` the pairs with their multiplicities.
+Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name of
+a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL, ``+3.s.q``
+and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.y.q`` and ``+3.z.q`` of those of the third and
+fourth powers, ``+3-5.a.q``, ``+3-5.b.q`` and ``+3-5.p.q`` of two sums and the sum of products, ``+3.nan``, ``+3.pinf``,
+``+3.ninf`` count special doubles, ``+3-5.d`` counts distinct pairs, ``+3.d.s.q`` are the digits of the sum of the
+distinct values; the trace ``order.3`` keeps the values of column 3 in order, and ``distinct.3-5`` the pairs with their
+multiplicities.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from holdfast.trace.rows import Layout
 
 SUMS = frozenset({"sum", "avg"})
 MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+HIGHER = frozenset({"skewness", "kurtosis"})
+PAIRS = frozenset({"covar_pop", "covar_samp"})
 EXTREMES = frozenset({"min", "max", "any_value"})
 VALUES = frozenset({"collect_list", "collect_set", "mode", "percentile", "bit_and", "bit_or", "bit_xor"})
 """These need all values of a group."""
@@ -39,8 +43,8 @@ class CallSpec:
     """What the function is given besides columns: the percentage of ``percentile``."""
 
     def __post_init__(self) -> None:
-        known = self.function in SUMS | MOMENTS | TRUTHS | EXTREMES | VALUES | {"count"}
-        if not known or (self.distinct and self.function in EXTREMES):
+        known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}
+        if not known or (self.distinct and self.function in EXTREMES | PAIRS):
             raise Unsupported(f"aggregate {'distinct ' * self.distinct}{self.function}", function=self.function)
         if self.function == "percentile" and not _is_number(self.argument_types[0]):
             kind = str(self.argument_types[0])
@@ -76,6 +80,11 @@ class Accumulator:
     sums: bool
     squares: bool
     distinct: bool = False
+    higher: bool = False
+    """Third and fourth powers too."""
+
+    pair: bool = False
+    """Sums of two columns and of their products."""
 
     @property
     def nulls(self) -> str:
@@ -84,8 +93,9 @@ class Accumulator:
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """The prefixes of its digit columns: of the sum, and of the sum of squares."""
-        return (f"+{self.state}.s.",) * self.sums + (f"+{self.state}.x.",) * self.squares
+        """The prefixes of its digit columns: of the sum, and of the sums of powers; or of a pair's sums."""
+        marks = "s" * self.sums + "x" * self.squares + "yz" * self.higher + "abp" * self.pair
+        return tuple(f"+{self.state}.{mark}." for mark in marks)
 
 
 def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
@@ -100,9 +110,11 @@ def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
         Accumulator(
             arguments,
             "-".join(map(str, arguments)) + ".d" * distinct,
-            sums=bool(functions & (SUMS | MOMENTS | TRUTHS)),
-            squares=bool(functions & MOMENTS),
+            sums=bool(functions & (SUMS | MOMENTS | HIGHER | TRUTHS)),
+            squares=bool(functions & (MOMENTS | HIGHER)),
             distinct=distinct,
+            higher=bool(functions & HIGHER),
+            pair=bool(functions & PAIRS),
         )
         for (arguments, distinct), functions in found.items()
     )

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Unsupported
-from holdfast.operators import sums
+from holdfast.operators import moments, sums
 from holdfast.operators.accumulators import Totals, count_of, counted, digits_of, specials_of
-from holdfast.operators.calls import MOMENTS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
-from holdfast.operators.digits import Bools, Digits, Floats, Ints, scaled
+from holdfast.operators.calls import HIGHER, MOMENTS, PAIRS, TRUTHS, Accumulator, AggregateSpec, CallSpec, accumulators
+from holdfast.operators.digits import Bools, Digits, Floats, Ints, from_int64, rounded, scaled
 
 
 def results(
@@ -44,6 +44,8 @@ def describe(keys: Sequence[pa.Array], place: int) -> str:
 
 
 def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array]) -> pa.Array:
+    if call.function in HIGHER | PAIRS:
+        return _shape(call, state, totals)
     squared = digits_of(totals, state.digits[1]) if state.squares else {}
     found = Sums(digits_of(totals, state.digits[0]), squared, specials_of(totals, state), counted(totals, state))
     return summed(call, found, lambda place: f"{call.text} of {describe(keys, place)}")
@@ -85,6 +87,29 @@ def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
     if kind.scale < scale:
         raise Unsupported(f"{call.text}: a sum at scale {kind.scale} of numbers at scale {scale}", type=str(kind))
     return sums.to_decimals(scaled(total, 10 ** (kind.scale - scale)), counts > 0, kind, explain)
+
+
+def _shape(call: CallSpec, state: Accumulator, totals: Totals) -> pa.Array:
+    """The result of a call that needs sums of higher powers, or of products."""
+    counts, terms = counted(totals, state), [digits_of(totals, prefix) for prefix in state.digits]
+    special = sums.special(specials_of(totals, state), len(counts))
+    if call.function in HIGHER:
+        shape = (moments.skewness if call.function == "skewness" else moments.kurtosis)(terms, counts)
+        present = (counts > 0) & (special | _spread(terms, counts))
+    else:
+        sample = call.function.endswith("_samp")
+        left, right, products = terms
+        scale = sum(each.scale for each in call.argument_types if pa.types.is_decimal(each))
+        shape = moments.covariance((left, right), products, counts, sample=sample, scale=scale)
+        present = counts > int(sample)
+    return _nullable(np.where(special, np.nan, shape), present, call.result_type)
+
+
+def _spread(powers: list[Digits], counts: Ints) -> Bools:
+    """Which groups have values that differ."""
+    moment = moments.second_moment(from_int64(counts), powers[0], powers[1])
+    spread: Bools = rounded(moment, len(counts))[0] > 0
+    return spread
 
 
 def _nullable(values: Floats, present: Bools, kind: pa.DataType) -> pa.Array:

@@ -201,8 +201,15 @@ def variances(
     divisor = many * np.maximum(many - 1.0 if sample else many, 1.0) * float(10 ** (2 * scale))
     with np.errstate(over="ignore", under="ignore"):
         result = np.ldexp(mantissa / np.maximum(divisor, 1.0), exponent)
-    special = [column != 0 for column in specials.values()]
-    return np.where(np.any(special, axis=0), np.nan, result) if special else result
+    return np.where(special(specials, size), np.nan, result)
+
+
+def special(specials: dict[str, Ints], size: int) -> Bools:
+    """Which totals have a NaN or an infinity in them."""
+    found: Bools = np.zeros(size, dtype=np.bool_)
+    for column in specials.values():
+        found = found | (column != 0)
+    return found
 
 
 def _with_specials(values: Floats, specials: dict[str, Ints]) -> Floats:

@@ -115,9 +115,10 @@ class Call:
     """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
 
     ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
-    bool_and, bool_or, bit_and, bit_or, bit_xor, collect_list, collect_set, mode, percentile``. ``distinct``: each value
-    counts once. ``any_value`` stands for first, last and any_value alike: the least non-null value, so that the choice
-    is the same in every replay; for the same reason lists are sorted. ``parameters`` are constants: a percentage.
+    bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
+    mode, percentile``. ``distinct``: each value counts once. ``any_value`` stands for first, last and any_value alike:
+    the least non-null value, so that the choice is the same in every replay; for the same reason lists are sorted.
+    ``parameters`` are constants: a percentage.
     """
 
     name: str
