@@ -52,6 +52,8 @@ SUBQUERIES = {
     "not_in": "SELECT * FROM t WHERE e NOT IN (SELECT a FROM u WHERE a > 0 OR d > 1)",
     "not_in_linked": "SELECT * FROM t WHERE b NOT IN (SELECT d FROM u WHERE u.a = t.a)",
     "missing": "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > t.b)",
+    "any": "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE d > 1)",
+    "crossed": "SELECT t.c AS c, count(*) AS n FROM t CROSS JOIN u GROUP BY t.c",
     "either": "SELECT * FROM t WHERE e > 0 OR a IN (SELECT a FROM u) OR NOT EXISTS (SELECT 1 FROM u WHERE u.c = t.c)",
     "total": "SELECT a, b, e + (SELECT count(*) FROM u WHERE d > 0) AS n FROM t WHERE e <= (SELECT max(a) FROM u)",
     "count": "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a) AS n FROM t",
