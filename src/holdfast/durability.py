@@ -29,22 +29,25 @@ from holdfast.background import Background
 from holdfast.coordinator.lineage import Lineage, to_lines
 from holdfast.coordinator.replication import (
     Holding,
+    Ship,
     plan_compactions,
     plan_removals,
     plan_ships,
     reached,
     safe_point,
+    trusting,
 )
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, HoldfastError, LogDamaged, StoreError
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Runner
-from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, compact_all, ship_all
+from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import list_layers
+from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
 _PAUSE = 1.0
@@ -260,18 +263,8 @@ class Durability:
         self._each(holdings, lambda number: self._flush(number, holdings[number].lineage, last))
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         marks.reach("round.before_layers")
-        shipments = [
-            Shipment(
-                ship=ship,
-                directory=str(self._directory / ship.trace),
-                layout=self._traces[ship.trace].layout,
-                chain=self._chain(),
-                digest=self._history[ship.upto].digest,
-                since=self.since(ship.trace),
-                metadata={LINEAGE: self._history[ship.upto].to_json()},
-            )
-            for ship in plan_ships({n: holdings[n] for n in holdings if n not in self._failing()}, traces, ranges, last)
-        ]
+        working = {number: holdings[number] for number in holdings if number not in self._failing()}
+        shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
         syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
         locations = self.locations
         items: list[Sync | Shipment] = [*syncs, *shipments]
@@ -285,6 +278,17 @@ class Durability:
         self._check_claims(list(holdings))
         if self.fenced is None:
             self._tidy(holdings, ranges, last)
+
+    def _shipment(self, ship: Ship) -> Shipment:
+        return Shipment(
+            ship=ship,
+            directory=str(self._directory / ship.trace),
+            layout=self._traces[ship.trace].layout,
+            chain=self._chain(),
+            digest=self._history[ship.upto].digest,
+            since=self.since(ship.trace),
+            metadata={LINEAGE: self._history[ship.upto].to_json()},
+        )
 
     def _settle(self, traces: Sequence[str], last: int) -> None:
         known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self._replicas))]
@@ -406,12 +410,19 @@ class Durability:
 
         self._each(sorted({removal.location for removal in removals}), remove)
         gone = {(removal.location, removal.trace, name) for removal in removals for name in removal.names}
+        same: dict[tuple[str, int, int, int, int], list[Wanted]] = {}
+        for compact in plan_compactions(holdings, ranges, last):
+            if any((compact.location, compact.trace, name) in gone for name in compact.names):
+                continue
+            among = tuple(holdings[compact.location].layers[compact.trace])
+            since = self.since(compact.trace)
+            after, upto, _ = outline(compact.names, compact.low, compact.high, since, trusting(last), among=among)
+            extent = (compact.trace, compact.low, compact.high, after, upto)
+            same.setdefault(extent, []).append(Wanted(compact, among, since, last))
+        # Locations that want the same merge get the same file: it is made once.
         compactions = [
-            Compaction(
-                compact, tuple(holdings[compact.location].layers[compact.trace]), self.since(compact.trace), last
-            )
-            for compact in plan_compactions(holdings, ranges, last)
-            if not any((compact.location, compact.trace, name) in gone for name in compact.names)
+            Compaction(self._shipment(Ship(*extent, tuple(one.compact.location for one in wanted))), tuple(wanted))
+            for extent, wanted in same.items()
         ]
         if compactions:
             marks.reach("round.before_compaction")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.coordinator.replication import (
+    COMPACT_FROM,
     Holding,
     plan_compactions,
     plan_removals,
@@ -72,7 +73,7 @@ def test_nothing_that_was_readable_from_the_safe_point_on_is_removed() -> None:
     }
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=60))
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=120))
 def test_the_number_of_files_stays_logarithmic(lengths: list[int]) -> None:
     """Layers of some epochs each arrive; what the plan says is merged and removed."""
     names: dict[LayerName, int] = {}
@@ -89,4 +90,4 @@ def test_the_number_of_files_stays_logarithmic(lengths: list[int]) -> None:
                 for name in removal.names:
                     del names[name]
         assert reached(Holding({"a": names}, last), ["a"], last) == last
-        assert len(names) <= 8 + last.bit_length()
+        assert len(names) <= COMPACT_FROM + last.bit_length()

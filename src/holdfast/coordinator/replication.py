@@ -21,8 +21,9 @@ from holdfast.trace.cover import Chain, covered, garbage
 from holdfast.trace.merge import plan_merge
 from holdfast.trace.name import ALL, LayerName
 
-COMPACT_FROM = 8
-"""A location merges the layers of a trace and range when there are so many."""
+COMPACT_FROM = 32
+"""A location merges the layers of a trace and range when there are so many. More than a local trace has: they are read
+in recovery only, and merging many at once moves a row less often."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark import InheritableThread, cloudpickle
@@ -14,6 +18,13 @@ from holdfast.operators.program import Program
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, R, T
 from holdfast.spark.epoch import EpochJob
+
+
+def _yield_to_epochs() -> None:
+    """Have the system run this thread, and those it starts, when epochs leave it time. Only the thread: the worker's
+    process goes on to other tasks."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 class Cluster:
@@ -40,7 +51,9 @@ class Cluster:
         packed = [cloudpickle.dumps(item) for item in items]
 
         def share(some: Iterator[bytes]) -> Iterator[bytes]:
-            yield cloudpickle.dumps(function([cloudpickle.loads(item) for item in some]))
+            mine = [cloudpickle.loads(item) for item in some]
+            with ThreadPoolExecutor(1, initializer=_yield_to_epochs) as thread:
+                yield cloudpickle.dumps(thread.submit(function, mine).result())
 
         shares = context.parallelize(packed, max(1, min(len(packed), slots))).mapPartitions(share).collect()
         return [result for one in shares for result in cloudpickle.loads(one)]

@@ -80,6 +80,10 @@ def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
         name, data = _durable(shipment)
     except HoldfastError as error:
         return [Failed(-1, ship.trace, error)]
+    return _write(ship, name, data, locations)
+
+
+def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Location]) -> list[Result]:
     results: list[Result] = []
     for number in ship.locations:
         replica = Replica(locations[number])
@@ -94,8 +98,9 @@ def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
     return results
 
 
-def _durable(shipment: Shipment) -> tuple[LayerName, bytes]:
-    """What the local layers hold of the epochs to ship, as one durable layer."""
+def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, bytes]:
+    """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
+    is all epochs where they cannot be told from those before any more."""
     ship, directory = shipment.ship, Path(shipment.directory)
     after = ship.after
     for attempt in range(5):
@@ -107,11 +112,11 @@ def _durable(shipment: Shipment) -> tuple[LayerName, bytes]:
         except FileNotFoundError:
             continue  # a merge was faster: what it wrote instead is in the next listing
         except (EpochUnavailable, LogDamaged) as error:
-            if after >= 0 and "path" not in error.fields:
+            if after >= 0 and not exactly and "path" not in error.fields:
                 # Local compaction has passed that epoch: the location gets the whole trace anew.
                 after = -1
                 continue
-            if attempt == 4 or "path" in error.fields:
+            if exactly or attempt == 4 or "path" in error.fields:
                 raise
     else:
         raise LogDamaged(f"trace {directory} changes faster than it can be read", path=str(directory))
@@ -180,7 +185,18 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
 
 @dataclass(frozen=True)
 class Compaction:
-    """A `Compact` with all that a task needs to know."""
+    """The merge that some locations want, each by itself, with all that a task needs to know."""
+
+    shipment: Shipment
+    """The merged layer, made of the local ones: they hold the same rows, and are mapped already."""
+
+    wanted: tuple[Wanted, ...]
+    """One per location."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A `Compact`, for when the local layers do not have those epochs any more: a location's own are merged then."""
 
     compact: Compact
     among: tuple[LayerName, ...]
@@ -192,10 +208,18 @@ class Compaction:
 
 def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[Result]:
     """Merge layers inside their locations. Nothing is removed."""
-    return [_compact(one, locations) for one in compactions]
+    results: list[Result] = []
+    for one in compactions:
+        try:
+            name, data = _durable(one.shipment, exactly=True)
+        except HoldfastError:
+            results += [_compact(wanted, locations) for wanted in one.wanted]
+        else:
+            results += _write(one.shipment.ship, name, data, locations)
+    return results
 
 
-def _compact(compaction: Compaction, locations: Sequence[Location]) -> Result:
+def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:
     compact = compaction.compact
     replica, chain = Replica(locations[compact.location]), trusting(compaction.last)
     try:
