@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 import holdfast as hf
@@ -21,6 +21,7 @@ USER_ROWS = [("a", "UK"), ("b", "US"), (None, "??")]
 
 def _pipelines(orders: Any, users: Any) -> dict[str, Any]:
     """The same code over PySpark's DataFrames and over a flow's tables."""
+    by_user = Window.partitionBy("user")
     return {
         "chosen": orders.where(F.col("amount") > 1).select("id", (F.col("amount") * 2 + 1).alias("more")),
         "dated": orders.where(F.col("day") == datetime.date(2020, 1, 8)).select("id"),
@@ -30,6 +31,18 @@ def _pipelines(orders: Any, users: Any) -> dict[str, Any]:
         "stacked": orders.select("user").union(users.select("name")),
         "first": orders.orderBy(F.col("amount").desc(), F.col("id")).limit(3).select("id"),
         "renamed": orders.withColumn("big", F.col("amount") > 3).withColumnRenamed("user", "who").drop("day"),
+        "numbered": orders.withColumn("n", F.row_number().over(by_user.orderBy(F.desc("amount"), "id"))).where(
+            "n <= 2"
+        ),
+        "moving": orders.select(
+            "id",
+            F.sum("amount").over(by_user.orderBy("id").rowsBetween(-1, Window.currentRow)).alias("sum"),
+            F.avg("id").over(by_user).alias("mean"),
+            F.lag("amount", 1, 0.5).over(by_user.orderBy(F.col("id").desc_nulls_last())).alias("last"),
+            F.first("day", True).over(Window.orderBy("id")).alias("day"),
+            F.max("id").over(Window.orderBy("amount").rangeBetween(0, Window.unboundedFollowing)).alias("most"),
+            (F.nth_value("id", 2).over(Window.orderBy("id")) + F.ntile(3).over(Window.orderBy("id"))).alias("both"),
+        ),
         "counted": orders.filter("amount IS NOT NULL").groupBy("user").count(),
     }
 

@@ -75,6 +75,7 @@ class Maker:
         """A FROM clause and the (qualified) columns it offers."""
         columns: Columns = {}
         text, where = "", ""
+        outer = self.sometimes()  # or commas, which bind more loosely to Spark than to SQLite
         for place in range(self.pick([1, 1, 2, 2, 3])):
             alias = f"r{place}"
             if depth > 0 and self.sometimes():
@@ -90,19 +91,49 @@ class Maker:
                 condition = f"{self.varying(columns)} = {self.varying(here)}"
                 if self.sometimes():
                     condition += f" AND {self.condition({**columns, **here}, 1)}"
-                if self.sometimes(3):
+                if outer and (kind := self.pick(["", "LEFT ", "RIGHT ", "FULL "])):
+                    if self.sometimes(4):
+                        condition = self.condition({**columns, **here}, 1)
+                    text += f" {kind}JOIN {relation} ON {condition}"
+                elif not outer and self.sometimes(3):
                     text, where = f"{text}, {relation}", f"{where} AND {condition}"
                 else:
                     text += f" JOIN {relation} ON {condition}"
             columns |= here
+        if self.sometimes(4):
+            where += f" AND {self.subquery(columns)}"
         if where or self.sometimes():
             text += f" WHERE {self.condition(columns)}{where}"
         return text, columns
+
+    def subquery(self, columns: Columns) -> str:
+        """A condition with a subquery over a table."""
+        name = self.pick(sorted(TABLES))
+        own = {f"s.{column}": kind for column, kind in TABLES[name].items()}
+        value, member, local = self.number(columns, 1), self.varying(own), self.condition(own, 1)
+        link = f"{self.varying(columns)} = {self.varying(own)}"
+        if self.sometimes(3):
+            link += f" AND {self.condition({**columns, **own}, 0)}"
+        equal = link.split(" AND ")[0]
+        chosen = self.pick(
+            [
+                f"EXISTS (SELECT 1 FROM {name} AS s WHERE {link})",
+                f"NOT EXISTS (SELECT 1 FROM {name} AS s WHERE {link} AND {local})",
+                f"({value}) IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {local})",
+                f"({value}) NOT IN (SELECT {member} FROM {name} AS s WHERE {equal})",
+                f"({value}) >= (SELECT min({member}) FROM {name} AS s WHERE {local})",
+                f"({value}) >= (SELECT count(*) - 1 FROM {name} AS s WHERE {equal})",
+            ]
+        )
+        return f"({chosen} OR {self.condition(columns, 0)})" if self.sometimes(4) else chosen
 
     def select(self, depth: int) -> Query:
         body, columns = self.from_(depth)
         if self.sometimes():
             return self._grouped(columns, body)
+        if self.sometimes(3):
+            return self._windowed(columns, body)
         items = [self.number(columns) for _ in range(self.random.randint(1, 3))]
         words = [name for name, kind in columns.items() if kind == "str"]
         kinds = ["int"] * len(items)
@@ -124,8 +155,11 @@ class Maker:
         keys = list(dict.fromkeys(self.varying(columns) for _ in range(self.random.randrange(3))))
         calls = []
         for _ in range(self.random.randint(1, 3)):
-            call = self.pick(["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "min(#)", "max(#)"])
-            calls.append(call.replace("#", self.number(columns, 1)))
+            call = self.pick(
+                ["count(*)", "count(#)", "count(DISTINCT #)", "sum(#)", "sum(DISTINCT #)", "min(#)", "max(#)"]
+            )
+            call = call.replace("#", self.number(columns, 1))
+            calls.append(f"{call} FILTER (WHERE {self.condition(columns, 1)})" if self.sometimes(4) else call)
         items = [*keys, *calls, f"{calls[0]} + {calls[-1]}"]
         names = [f"x{place}" for place in range(len(items))]
         listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, names, strict=True))
@@ -136,10 +170,41 @@ class Maker:
                 sql += f" HAVING {self.pick(calls)} > 0 AND ({self.pick(keys)}) < 3"
         return Query(sql, dict.fromkeys(names, "int"))
 
+    def _windowed(self, columns: Columns, body: str) -> Query:
+        names = list(columns)
+        functions = ["row_number()", "rank()", "dense_rank()", "lag(#)", "lag(#, 2, #)", "lead(#, 1)", "lead(#, 1, #)"]
+        framed = ["sum(#)", "count(#)", "count(*)", "min(#)", "max(#)", "first_value(#)", "last_value(#)"]
+        frames = [
+            "", "", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING",
+            "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "ROWS 1 PRECEDING",
+            "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        ]  # fmt: skip
+        items = []
+        for _ in range(self.random.randint(1, 3)):
+            function, frame = self.pick(functions), ""
+            if self.sometimes():
+                function, frame = self.pick(framed), self.pick(frames)
+            while "#" in function:
+                function = function.replace("#", self.number(columns, 1), 1)
+            # All columns are in the order, so that rows that tie are equal.
+            self.random.shuffle(names)
+            first = [self.varying(columns)] if self.sometimes() else []
+            order = ", ".join(f"{each} {self.pick(['ASC', 'DESC', '', 'DESC NULLS FIRST'])}" for each in first + names)
+            partition = ", ".join(self.varying(columns) for _ in range(self.random.randrange(3)))
+            over = f"{f'PARTITION BY {partition} ' if partition else ''}ORDER BY {order} {frame}".strip()
+            items.append(f"{function} OVER ({over})")
+        items += [self.number(columns) for _ in range(self.random.randrange(2))]
+        shown = [f"x{place}" for place in range(len(items))]
+        listed = ", ".join(f"{item} AS {name}" for item, name in zip(items, shown, strict=True))
+        sql = f"SELECT {listed} FROM {body}"
+        if self.sometimes():
+            sql = f"SELECT {', '.join(shown)} FROM ({sql}) AS w WHERE {self.pick(shown)} <= {self.random.randrange(4)}"
+        return Query(sql, dict.fromkeys(shown, "int"))
+
     def query(self, depth: int = 1) -> Query:
         query = self.select(depth)
         if "LIMIT" in query.sql or "str" in query.columns.values() or not self.sometimes(3):
             return query
         body = ", ".join(self.pick(["a", "a + b", "b"]) for _ in query.columns)
-        kind = self.pick(["UNION ALL", "UNION"])
+        kind = self.pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
         return Query(f"SELECT * FROM ({query.sql}) AS q {kind} SELECT {body} FROM t", query.columns)

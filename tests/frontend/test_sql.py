@@ -160,6 +160,15 @@ def test_a_global_aggregate_has_no_keys() -> None:
         ("first_value(user)", "any_value", False, ("user",)),
         ("last(user) RESPECT NULLS", "any_value", False, ("user",)),
         ("last_value(user, false)", "any_value", False, ("user",)),
+        ("sum(DISTINCT amount)", "sum", True, ("amount",)),
+        ("max(DISTINCT amount)", "max", False, ("amount",)),
+        ("count(*) FILTER (WHERE id > 1)", "count", False, ("CASE WHEN id > 1 THEN 1 END",)),
+        ("sum(amount) FILTER (WHERE id > 1)", "sum", False, ("CASE WHEN id > 1 THEN amount END",)),
+        ("every(id > 1)", "bool_and", False, ("id > 1",)),
+        ("some(id > 1)", "bool_or", False, ("id > 1",)),
+        ("array_agg(user)", "collect_list", False, ("user",)),
+        ("array_agg(DISTINCT user)", "collect_set", False, ("user",)),
+        ("mode() WITHIN GROUP (ORDER BY user)", "mode", False, ("user",)),
     ],
 )
 def test_aggregates_become_the_calls_that_can_be_maintained(
@@ -168,6 +177,55 @@ def test_aggregates_become_the_calls_that_can_be_maintained(
     node = plan(f"SELECT {call} AS x FROM orders")
     assert isinstance(node, Aggregate)
     assert node.calls == (Call("x", function, arguments, distinct),)
+
+
+@pytest.mark.parametrize(
+    ("call", "percentage"),
+    [
+        ("median(amount)", "0.5"),
+        ("percentile(amount, 0.25)", "0.25"),
+        ("percentile_cont(amount, 1)", "1"),
+        ("percentile_cont(0.2) WITHIN GROUP (ORDER BY amount)", "0.2"),
+        ("percentile_cont(0.2) WITHIN GROUP (ORDER BY amount DESC)", "0.8"),
+    ],
+)
+def test_percentiles_are_one_function_with_a_constant(call: str, percentage: str) -> None:
+    node = plan(f"SELECT {call} AS x FROM orders")
+    assert isinstance(node, Aggregate)
+    assert node.calls == (Call("x", "percentile", ("amount",), False, (percentage,)),)
+
+
+def test_max_by_is_the_value_of_the_greatest_pair() -> None:
+    node = plan("SELECT max_by(user, amount) AS x FROM orders")
+    assert isinstance(node, Linear)
+    assert isinstance(node.input, Aggregate)
+    (call,) = node.input.calls
+    assert call.function == "max"
+    (pair,) = outputs(node.input.input).values()
+    assert pair == "CASE WHEN NOT `amount` IS NULL THEN named_struct('order', `amount`, 'value', `user`) END"
+    assert outputs(node) == {"x": f"`{call.name}`.`value`"}
+
+
+def test_each_grouping_set_is_a_copy_of_the_rows_with_the_other_keys_null() -> None:
+    node = plan("SELECT user, id, sum(id) AS s FROM orders GROUP BY GROUPING SETS ((user, id), (user))")
+    assert isinstance(node, Linear)
+    aggregate = node.input
+    assert isinstance(aggregate, Aggregate)
+    assert aggregate.keys == ("user", "id", "grouping set")
+    assert isinstance(aggregate.input, Union)
+    first, second = (outputs(each) for each in aggregate.input.inputs)
+    assert first == {"user": "`user`", "id": "`id`", "grouping set": "0", "id_2": "`id`"}
+    assert second == {**first, "id": "CASE WHEN FALSE THEN `id` END", "grouping set": "1"}
+    assert aggregate.calls == (Call("s", "sum", ("id_2",)),)
+
+
+def test_a_pivot_groups_by_the_columns_that_it_does_not_mention() -> None:
+    source = "(SELECT user, id, amount FROM orders)"
+    pivot = plan(f"SELECT * FROM {source} PIVOT (sum(amount) FOR id IN (1, 2 AS two)) p")
+    assert pivot == plan(
+        "SELECT user, sum(amount) FILTER (WHERE id <=> 1) AS `1`, sum(amount) FILTER (WHERE id <=> 2) AS two "
+        f"FROM {source} GROUP BY user"
+    )
 
 
 def test_equal_aggregates_are_one_call() -> None:
@@ -363,6 +421,14 @@ def test_a_column_goes_before_an_alias_of_its_name() -> None:
         ("SELECT o.id FROM orders o JOIN users u ON o.id = max(u.id)", "aggregate max in ON"),
         ("SELECT count(*) FROM orders GROUP BY sum(id)", "aggregate in GROUP BY"),
         ("SELECT count(*) FROM orders GROUP BY 1", "aggregate in GROUP BY"),
+        ("SELECT grouping(user) FROM orders GROUP BY user", "grouping needs GROUP BY with GROUPING SETS"),
+        ("SELECT grouping(id) FROM orders GROUP BY ROLLUP (user)", "grouping takes one key"),
+        ("SELECT grouping_id(id) FROM orders GROUP BY CUBE (user, id)", "grouping_id takes no argument, or all"),
+        ("SELECT upper(user) FILTER (WHERE id > 1) FROM orders", "FILTER belongs behind an aggregate"),
+        ("SELECT sum(id) FILTER (WHERE max(id) > 1) FROM orders", "aggregate max inside another aggregate"),
+        ("SELECT percentile(id, 2) FROM orders", "percentile takes a percentage between 0 and 1, found 2"),
+        ("SELECT max_by(id) FROM orders", "max_by takes two arguments, found 1"),
+        ("SELECT id FROM orders EXCEPT SELECT id, name FROM users", "EXCEPT of 1 columns (id) with 2 (id, name)"),
         ("SELECT sum(max(id)) FROM orders", "aggregate max inside another aggregate"),
         ("SELECT transform(tags, x -> sum(id)) FROM orders", "aggregate sum inside a lambda function"),
         ("SELECT sum(id, amount) FROM orders", "sum takes one argument, found 2"),

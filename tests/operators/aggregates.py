@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
+from operator import and_, or_, xor
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +35,18 @@ from holdfast.trace.upkeep import keep_in_shape
 
 I64, F64, DEC, STR = pa.int64(), pa.float64(), pa.decimal128(12, 2), pa.string()
 NESTED = pa.struct([("a", pa.list_(F64)), ("b", STR)])
-ARGUMENTS = (I64, F64, DEC, STR)
-"""Columns 1 to 4; column 0 is the key."""
+ARGUMENTS = (I64, F64, DEC, STR, pa.bool_())
+"""Columns 1 to 5; column 0 is the key."""
 
 Row = tuple[Any, ...]
 Epoch = list[tuple[Row, int]]
 
 
-def call(function: str, *places: int, result: pa.DataType = I64, distinct: bool = False) -> CallSpec:
+def call(
+    function: str, *places: int, result: pa.DataType = I64, distinct: bool = False, parameters: tuple[str, ...] = ()
+) -> CallSpec:
     types = (STR, *ARGUMENTS)
-    return CallSpec(function, places, tuple(types[place] for place in places), result, distinct)
+    return CallSpec(function, places, tuple(types[place] for place in places), result, distinct, parameters)
 
 
 SUMS = (
@@ -63,7 +67,47 @@ SUMS = (
 ENDS = tuple(
     call(function, place, result=kind)
     for function in ("min", "max", "any_value")
-    for place, kind in enumerate(ARGUMENTS, start=1)
+    for place, kind in enumerate(ARGUMENTS[:4], start=1)
+)
+TRUTHS = (
+    call("count_if", 5),
+    call("bool_and", 5, result=pa.bool_()),
+    call("bool_or", 5, result=pa.bool_()),
+)
+SHAPES = (
+    call("skewness", 1, result=F64),
+    call("kurtosis", 2, result=F64),
+    call("skewness", 3, result=F64),
+    call("kurtosis", 1, result=F64, distinct=True),
+    call("var_pop", 1, result=F64),
+    call("covar_pop", 1, 2, result=F64),
+    call("covar_samp", 3, 1, result=F64),
+    call("covar_pop", 2, 2, result=F64),
+)
+WHOLES = (
+    call("collect_list", 4, result=pa.list_(pa.field("element", STR))),
+    call("collect_set", 2, result=pa.list_(pa.field("element", F64))),
+    call("mode", 4, result=STR),
+    call("mode", 2, result=F64),
+    call("percentile", 1, result=F64, parameters=("0.5",)),
+    call("percentile", 1, result=F64, parameters=("0.25",), distinct=True),
+    call("percentile", 2, result=F64, parameters=("0.9",)),
+    call("percentile", 3, result=F64, parameters=("1",)),
+    call("bit_and", 1),
+    call("bit_or", 1),
+    call("bit_xor", 1),
+    call("max", 1),
+    call("sum", 2, result=F64),
+)
+DISTINCT_SUMS = (
+    call("sum", 1, distinct=True),
+    call("avg", 2, result=F64, distinct=True),
+    call("sum", 3, result=pa.decimal128(22, 2), distinct=True),
+    call("var_samp", 1, result=F64, distinct=True),
+    call("stddev_pop", 2, result=F64, distinct=True),
+    call("count", 1, distinct=True),
+    call("sum", 1),
+    call("count_if", 5, distinct=True),
 )
 DISTINCTS = (call("count", 4, distinct=True), call("count", 1, 4, distinct=True), call("count", 2, distinct=True))
 MIXED = (SUMS[0], SUMS[5], ENDS[0], ENDS[5], DISTINCTS[1], call("max", 0, result=STR), call("sum", 3, result=DEC))
@@ -81,7 +125,9 @@ def overall(*calls: CallSpec) -> AggregateSpec:
 
 
 def table(epoch: Epoch, types: tuple[pa.DataType, ...]) -> pa.Table:
-    columns = [pa.array([row[place] for row, _ in epoch], kind) for place, kind in enumerate(types)]
+    """A change as a table; columns that a row leaves out are NULL."""
+    rows = [row + (None,) * (len(types) - len(row)) for row, _ in epoch]
+    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(types)]
     names = [f"c{place}" for place in range(len(types))]
     return pa.table([*columns, pa.array([diff for _, diff in epoch], I64)], names=[*names, "_diff"])
 
@@ -205,11 +251,32 @@ def evaluate(spec: CallSpec, rows: list[Row]) -> Any:
     tuples = [values for values in tuples if None not in values]
     if spec.function == "count":
         return len({tuple(map(as_text, values)) for values in tuples}) if spec.distinct else len(tuples)
+    if spec.function.startswith("covar"):
+        return covariance(tuples, sample=spec.function.endswith("_samp"))
     values = [value for (value,) in tuples]
+    if spec.distinct:
+        values = list({as_text(value): value for value in values}.values())
+    if spec.function == "count_if":
+        return sum(values)
+    if spec.function in ("collect_list", "collect_set"):
+        unique = {as_text(value): value for value in values}.values()
+        return sorted(values if spec.function == "collect_list" else unique, key=order)
     if not values:
         return None
     if spec.function in ("min", "max", "any_value"):
         return (max if spec.function == "max" else min)(values, key=order)
+    if spec.function == "mode":
+        times = Counter(map(as_text, values))
+        return min(values, key=lambda value: (-times[as_text(value)], order(value)))
+    if spec.function == "percentile":
+        place = (len(values) - 1) * float(spec.parameters[0])
+        low, high = math.floor(place), math.ceil(place)
+        one, other = (float(sorted(values, key=order)[index]) for index in (low, high))
+        return one if low == high or one == other else one + (other - one) * (place - low)
+    if spec.function.startswith("bit_"):
+        return reduce({"bit_and": and_, "bit_or": or_, "bit_xor": xor}[spec.function], values)
+    if spec.function in ("bool_and", "bool_or"):
+        return (all if spec.function == "bool_and" else any)(values)
     special = [x for x in values if isinstance(x, float) and not math.isfinite(x)]
     if spec.function in ("sum", "avg"):
         total = sum(special) if special else sum(map(Fraction, values), Fraction(0))
@@ -228,9 +295,28 @@ def evaluate(spec: CallSpec, rows: list[Row]) -> Any:
         return math.nan
     mean = sum(map(Fraction, values), Fraction(0)) / len(values)
     squares = sum(((Fraction(x) - mean) ** 2 for x in values), Fraction(0))
+    if spec.function in ("skewness", "kurtosis"):
+        if squares == 0:
+            return None
+        third = sum(((Fraction(x) - mean) ** 3 for x in values), Fraction(0))
+        fourth = sum(((Fraction(x) - mean) ** 4 for x in values), Fraction(0))
+        if spec.function == "kurtosis":
+            return float(len(values) * fourth / squares**2) - 3
+        size = math.sqrt(float(len(values) * third**2 / squares**3))
+        return size if third > 0 else -size
     exact = squares / (len(values) - spec.function.endswith("_samp"))
     variance = float(exact) if exact < Fraction(2) ** 1023 else math.inf
     return math.sqrt(variance) if spec.function.startswith("stddev") else variance
+
+
+def covariance(pairs: list[Row], sample: bool) -> float | None:
+    if len(pairs) <= sample:
+        return None
+    if any(isinstance(x, float) and not math.isfinite(x) for pair in pairs for x in pair):
+        return math.nan
+    one, other = (sum((Fraction(pair[place]) for pair in pairs), Fraction(0)) / len(pairs) for place in (0, 1))
+    joint = sum(((Fraction(x) - one) * (Fraction(y) - other) for x, y in pairs), Fraction(0)) / (len(pairs) - sample)
+    return float(joint) if abs(joint) < Fraction(2) ** 1023 else math.inf if joint > 0 else -math.inf
 
 
 def as_key(value: Any) -> Any:
@@ -282,6 +368,7 @@ rows = st.tuples(
     st.none() | floats,
     st.none() | cents,
     st.none() | texts,
+    st.none() | st.booleans(),
 )
 
 

@@ -6,6 +6,7 @@ number of partitions changes and layers are merged, so a result that depends on 
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from collections import Counter
@@ -41,6 +42,22 @@ def exact(value: Any) -> Any:
     if isinstance(value, list):
         return ("list", *map(exact, value))
     return value
+
+
+def compare(a: Any, b: Any) -> int:
+    """Spark's order, ascending, NULL least."""
+    if a is None or b is None:
+        return (a is not None) - (b is not None)
+    if isinstance(a, dict):
+        a, b = ([x[key] for key in sorted(x)] for x in (a, b))
+    if isinstance(a, list):
+        found = next((c for c in map(compare, a, b) if c), 0)
+        return found or (len(a) > len(b)) - (len(a) < len(b))
+    if isinstance(a, str):
+        a, b = a.encode(), b.encode()
+    if isinstance(a, float):
+        a, b = ((math.isnan(x), 0.0 if math.isnan(x) else x) for x in (a, b))
+    return (a > b) - (a < b)
 
 
 def bag(rows: Rows) -> Counter[Any]:

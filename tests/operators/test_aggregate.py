@@ -27,14 +27,18 @@ from holdfast.operators.aggregate import AggregateSpec, CallSpec
 from holdfast.trace.hashing import weak_bits
 from operators.aggregates import (
     ARGUMENTS,
+    DISTINCT_SUMS,
     DISTINCTS,
     ENDS,
     F64,
     I64,
     MIXED,
     NESTED,
+    SHAPES,
     STR,
     SUMS,
+    TRUTHS,
+    WHOLES,
     Epoch,
     Row,
     as_key,
@@ -98,6 +102,38 @@ def test_least_and_greatest_values_follow_insertions_and_deletions(world: list[E
 def test_distinct_counts_follow_insertions_and_deletions(world: list[Epoch], seed: int, bits: int) -> None:
     with hashes_of(bits):
         check(keyed(*DISTINCTS), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_sums_of_distinct_values_follow_insertions_and_deletions(world: list[Epoch], seed: int, bits: int) -> None:
+    with hashes_of(bits):
+        check(keyed(*DISTINCT_SUMS), world, seed)
+        check(overall(*DISTINCT_SUMS), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_lists_modes_percentiles_and_bits_follow_insertions_and_deletions(
+    world: list[Epoch], seed: int, bits: int
+) -> None:
+    with hashes_of(bits):
+        check(keyed(*WHOLES), world, seed)
+        check(overall(*WHOLES), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_skewness_kurtosis_and_covariance_are_exact_up_to_rounding(world: list[Epoch], seed: int, bits: int) -> None:
+    with hashes_of(bits):
+        check(keyed(*SHAPES), world, seed)
+
+
+@quick
+@given(worlds(), seeds, weakness)
+def test_truths_are_counted(world: list[Epoch], seed: int, bits: int) -> None:
+    with hashes_of(bits):
+        check(keyed(*TRUTHS), world, seed)
 
 
 @quick
@@ -293,11 +329,11 @@ def test_equal_keys_of_zero_and_nan_are_one_group() -> None:
         assert run.view == {("0.0", 2): 1, ("nan", 2): 1, (None, 1): 1}
 
 
-def test_an_unknown_function_or_a_distinct_sum_is_refused() -> None:
-    with pytest.raises(Unsupported, match="median"):
-        call("median", 1)
-    with pytest.raises(Unsupported, match="distinct sum"):
-        call("sum", 1, distinct=True)
+def test_an_unknown_function_or_a_distinct_minimum_is_refused() -> None:
+    with pytest.raises(Unsupported, match="midpoint"):
+        call("midpoint", 1)
+    with pytest.raises(Unsupported, match="distinct min"):
+        call("min", 1, distinct=True)
 
 
 def test_prepared_rows_are_combined_and_sorted_by_hash() -> None:

@@ -65,6 +65,7 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "nested": ([(PAIR, PAIRS), (LISTS, NUMBERS)], [(LISTS, NUMBERS), (PAIR, PAIRS), (INT, INTS)], (0, 1), (1, 0)),
     "decimals": ([(pa.decimal128(20, 2), DECIMALS)], [(pa.decimal128(20, 2), DECIMALS)], (0,), (0,)),
     "one twice": ([(INT, INTS), (STRING, STRINGS)], [(INT, INTS), (INT, INTS)], (0, 0), (0, 1)),
+    "nothing to the right": ([(INT, INTS)], [], (), ()),
     "everything": ([(INT, INTS)], [(STRING, STRINGS)], (), ()),
 }  # fmt: skip
 

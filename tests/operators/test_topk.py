@@ -21,7 +21,7 @@ from holdfast.operators import topk
 from holdfast.operators.ordering import sort_rows
 from holdfast.operators.topk import BUCKETS, TopKSpec
 from holdfast.trace.hashing import weak_bits
-from operators.running import Runner, added, bag, exact
+from operators.running import Runner, added, bag, compare, exact
 
 STRING, DOUBLE, INT = pa.string(), pa.float64(), pa.int32()
 DECIMAL = pa.decimal128(38, 2)
@@ -36,22 +36,6 @@ BIG = "123456789012345678901234"
 DECIMALS = st.sampled_from([None, *map(Decimal, (f"-{BIG}.56", "-0.01", "0.00", f"{BIG}.56", f"{BIG}.57"))])
 PAIRS = st.one_of(st.none(), st.fixed_dictionaries({"a": DOUBLES, "b": STRINGS}))
 NUMBERS = st.one_of(st.none(), st.lists(INTS, max_size=3))
-
-
-def compare(a: Any, b: Any) -> int:
-    """Spark's order, ascending, NULL least."""
-    if a is None or b is None:
-        return (a is not None) - (b is not None)
-    if isinstance(a, dict):
-        a, b = ([x[key] for key in sorted(x)] for x in (a, b))
-    if isinstance(a, list):
-        found = next((c for c in map(compare, a, b) if c), 0)
-        return found or (len(a) > len(b)) - (len(a) < len(b))
-    if isinstance(a, str):
-        a, b = a.encode(), b.encode()
-    if isinstance(a, float):
-        a, b = ((math.isnan(x), 0.0 if math.isnan(x) else x) for x in (a, b))
-    return (a > b) - (a < b)
 
 
 def window(rows: Counter[Any], order: tuple[Any, ...], offset: int, limit: int, values: dict[Any, Any]) -> Counter[Any]:

@@ -6,14 +6,27 @@ Knows the operators that `tests.frontend.queries` generates. NULL is None; boole
 from __future__ import annotations
 
 import operator
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from holdfast.plan.expression import Tree, read
-from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Call,
+    Join,
+    Linear,
+    Node,
+    Order,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    WindowCall,
+)
 
 Row = tuple[Any, ...]
 
@@ -43,10 +56,13 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
             return [tuple(evaluate(tree, row) for tree in outputs) for row in kept]
         case Union():
             return [row for each in node.inputs for row in run(each, tables)]
+        case SetOperation():
+            ours, theirs = Counter(run(node.left, tables)), Counter(run(node.right, tables))
+            if not node.all:
+                ours, theirs = Counter(ours.keys()), Counter({row: len(ours) for row in theirs})
+            return list(((ours & theirs) if node.kind == "intersect" else (ours - theirs)).elements())
         case Join():
-            left = _keyed(run(node.left, tables), [node.left.columns.index(key) for key in node.left_keys])
-            right = _keyed(run(node.right, tables), [node.right.columns.index(key) for key in node.right_keys])
-            return [a + b for key in left for a in left[key] for b in right.get(key, ()) if None not in key]
+            return _join(node, run(node.left, tables), run(node.right, tables))
         case Aggregate():
             columns = node.input.columns
             groups = _keyed(run(node.input, tables), [columns.index(key) for key in node.keys])
@@ -54,15 +70,80 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
                 groups = groups or {(): []}
             return [key + tuple(_call(call, rows, columns) for call in node.calls) for key, rows in groups.items()]
         case TopK():
-            rows = run(node.input, tables)
-            rows.sort(key=lambda row: [_ascending(value) for value in row])
-            for each in reversed(node.order):
-                place = node.columns.index(each.column)
-                nulls = [row for row in rows if row[place] is None]
-                others = [row for row in rows if row[place] is not None]
-                others.sort(key=lambda row: row[place], reverse=each.descending)
-                rows = nulls + others if each.nulls_first else others + nulls
-            return rows[node.offset : node.offset + node.limit]
+            return _sorted(run(node.input, tables), node.order, node.columns)[node.offset : node.offset + node.limit]
+        case Window():
+            columns = node.input.columns
+            order = [columns.index(each.column) for each in node.order]
+            found = []
+            for part in _keyed(run(node.input, tables), [columns.index(key) for key in node.partition]).values():
+                rows = _sorted(part, node.order, columns)
+                peers = [tuple(row[place] for place in order) for row in rows]
+                for at, row in enumerate(rows):
+                    found.append(row + tuple(_over(call, rows, at, peers, columns) for call in node.calls))
+            if node.first is not None:
+                place = node.columns.index(node.first.call)
+                found = [row for row in found if row[place] <= node.first.count]
+            return found
+
+
+def _sorted(rows: list[Row], order: Sequence[Order], columns: tuple[str, ...]) -> list[Row]:
+    """In order, ties by the whole row."""
+    rows = sorted(rows, key=lambda row: [_ascending(value) for value in row])
+    for each in reversed(order):
+        place = columns.index(each.column)
+        nulls = [row for row in rows if row[place] is None]
+        others = [row for row in rows if row[place] is not None]
+        others.sort(key=lambda row: row[place], reverse=each.descending)
+        rows = nulls + others if each.nulls_first else others + nulls
+    return rows
+
+
+def _over(call: WindowCall, rows: list[Row], at: int, peers: list[Row], columns: tuple[str, ...]) -> Any:
+    """A window function's value for the row at a place of its partition."""
+    first, last = peers.index(peers[at]), len(peers) - 1 - peers[::-1].index(peers[at])
+    match call.function:
+        case "row_number":
+            return at + 1
+        case "rank":
+            return first + 1
+        case "dense_rank":
+            return len(set(peers[: first + 1]))
+        case "lag" | "lead":
+            place = at - call.number if call.function == "lag" else at + call.number
+            if 0 <= place < len(rows):
+                return rows[place][columns.index(call.arguments[0])]
+            return rows[at][columns.index(call.arguments[1])] if len(call.arguments) > 1 else None
+    frame = call.frame
+    assert frame is not None
+    low = 0 if frame.start is None else max(at + frame.start, 0) if frame.rows else first
+    high = len(rows) if frame.end is None else max(at + frame.end + 1, 0) if frame.rows else last + 1
+    inside = rows[low:high]
+    if call.function in ("first_value", "last_value"):
+        row = None if not inside else inside[0 if call.function == "first_value" else -1]
+        return None if row is None else row[columns.index(call.arguments[0])]
+    return _call(Call(call.name, call.function, call.arguments), inside, columns)
+
+
+def _join(node: Join, left: list[Row], right: list[Row]) -> list[Row]:
+    strict = [place for place in range(len(node.left_keys)) if not (node.null_safe and node.null_safe[place])]
+    ours = [node.left.columns.index(key) for key in node.left_keys]
+    theirs = [node.right.columns.index(key) for key in node.right_keys]
+
+    def match(one: Row, other: Row) -> bool:
+        keys = [one[place] for place in ours], [other[place] for place in theirs]
+        return keys[0] == keys[1] and all(keys[0][place] is not None for place in strict)
+
+    matched = [row for row in left if any(match(row, other) for other in right)]
+    alone = [row for row in left if not any(match(row, other) for other in right)]
+    if node.how in ("semi", "anti"):
+        return matched if node.how == "semi" else alone
+    rows = [row + other for row in left for other in right if match(row, other)]
+    if node.how in ("left", "full"):
+        rows += [row + (None,) * len(node.right.columns) for row in alone]
+    if node.how == "full":
+        orphans = [other for other in right if not any(match(row, other) for row in left)]
+        rows += [(None,) * len(node.left.columns) + other for other in orphans]
+    return rows
 
 
 def _ascending(value: Any) -> tuple[bool, Any]:
@@ -81,7 +162,7 @@ def _call(call: Call, rows: list[Row], columns: tuple[str, ...]) -> Any:
     present = [values for values in picked if None not in values]
     if call.function == "count":
         return len(set(present)) if call.distinct else len(present)
-    values = [value for (value,) in present]
+    values = [value for (value,) in (set(present) if call.distinct else present)]
     if not values:
         return None
     return {"sum": sum, "min": min, "max": max, "any_value": min}[call.function](values)
@@ -128,4 +209,6 @@ def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
                 return values[1] if values[0] is True else values[2]
             return None if values[0] is None else {"abs": abs, "upper": str.upper}[tree.name](values[0])
     left, right = evaluate(tree.this, row), evaluate(tree.expression, row)
+    if isinstance(tree, exp.NullSafeEQ):
+        return bool(left == right)
     return None if left is None or right is None else BINARY[type(tree)](left, right)

@@ -32,6 +32,9 @@ EQUAL = [
     ("SELECT a, b FROM t ORDER BY b LIMIT 3", "SELECT a AS b, b AS x FROM t ORDER BY x ASC NULLS FIRST LIMIT 3"),
     ("SELECT transform(l, x -> x + a) AS r FROM t", "SELECT transform(l, other -> other + a) AS r FROM t"),
     ("SELECT s.f FROM t", "SELECT t.s.f AS g FROM t"),
+    ("SELECT median(a) AS x FROM t", "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) AS y FROM t"),
+    ("SELECT c, count(*) AS x FROM t GROUP BY c WITH ROLLUP", "SELECT c, count(*) AS y FROM t GROUP BY ROLLUP (c)"),
+    ("SELECT a FROM t MINUS SELECT a FROM u", "SELECT a AS x FROM t EXCEPT DISTINCT SELECT a FROM u"),
 ]
 DIFFERENT = [
     ("SELECT a FROM t", "SELECT b FROM t"),
@@ -56,6 +59,11 @@ DIFFERENT = [
         "SELECT arrays_zip(l, n) AS z FROM (SELECT l, l AS n FROM t)",
     ),
     ("SELECT x.a FROM t x JOIN u y ON x.a = y.a", "SELECT x.a FROM t x JOIN u y ON x.a = y.d"),
+    ("SELECT a FROM t INTERSECT SELECT a FROM u", "SELECT a FROM t EXCEPT SELECT a FROM u"),
+    ("SELECT a FROM t INTERSECT SELECT a FROM u", "SELECT a FROM t INTERSECT ALL SELECT a FROM u"),
+    ("SELECT a FROM t EXCEPT SELECT a FROM u", "SELECT a FROM u EXCEPT SELECT a FROM t"),
+    ("SELECT percentile(a, 0.5) AS x FROM t", "SELECT percentile(a, 0.6) AS x FROM t"),
+    ("SELECT c, sum(a) AS x FROM t GROUP BY ROLLUP (c)", "SELECT c, sum(a) AS x FROM t GROUP BY c"),
     ("SELECT x.a FROM t x JOIN t y ON x.a = y.b", "SELECT x.a FROM t x JOIN t y ON x.b = y.a"),
 ]
 

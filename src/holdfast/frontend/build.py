@@ -1,13 +1,15 @@
-"""Building plan nodes from resolved trees, and choosing names for what the user did not name."""
+"""Building plan nodes from resolved trees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
+from holdfast.frontend.attach import attach, has_subquery
 from holdfast.frontend.draws import has_wish, innermost, wished
+from holdfast.frontend.labels import label, unique
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render
 from holdfast.plan.nodes import Draw, Drawn, Linear, Named, Node
 
@@ -18,17 +20,28 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
 
     What the expressions wish to draw is drawn below, for the rows that the deterministic part of the predicate keeps.
+    The subqueries in them are joined below.
     """
-    while wishes := innermost([tree for _, tree in items] + ([] if predicate is None else [predicate])):
-        parts = [] if predicate is None else conjuncts(predicate)
-        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
-        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
-        items = [(name, _granted(tree, known)) for name, tree in items]
+    node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
+    items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+    if any(has_subquery(tree) for tree in [*trees, *([] if predicate is None else [predicate])]):
+        node, predicate, items = attach(node, predicate, items)
     outputs = tuple(Named(name, render(tree)) for name, tree in items)
     same = tuple(output.name for output in outputs) == node.columns
     if predicate is None and same and all(output.sql == quoted(output.name) for output in outputs):
         return node
     return Linear(node, None if predicate is None else render(predicate), outputs)
+
+
+def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
+    """The rows of ``node`` with all that the trees wish to draw, and predicate and trees over that."""
+    trees = list(trees)
+    while wishes := innermost(trees + ([] if predicate is None else [predicate])):
+        parts = [] if predicate is None else conjuncts(predicate)
+        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
+        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
+        trees = [_granted(tree, known) for tree in trees]
+    return node, predicate, trees
 
 
 def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[Node, dict[Tree, str]]:
@@ -72,18 +85,3 @@ def over(tree: Tree, known: Mapping[Tree, str], left_over: Callable[[exp.Column]
         elif isinstance(value, exp.Expr) and not isinstance(value, exp.DataType):
             result.set(key, over(value, known, left_over))
     return result
-
-
-def unique(name: str, taken: Iterable[str]) -> str:
-    """``name``, or ``name`` with a number that makes it differ (ignoring case) from all that are taken."""
-    lower = {each.lower() for each in taken}
-    result, number = name, 2
-    while result.lower() in lower:
-        result, number = f"{name}_{number}", number + 1
-    return result
-
-
-def label(tree: Tree) -> str:
-    """A readable name for an expression: its text, without backticks, cut to a bearable length."""
-    text = render(tree).replace("`", "")
-    return text if len(text) <= 60 else text[:59] + "…"

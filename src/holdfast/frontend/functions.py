@@ -31,20 +31,46 @@ AGGREGATES = {
     "first_value": "any_value",
     "last": "any_value",
     "last_value": "any_value",
+    "count_if": "count_if",
+    "bool_and": "bool_and",
+    "every": "bool_and",
+    "bool_or": "bool_or",
+    "any": "bool_or",
+    "some": "bool_or",
+    "skewness": "skewness",
+    "kurtosis": "kurtosis",
+    "covar_pop": "covar_pop",
+    "covar_samp": "covar_samp",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
+    "bit_xor": "bit_xor",
+    "collect_list": "collect_list",
+    "array_agg": "collect_list",
+    "collect_set": "collect_set",
+    "mode": "mode",
+    "median": "percentile",
+    "percentile": "percentile",
+    "percentile_cont": "percentile",
+    "max_by": "max",
+    "min_by": "min",
 }
+
+# What a row of the result is grouped by, where GROUP BY has several sets of keys.
+GROUPING = _names("grouping grouping_id")
+
+# To these it makes no difference whether each value counts once.
+BLIND_TO_COPIES = _names("min max any_value bool_and bool_or bit_and bit_or collect_set")
 
 OTHER_AGGREGATES = _names(
     """
-    any approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg
-    bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list collect_set
-    collect_union corr count_if count_min_sketch covar_pop covar_samp every grouping grouping_id histogram_numeric
-    hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
-    kll_sketch_agg_double kll_sketch_agg_float kurtosis listagg max_by measure median min_by mode percentile
-    percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
-    regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some string_agg theta_intersection_agg theta_sketch_agg
-    theta_union_agg try_avg try_sum tuple_intersection_agg_double tuple_intersection_agg_integer
-    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer vector_avg
-    vector_sum
+    approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine bitmap_and_agg
+    bitmap_construct_agg bitmap_or_agg collect_union corr count_min_sketch histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float listagg measure percentile_approx percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg string_agg
+    theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
+    tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double
+    tuple_union_agg_integer vector_avg vector_sum
     """
 )
 
@@ -58,6 +84,17 @@ GENERATORS = _names(
 TIME_WINDOWS = frozenset(("window", "session_window", "window_time"))
 
 WINDOW_FUNCTIONS = _names("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
+
+# What can stand before OVER, and the function of `plan.nodes.WindowCall` that it is.
+OVER = {
+    **{name: name for name in WINDOW_FUNCTIONS if name != "counter_diff"},
+    **{
+        name: AGGREGATES[name]
+        for name in _names("count sum avg mean min max stddev stddev_samp std stddev_pop variance var_samp var_pop")
+    },
+    **dict.fromkeys(("first", "first_value", "any_value"), "first_value"),
+    **dict.fromkeys(("last", "last_value"), "last_value"),
+}
 
 # The clock and chance: drawn for each row that comes, and remembered (`frontend.draws`).
 DRAWN = _names("curdate current_date current_timestamp localtimestamp now rand randn random unix_timestamp uuid")
@@ -104,5 +141,5 @@ UNIT_FIRST = _names("dateadd date_add datediff date_diff timestampadd timestampd
 # Names that a user's function cannot have: Spark's meaning of them is known here.
 RESERVED_NAMES = frozenset(AGGREGATES).union(
     OTHER_AGGREGATES, GENERATORS, TIME_WINDOWS, WINDOW_FUNCTIONS, DRAWN, NONDETERMINISTIC, BARE_CALLS,
-    DETERMINISTIC_FROM, UNIT_FIRST,
+    DETERMINISTIC_FROM, UNIT_FIRST, GROUPING,
 )  # fmt: skip

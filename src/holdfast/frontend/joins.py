@@ -1,22 +1,42 @@
-"""Joins: relations and conditions to a tree of binary equi-joins.
+"""Joins: relations and conditions to a tree of binary joins.
 
-All joins are inner, so ON and WHERE mean the same and every condition is one conjunct of one list. The tree is
-left-deep: it starts at the first relation and takes, again and again, the first one (in the order of FROM) that an
-equality connects to what is joined already. Such equalities become the keys; what is left over filters the result,
-and `plan.rewrites.push_filter` moves it to where it belongs. A relation that no equality connects is refused.
+Inner joins: ON and WHERE mean the same, so every condition is one conjunct of one list. The tree is left-deep: it
+starts at the first relation and takes, again and again, the first one (in the order of FROM) that an equality connects
+to what is joined already. Such equalities become the keys; what is left over filters the result, and
+`plan.rewrites.push_filter` moves it to where it belongs. A relation that no equality connects is joined without a key:
+all rows with all rows.
+
+Outer, semi and anti joins: the conditions of ON decide what matches, so none of them may become a filter above. An
+equality of both sides is a key. A condition on one side filters that side, where a row that fails it would not come
+out; elsewhere it is a key that is NULL, and so matches nothing, unless the condition holds. What remains, a condition
+on both sides, takes the join apart (`_apart`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
-from holdfast.frontend.build import Item, extend, label, linear, unique
+from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.labels import label, unique
 from holdfast.frontend.names import Relation
-from holdfast.frontend.place import Text
-from holdfast.plan.expression import Tree, column
-from holdfast.plan.nodes import Join, Node
+from holdfast.plan.expression import Tree, column, conjunction
+from holdfast.plan.nodes import Join, Node, Union
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """An equality that a join goes by: the condition it comes from, and its two sides."""
+
+    condition: Tree
+    left: Tree
+    right: Tree
+    null_safe: bool = False
 
 
 def qualified(relation: Relation, taken: Sequence[str]) -> Relation:
@@ -29,71 +49,139 @@ def qualified(relation: Relation, taken: Sequence[str]) -> Relation:
     return Relation(relation.alias, linear(relation.node, None, items), relation.columns, tuple(internal))
 
 
-def join_all(
-    relations: Sequence[Relation], places: Sequence[Tree], conditions: Sequence[Tree], text: Text
-) -> tuple[Node, list[Tree]]:
-    """The join of all relations, and the conditions that are still to be checked on its rows."""
+def as_one(node: Node) -> Relation:
+    """What is joined already, as a relation for further joins."""
+    return Relation("", node, node.columns, node.columns)
+
+
+def join_all(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:
+    """The inner join of all relations, and the conditions that are still to be checked on its rows."""
     owner = {name: place for place, relation in enumerate(relations) for name in relation.internal}
     waiting, conditions = list(range(1, len(relations))), list(conditions)
     node, joined = relations[0].node, {0}
     while waiting:
-        for place in waiting:
-            keys = _keys(conditions, joined, place, owner)
-            if keys:
-                break
-        else:
-            touching = any(waiting[0] in (used := _used(each, owner)) and len(used) > 1 for each in conditions)
-            name = relations[waiting[0]].alias
-            construct = "a join without an equality" if touching else "a cross join"
-            raise text.unsupported(
-                construct, places[waiting[0]], f"no condition of the form left = right connects {name!r} to the rest"
-            )
+        place, keys = _next(waiting, conditions, joined, owner)
         node = _join(node, relations[place].node, keys)
-        conditions = [each for each in conditions if all(each is not condition for condition, _, _ in keys)]
+        conditions = [each for each in conditions if all(each is not key.condition for key in keys)]
         joined.add(place)
         waiting.remove(place)
     return node, conditions
 
 
-def _used(tree: Tree, owner: dict[str, int]) -> set[int]:
-    return {owner[node.name] for node in tree.find_all(exp.Column)}
+def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: dict[str, int]) -> tuple[int, list[Key]]:
+    """The relation to join next, and its keys. One that counts NULLs as equal is a key only where there is no other."""
+    for kind in (exp.EQ, exp.NullSafeEQ):
+        for place in waiting:
+            here = {name for name, one in owner.items() if one in joined}
+            there = {name for name, one in owner.items() if one == place}
+            keys: list[Key] = []
+            for condition in conditions:
+                key = _key(condition, here, there) if isinstance(condition, kind) else None
+                # An expression is a key once: a second equality on it stays a condition, so key columns are distinct.
+                if key is not None and all(key.left != each.left and key.right != each.right for each in keys):
+                    keys.append(key)
+            if keys:
+                return place, keys
+    return waiting[0], []
 
 
-def _keys(conditions: list[Tree], joined: set[int], place: int, owner: dict[str, int]) -> list[tuple[Tree, Tree, Tree]]:
-    """(condition, left key, right key) for each equality between what is joined and the relation at ``place``.
+def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) -> Node:
+    """The join of ``left`` with ``right`` where all ``conditions`` hold. Columns: those of both (of the left one if it
+    is a semi or anti join), and maybe further ones."""
+    if how == "right":
+        names = [*left.columns, *right.columns]
+        swapped = join_outer(right, left, "left", conditions)
+        return linear(swapped, None, [(name, column(name)) for name in names])
+    keys: list[Key] = []
+    filters: tuple[list[Tree], list[Tree]] = ([], [])
+    others: list[Tree] = []
+    here, there = set(left.columns), set(right.columns)
+    for condition in dict.fromkeys(conditions):
+        key, used = _key(condition, here, there), _used(condition)
+        if key is not None:
+            keys.append(key)
+        elif how == "semi" and used <= here:
+            filters[0].append(condition)
+        elif how != "full" and used and used <= there:
+            filters[1].append(condition)
+        elif used <= here:
+            keys.append(Key(condition, _flag(condition), exp.true()))
+        elif used <= there:
+            keys.append(Key(condition, exp.true(), _flag(condition)))
+        else:
+            others.append(condition)
+    left, right = (_filtered(node, parts) for node, parts in zip((left, right), filters, strict=True))
+    return _apart(left, right, keys, how, others) if others else _join(left, right, keys, how)
 
-    An expression is a key once: a second equality on it stays a condition, so that key columns are distinct.
+
+def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[Tree]) -> Node:
+    """A join with conditions that no key can say: the inner join, filtered, tells which rows match.
+
+    A row of a side matches if it equals, in all columns, what some row of the filtered join has of that side. (Rows
+    that differ in the sign of a zero alone are one row here, as they are to Spark's equality.)
     """
-    keys: list[tuple[Tree, Tree, Tree]] = []
-    for condition in conditions:
-        if not isinstance(condition, exp.EQ):
-            continue
-        for left, right in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            here, there = _used(left, owner), _used(right, owner)
-            fresh = all(left != other[1] and right != other[2] for other in keys)
-            if here and here <= joined and there == {place} and fresh:
-                keys.append((condition, left, right))
-                break
-    return keys
+    both = [*left.columns, *right.columns]
+    inner = linear(
+        _join(left, right, keys), conjunction(conditions), [(name, column(name)) for name in dict.fromkeys(both)]
+    )
+
+    def split(side: Node, how: Literal["semi", "anti"]) -> Node:
+        taken = list(side.columns)
+        names = [unique(name, taken) for name in side.columns]
+        matched = linear(inner, None, [(new, column(old)) for new, old in zip(names, side.columns, strict=True)])
+        return Join(side, matched, side.columns, tuple(names), how, (True,) * len(names))
+
+    if how == "semi" or how == "anti":
+        return split(left, how)
+    parts = [inner]
+    for side in (left, right) if how == "full" else (left,):
+        items: list[Item] = [(name, column(name) if name in side.columns else exp.null()) for name in both]
+        parts.append(linear(split(side, "anti"), None, items))
+    return Union(tuple(parts))
 
 
-def _join(left: Node, right: Node, keys: list[tuple[Tree, Tree, Tree]]) -> Node:
+def _filtered(node: Node, parts: list[Tree]) -> Node:
+    return linear(node, conjunction(parts), [(name, column(name)) for name in node.columns]) if parts else node
+
+
+def _flag(condition: Tree) -> Tree:
+    """TRUE where the condition holds, NULL elsewhere."""
+    return exp.Anonymous(this="if", expressions=[condition.copy(), exp.true(), exp.null()])
+
+
+def _used(tree: Tree) -> set[str]:
+    return {node.name for node in tree.find_all(exp.Column)}
+
+
+def _key(condition: Tree, here: set[str], there: set[str]) -> Key | None:
+    """The condition as a key, if it is an equality between columns ``here`` and columns ``there``."""
+    if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)):
+        return None
+    for left, right in ((condition.this, condition.expression), (condition.expression, condition.this)):
+        ours, theirs = _used(left), _used(right)
+        if ours and ours <= here and theirs and theirs <= there:
+            return Key(condition, left, right, isinstance(condition, exp.NullSafeEQ))
+    return None
+
+
+def _join(left: Node, right: Node, keys: list[Key], how: How = "inner") -> Node:
+    assert how != "right"
     taken = [*left.columns, *right.columns]
-    left, left_keys = _with_columns(left, [key for _, key, _ in keys], taken)
+    left, left_keys = _with_columns(left, [key.left for key in keys], taken)
     taken += left.columns
-    right, right_keys = _with_columns(right, [key for _, _, key in keys], taken)
-    return Join(left, right, left_keys, right_keys)
+    right, right_keys = _with_columns(right, [key.right for key in keys], taken)
+    flags = tuple(key.null_safe for key in keys)
+    return Join(left, right, left_keys, right_keys, how, flags if any(flags) else ())
 
 
 def _with_columns(node: Node, trees: list[Tree], taken: Sequence[str]) -> tuple[Node, tuple[str, ...]]:
     """``node`` with a column for each tree, and the names of these columns."""
-    names: list[str] = []
+    names: dict[Tree, str] = {}
     added: list[Item] = []
     for tree in trees:
         if isinstance(tree, exp.Column):
-            names.append(tree.name)
-            continue
-        name = unique(label(tree), [*taken, *(each for each, _ in added)])
-        names.append(name)
-        added.append((name, tree))
-    return (extend(node, added) if added else node), tuple(names)
+            names[tree] = tree.name
+        elif tree not in names:
+            names[tree] = unique(label(tree), [*taken, *(each for each, _ in added)])
+            added.append((names[tree], tree))
+    return (extend(node, added) if added else node), tuple(names[tree] for tree in trees)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -39,12 +40,28 @@ class Relation:
         return f"{self.alias or 'input'}({', '.join(self.columns)})"
 
 
+class Subqueries(Protocol):
+    """Plans a subquery of an expression: gives the tree that stands for its value (`frontend.attach`)."""
+
+    def exists(self, written: Tree, outer: Scope) -> Tree: ...
+    def within(self, values: list[Tree], written: Tree, outer: Scope) -> Tree: ...
+    def scalar(self, written: Tree, outer: Scope) -> Tree: ...
+
+
 @dataclass(frozen=True)
 class Scope:
     """The relations that a reference can mean, and the columns that USING merged (hidden side → shown side)."""
 
     relations: tuple[Relation, ...]
     merged: Mapping[str, str]
+    outer: Scope | None = None
+    """What the enclosing query offers, if this is a subquery's."""
+
+    linked: bool = False
+    """Whether the subquery can be joined by what it refers to in the enclosing query."""
+
+    subqueries: Subqueries | None = None
+    """Plans the subqueries of expressions; None where there may be none."""
 
     def visible(self, relation: Relation | None = None) -> list[tuple[str, str]]:
         """(user's name, plan's name) of what ``*`` (or ``relation.*``) stands for, in Spark's order."""
@@ -52,8 +69,8 @@ class Scope:
             return list(zip(relation.columns, relation.internal, strict=True))
         pairs = [pair for each in self.relations for pair in zip(each.columns, each.internal, strict=True)]
         keys = set(self.merged.values())
-        first = [pair for pair in pairs if pair[1] in keys]
-        return first + [pair for pair in pairs if pair[1] not in keys and pair[1] not in self.merged]
+        pairs = [pair for pair in pairs if pair[1] not in self.merged]
+        return [pair for pair in pairs if pair[1] in keys] + [pair for pair in pairs if pair[1] not in keys]
 
     def called(self, alias: str) -> list[Relation]:
         """The relations of that alias: one at most in SQL; several where a verb joined a table to itself."""

@@ -40,11 +40,16 @@ class Text:
         self.sql, self.subject, self.view, self.placed = sql, subject, view, placed
         self.functions: Mapping[str, Outside] = functions or {}
         self._draws = itertools.count()
+        self._subqueries = itertools.count()
         self.tokens: list[Token] = []
 
     def next_draw(self) -> str:
         """A number for the next nondeterministic call of the text: calls in other places are other draws."""
         return str(next(self._draws))
+
+    def next_subquery(self) -> int:
+        """A number for the next subquery of the text."""
+        return next(self._subqueries)
 
     def parse(self) -> Tree:
         """The one statement of the text."""

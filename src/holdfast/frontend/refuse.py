@@ -24,37 +24,41 @@ _SCALARS = (
     exp.And, exp.Or, exp.Not, exp.Paren, exp.Tuple, exp.Dot, exp.Bracket, exp.Lambda, exp.Alias, exp.Kwarg,
     exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.IntervalSpan,
     exp.Any, exp.All, exp.Interval, exp.Collate, exp.Concat, exp.Anonymous, exp.Distinct, exp.IgnoreNulls,
-    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition,
+    exp.RespectNulls, exp.Star, exp.Extract, exp.Trim, exp.Substring, exp.Overlay, exp.StrPosition, exp.Filter,
+    exp.Where, exp.WithinGroup, exp.Window, exp.WindowSpec, exp.Order, exp.Ordered,
 )  # fmt: skip
 _PARAMETERS = (":", "?", "$", "@", "{")
 _BARE_DRAWS = (exp.CurrentDate, exp.CurrentTimestamp)
 _BARE_CALLS = (exp.CurrentTime, exp.CurrentUser, exp.SessionUser)
 
 
-def check_expression(tree: Tree, text: Text) -> None:
-    """Refuse what a scalar or aggregate expression may not contain."""
+def check_expression(tree: Tree, text: Text, subqueries: bool = False) -> None:
+    """Refuse what a scalar or aggregate expression may not contain. ``subqueries``: whether it may contain those."""
     for node in tree.walk(prune=lambda node: isinstance(node, (exp.Query, exp.DataType))):
-        _check_node(node, text)
+        if not (subqueries and _is_subquery(node)):
+            _check_node(node, text)
         _check_precedence(node, text)
+
+
+def _is_subquery(node: Tree) -> bool:
+    return isinstance(node, (exp.Exists, exp.Query)) or (isinstance(node, exp.In) and bool(node.args.get("query")))
 
 
 def _check_node(node: Tree, text: Text) -> None:
     match node:
         case exp.Exists():
-            raise text.unsupported("EXISTS (subquery)", node, "write it as a join", "EXISTS")
+            raise text.unsupported("EXISTS (subquery) here", node, "write it as a join", "EXISTS")
         case exp.Query() if isinstance(node.parent, exp.In):
-            raise text.unsupported("IN (subquery)", node.parent, "write it as a join")
+            raise text.unsupported("IN (subquery) here", node.parent, "write it as a join")
         case exp.Query():
-            raise text.unsupported("a scalar subquery", node, "join the subquery instead", "SELECT")
+            raise text.unsupported("a scalar subquery here", node, "join the subquery instead", "SELECT")
         case exp.In() if node.args.get("query") is not None:
-            raise text.unsupported("IN (subquery)", node, "write it as a join")
-        case exp.Window():
-            raise text.unsupported("OVER (a window function)", node, keyword="OVER", after=True)
-        case exp.Filter():
-            advice = "write sum(CASE WHEN … THEN x END)"
-            raise text.unsupported("FILTER of an aggregate", node, advice, "FILTER", after=True)
-        case exp.WithinGroup():
-            raise text.unsupported("WITHIN GROUP", node, keyword="WITHIN", after=True)
+            raise text.unsupported("IN (subquery) here", node, "write it as a join")
+        case exp.Filter() if _is_windowed(node):
+            advice = "write sum(CASE WHEN … THEN x END) OVER (…)"
+            raise text.unsupported("FILTER before OVER", node, advice, "FILTER", after=True)
+        case exp.WithinGroup() if _is_windowed(node):
+            raise text.unsupported("WITHIN GROUP before OVER", node, keyword="WITHIN", after=True)
         case exp.Placeholder() | exp.Parameter():
             mark = next((each.text for each in text.tokens if each.text in _PARAMETERS), None)
             raise text.unsupported("a parameter", node, "write the value into the text", mark)
@@ -76,14 +80,21 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
         return
     if name in functions.OTHER_AGGREGATES:
         raise text.unsupported(f"the aggregate {name}", call)
+    if name in functions.AGGREGATES and name not in functions.OVER and _is_windowed(call):
+        raise text.unsupported(f"the aggregate {name} before OVER", call)
     if name in functions.GENERATORS:
         raise text.unsupported(f"the generator {name}", call, "it makes several rows of one")
     if name in functions.TIME_WINDOWS:
         raise text.unsupported(f"the time window {name}", call, "group by date_trunc(…) instead")
-    if name in functions.WINDOW_FUNCTIONS:
-        raise text.unsupported(f"the window function {name}", call)
+    if name in functions.WINDOW_FUNCTIONS and not (name in functions.OVER and _is_windowed(call)):
+        raise text.unsupported(f"the window function {name}", call, "" if _is_windowed(call) else "it needs OVER (…)")
     if name in functions.NONDETERMINISTIC or len(call.expressions) < functions.DETERMINISTIC_FROM.get(name, 0):
         raise nondeterministic(name, call, text)
+
+
+def _is_windowed(call: Tree) -> bool:
+    parent = call.parent
+    return isinstance(parent.parent if isinstance(parent, (exp.IgnoreNulls, exp.RespectNulls)) else parent, exp.Window)
 
 
 def nondeterministic(name: str, tree: Tree, text: Text, keyword: str | None = None) -> Unsupported:
@@ -115,12 +126,10 @@ def _check_precedence(node: Tree, text: Text) -> None:
 # The clauses of a query that are planned, or (hint) mean nothing to a view. Any other is refused by its name.
 _PLANNED = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",
-    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on",
+    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on", "windows", "qualify",
 }  # fmt: skip
 _CLAUSES = {
     "laterals": ("LATERAL VIEW", "LATERAL"),
-    "qualify": ("QUALIFY", "QUALIFY"),
-    "windows": ("WINDOW", "WINDOW"),
     "sort": ("SORT BY", "SORT"),
     "cluster": ("CLUSTER BY", "CLUSTER"),
     "distribute": ("DISTRIBUTE BY", "DISTRIBUTE"),
@@ -141,11 +150,6 @@ def check_clauses(query: Tree, text: Text) -> None:
         if key == "pivots" and tree.args.get("unpivot"):
             name, keyword = "UNPIVOT", "UNPIVOT"
         raise text.unsupported(name, tree, keyword=keyword)
-    group = query.args.get("group")
-    if group is not None:
-        for key, name in (("rollup", "ROLLUP"), ("cube", "CUBE"), ("grouping_sets", "GROUPING SETS")):
-            if group.args.get(key):
-                raise text.unsupported(name, group, keyword=name.split(" ")[0], after=True)
     if isinstance(query, exp.Select):
         distinct = query.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):

@@ -2,9 +2,9 @@
 
 Resolving replaces every reference by the plan's column, gives lambda variables names of their own (``_v0``, so that
 no column can be mistaken for one), spells out the field names that Spark would take from column names (``struct(a)``
-becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form: an `Anonymous` call with the name of a
-`plan.nodes.Call` function. A nondeterministic call becomes a wish (`frontend.draws`). The result mentions no name of
-the user's any more, so that it can be moved and compared.
+becomes ``struct(`o.a` AS `a`)``), and brings aggregates into one form (`frontend.aggregates`). A nondeterministic call
+becomes a wish (`frontend.draws`), a window function a call of ``over`` (`frontend.windows`). The result mentions no
+name of the user's any more, so that it can be moved and compared.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from sqlglot import exp
 
 from holdfast.errors import SqlError
 from holdfast.frontend import functions
-from holdfast.frontend.draws import is_clock, is_drawn, wish
-from holdfast.frontend.names import Scope, fields_of, look_up, parts, unknown_column
+from holdfast.frontend.aggregates import aggregate, within_group
+from holdfast.frontend.attach import to_outer
+from holdfast.frontend.draws import check_timeless, is_clock, is_drawn, wish
+from holdfast.frontend.names import Scope, Subqueries, fields_of, look_up, parts, unknown_column
 from holdfast.frontend.place import Text
 from holdfast.frontend.refuse import check_expression, nondeterministic
+from holdfast.frontend.windows import has_window, read_window
 from holdfast.plan.expression import NAME_SENSITIVE, Tree, column
 
 _CHAINS = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
@@ -56,13 +59,28 @@ def has_aggregate(tree: Tree) -> bool:
     return any(is_aggregate(node) for node in tree.walk())
 
 
-def resolve(tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "") -> Tree:
-    """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``)."""
-    check_expression(tree, text)
+def is_grouping(tree: Tree) -> bool:
+    """Is this (resolved) node a call of grouping or grouping_id?"""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in functions.GROUPING
+
+
+def has_grouping(tree: Tree) -> bool:
+    return any(is_grouping(node) for node in tree.walk())
+
+
+def resolve(
+    tree: Tree, scope: Scope, text: Text, aliases: Aliases | None = None, aggregates: str = "", windows: str = ""
+) -> Tree:
+    """The bare tree of an expression. ``aggregates`` names the clause if there may be none in it (``WHERE``), and so
+    does ``windows``."""
+    check_expression(tree, text, subqueries=scope.subqueries is not None)
     result = _Resolver(scope, text, aliases or Aliases()).visit(tree, {}, False)
     if aggregates and has_aggregate(result):
         call = next(node for node in tree.walk() if is_aggregate(node))
         raise text.error(SqlError, f"aggregate {call.name.lower()} in {aggregates}, where none may be", call)
+    if windows and has_window(result):
+        advice = "compute it in a subquery, or filter with QUALIFY"
+        raise text.error(SqlError, f"window function in {windows}, where none may be; {advice}", tree)
     return result
 
 
@@ -82,8 +100,18 @@ class _Resolver:
                 raise self.text.unsupported("* inside an expression", tree)
             case exp.Lambda():
                 return self._lambda(tree, variables, inside)
+            case exp.Exists() | exp.Query():
+                return self._subquery(tree, variables)
+            case exp.In() if tree.args.get("query"):
+                return self._within(tree, variables, inside)
             case exp.IgnoreNulls() | exp.RespectNulls():
                 return self._nulls(tree, variables, inside)
+            case exp.Filter():
+                return self._filtered(tree, variables, inside)
+            case exp.WithinGroup():
+                return self._aggregate(within_group(tree, self.text), variables, inside)
+            case exp.Window():
+                return self._window(tree, variables, inside)
             case exp.Anonymous():
                 return self._call(tree, variables, inside)
             case exp.CurrentDate():
@@ -145,6 +173,7 @@ class _Resolver:
         found = look_up(self.scope, names, self.text)
         if found is None and alias is not None:
             found = fields_of(alias.copy(), names[1:])
+        found = self._outer(names) if found is None else found
         if found is not None:
             return found
         if len(names) == 1 and first in functions.BARE_CALLS:
@@ -152,6 +181,36 @@ class _Resolver:
                 return wish(first, (), self.text, names[0])
             raise nondeterministic(first, names[0], self.text)
         raise unknown_column(self.scope, names, self.text, tuple(self.aliases.trees))
+
+    def _outer(self, names: list[exp.Identifier]) -> Tree | None:
+        """A column of the enclosing query."""
+        outer = self.scope.outer
+        found = None if outer is None else look_up(outer, names, self.text)
+        if found is not None and not self.scope.linked:
+            raise self.text.unsupported(
+                f"the reference {'.'.join(name.name for name in names)!r} to the enclosing query in this place",
+                names[0],
+                "a subquery may refer to it in its WHERE, if it is a plain SELECT or one with aggregates alone",
+            )
+        if found is None and outer is not None and outer.outer is not None and look_up(outer.outer, names, self.text):
+            raise self.text.unsupported("a reference to a query further out than the enclosing one", names[0])
+        return None if found is None else to_outer(found)
+
+    def _subquery(self, tree: Tree, variables: Mapping[str, str]) -> Tree:
+        planner = self._planner(tree, variables)
+        return planner.exists(tree, self.scope) if isinstance(tree, exp.Exists) else planner.scalar(tree, self.scope)
+
+    def _within(self, tree: exp.In, variables: Mapping[str, str], inside: bool) -> Tree:
+        given = tree.this.this if isinstance(tree.this, exp.Paren) else tree.this
+        values = given.expressions if isinstance(given, exp.Tuple) else [given]
+        visited = [self.visit(each, variables, inside) for each in values]
+        return self._planner(tree, variables).within(visited, tree, self.scope)
+
+    def _planner(self, tree: Tree, variables: Mapping[str, str]) -> Subqueries:
+        if variables:
+            raise self.text.unsupported("a subquery inside a lambda function", tree)
+        assert self.scope.subqueries is not None  # check_expression refuses subqueries elsewhere
+        return self.scope.subqueries
 
     def _lambda(self, tree: exp.Lambda, variables: Mapping[str, str], inside: bool) -> Tree:
         number = len(set(variables.values()))
@@ -218,7 +277,19 @@ class _Resolver:
             return self.visit(inner, variables, inside)  # any_value passes over NULLs anyway
         raise self.text.error(SqlError, "IGNORE NULLS belongs behind first, last or any_value", tree)
 
-    def _aggregate(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+    def _filtered(self, tree: exp.Filter, variables: Mapping[str, str], inside: bool) -> Tree:
+        call, condition = tree.this, tree.expression.this
+        call = call.this if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls)) else call
+        call = within_group(call, self.text) if isinstance(call, exp.WithinGroup) else call
+        if not is_aggregate(call):
+            raise self.text.error(SqlError, "FILTER belongs behind an aggregate", tree, "FILTER", after=True)
+        resolved = self.visit(condition, variables, True)
+        check_timeless(resolved, "FILTER", self.text)
+        return self._aggregate(call, variables, inside, resolved)
+
+    def _aggregate(
+        self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool, condition: Tree | None = None
+    ) -> Tree:
         written, function = call.name.lower(), functions.AGGREGATES[call.name.lower()]
         if inside:
             raise self.text.error(SqlError, f"aggregate {written} inside another aggregate", call)
@@ -226,35 +297,29 @@ class _Resolver:
             raise self.text.error(SqlError, f"aggregate {written} inside a lambda function", call)
         nulls = (exp.IgnoreNulls, exp.RespectNulls)
         arguments = [each.this if isinstance(each, nulls) else each for each in call.expressions]
-        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
         if distinct:
-            if function != "count":
-                raise self.text.unsupported(f"DISTINCT in {written}", call, "only count(DISTINCT …) is maintained")
-            arguments = list(arguments[0].expressions)
+            arguments = [*arguments[0].expressions, *arguments[1:]]
         if function == "any_value" and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
             arguments = arguments[:1]  # first(x, true): ignore nulls
-        if function == "count" and not distinct:
-            return self._count(call, arguments)
-        if len(arguments) != 1 and not (distinct and arguments):
-            raise self.text.error(SqlError, f"{written} takes one argument, found {len(arguments)}", call)
+        if function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            return aggregate(call, arguments, False, condition, self.text)
         visited = [self.visit(each, variables, True) for each in arguments]
-        if distinct:
-            return exp.Anonymous(this=function, expressions=[exp.Distinct(expressions=list(dict.fromkeys(visited)))])
-        return exp.Anonymous(this=function, expressions=visited)
+        return aggregate(call, visited, distinct, condition, self.text)
 
-    def _count(self, call: exp.Anonymous, arguments: list[Tree]) -> Tree:
-        if not arguments:
-            raise self.text.error(SqlError, "count takes an argument; write count(*)", call)
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            return exp.Anonymous(this="count", expressions=[exp.Star()])
-        visited = [self.visit(each, {}, True) for each in arguments]
-        counted = [each for each in visited if not isinstance(each, (exp.Literal, exp.Boolean))]  # these are never NULL
-        if not counted:
-            return exp.Anonymous(this="count", expressions=[exp.Star()])
-        if len(counted) == 1:
-            return exp.Anonymous(this="count", expressions=counted)
-        some: Tree = exp.Is(this=counted[0], expression=exp.Null())
-        for each in counted[1:]:
-            some = exp.Or(this=some, expression=exp.Is(this=each, expression=exp.Null()))
-        counted_once = exp.Anonymous(this="if", expressions=[some, exp.Null(), exp.Literal.number(1)])
-        return exp.Anonymous(this="count", expressions=[counted_once])
+    def _window(self, tree: exp.Window, variables: Mapping[str, str], inside: bool) -> Tree:
+        if inside or variables:
+            where = "an aggregate" if inside else "a lambda function"
+            raise self.text.error(SqlError, f"window function inside {where}", tree)
+        window = read_window(tree, self.text)
+        arguments = list(window.arguments)
+        if window.function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            arguments = []
+        visited = [self.visit(each, {}, False) for each in arguments]
+        if window.function == "count" and visited:
+            counted = aggregate(window.call, visited, False, None, self.text).expressions
+            visited = [each for each in counted if not isinstance(each, exp.Star)]
+        partition, order = (
+            [self.visit(each, {}, False) for each in trees] for trees in (window.partition, window.order)
+        )
+        return window.tree(visited, partition, order)

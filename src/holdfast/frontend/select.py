@@ -1,4 +1,4 @@
-"""The upper half of a SELECT: its list, GROUP BY, HAVING, DISTINCT, ORDER BY and LIMIT, over rows that FROM gave."""
+"""The upper half of a SELECT: its list, GROUP BY, HAVING, QUALIFY, DISTINCT, ORDER BY and LIMIT, over FROM's rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, label, linear, over, unique
+from holdfast.frontend.build import Item, linear, over
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
+from holdfast.frontend.labels import label, unique
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
-from holdfast.frontend.resolve import Aliases, has_aggregate, resolve
+from holdfast.frontend.resolve import Aliases, has_aggregate, has_grouping, resolve
 from holdfast.frontend.schema import RESERVED
+from holdfast.frontend.sets import Set, keys_and_sets
 from holdfast.frontend.starred import expand
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
 
@@ -43,28 +46,44 @@ def finish_select(
 
     ``names`` are what the output columns are called by whoever reads them, if not by their own names.
     """
-    items, written = _items(select, scope, text)
+    items, written = select_items(select, scope, text)
     aliases = {name.lower(): tree for name, tree in reversed(items)}
     if names is not None and len(names) == len(items):
         items = [(name, tree) for name, (_, tree) in zip(names, items, strict=True)]
     check_names(items, written, text)
-    keys = _keys(select, items, scope, text)
+    keys, sets = _keys(select, items, scope, text)
     for key in keys:
         check_timeless(key, "GROUP BY", text)
     having = select.args.get("having")
-    having_tree = None if having is None else resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys))
+    having_tree = None
+    if having is not None:
+        having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
     if having_tree is not None:
         check_timeless(having_tree, "HAVING", text)
+    qualify = select.args.get("qualify")
+    qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
+    if qualified is not None:
+        check_timeless(qualified, "QUALIFY", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
-    used += [] if having_tree is None else [having_tree]
-    if grouped or any(has_aggregate(tree) for tree in used):
-        grouping = Grouping(keys, items, used, text)
+    used += [tree for tree in (having_tree, qualified) if tree is not None]
+    if grouped or any(has_aggregate(tree) or has_grouping(tree) for tree in used):
+        grouping = Grouping(keys, items, used, text, sets)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]
         predicate = None if having_tree is None else grouping.above(having_tree, having)
+        qualified = None if qualified is None else grouping.above(qualified, qualify)
+    trees = [tree for _, tree in items] + [sort.tree for sort in sorts] + ([] if qualified is None else [qualified])
+    if any(map(has_window, trees)):
+        names_of = [name for name, _ in items] + [None] * (len(trees) - len(items))
+        node, trees = plan_windows(node, predicate, names_of, trees)
+        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
+        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
+        predicate = None if qualified is None else trees[-1]
+    elif qualify is not None:
+        raise text.error(SqlError, "QUALIFY needs a window function, in it or in the select list", qualify)
     if select.args.get("distinct") is not None:
         node = linear(node, predicate, items)
         node = Aggregate(node, node.columns, ())
@@ -74,17 +93,18 @@ def finish_select(
 
 
 def limited(node: Node, query: Tree, text: Text) -> Node:
-    """``node`` with the ORDER BY and LIMIT of ``query`` (a UNION, or a query in parentheses) on it."""
+    """``node`` with the ORDER BY and LIMIT of ``query`` (a set operation, or a query in parentheses) on it."""
     items: list[Item] = [(name, column(name)) for name in node.columns]
     scope = Scope((Relation("the result", node, node.columns, node.columns),), {})
     sorts = _sorts(query, items, scope, text, Aliases())
     for sort in sorts:
-        if has_aggregate(sort.tree):
-            raise text.error(SqlError, "aggregate in ORDER BY of a UNION", sort.written)
+        if has_aggregate(sort.tree) or has_window(sort.tree):
+            what = "aggregate" if has_aggregate(sort.tree) else "window function"
+            raise text.error(SqlError, f"{what} in ORDER BY of a set operation", sort.written)
     return _top(node, None, items, sorts, query, text)
 
 
-def _items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], list[Tree]]:
+def select_items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Item], list[Tree]]:
     """The output columns, and for each what the user wrote."""
     items: list[Item] = []
     written: list[Tree] = []
@@ -139,25 +159,26 @@ def _ordinal(tree: Tree, items: list[Item], clause: str, text: Text) -> Tree | N
     return items[place - 1][1].copy()
 
 
-def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> list[Tree]:
+def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tuple[list[Tree], list[Set] | None]:
+    """The keys of GROUP BY, and the sets of them by which rows are grouped, if there are several."""
     group = select.args.get("group")
     if group is None:
-        return []
+        return [], None
     if group.args.get("all"):
-        return [tree for _, tree in items if not has_aggregate(tree)]
+        return [tree for _, tree in items if not has_aggregate(tree) and not has_window(tree)], None
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
-    keys: list[Tree] = []
-    for expression in group.expressions:
-        if isinstance(expression, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-            name = {"rollup": "ROLLUP", "cube": "CUBE"}.get(expression.key, "GROUPING SETS")
-            raise text.unsupported(name, expression, keyword=name.split(" ")[0])
-        key = _ordinal(expression, items, "GROUP BY", text)
-        if key is None:
-            key = resolve(expression, scope, text, aliases)
-        if has_aggregate(key):
+
+    def key(expression: Tree) -> Tree:
+        found = _ordinal(expression, items, "GROUP BY", text)
+        if found is None:
+            found = resolve(expression, scope, text, aliases, windows="GROUP BY")
+        if has_window(found):
+            raise text.error(SqlError, "window function in GROUP BY, where none may be", expression)
+        if has_aggregate(found):
             raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
-        keys.append(key)
-    return keys
+        return found
+
+    return keys_and_sets(group, key)
 
 
 def _sorts(query: Tree, items: list[Item], scope: Scope, text: Text, aliases: Aliases) -> list[Sort]:

@@ -15,17 +15,28 @@ from typing import Any
 from sqlglot import exp
 
 from holdfast.errors import DeclarationError, SqlError
-from holdfast.frontend.build import Item, linear, unique
+from holdfast.frontend.build import Item, linear
+from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
-from holdfast.frontend.joins import join_all
+from holdfast.frontend.joins import How, as_one
+from holdfast.frontend.labels import unique
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
+from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
+from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Outside, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
 
 ColumnSql = Callable[[Any], str]
+
+_HOW: dict[str, How] = {
+    "inner": "inner", "cross": "inner", "outer": "full", "full": "full", "fullouter": "full", "left": "left",
+    "leftouter": "left", "right": "right", "rightouter": "right", "semi": "semi", "leftsemi": "semi", "anti": "anti",
+    "leftanti": "anti",
+}  # fmt: skip
+"""PySpark's names, without their underscores."""
 
 
 def _no_columns(value: Any) -> str:
@@ -128,7 +139,13 @@ class Table:
     def where(self, condition: Any) -> Table:
         """The rows for which the condition is true."""
         text = self._text("where")
-        tree = resolve(self._expression("where", condition), self._state.scope, text, aggregates="a condition")
+        tree = resolve(
+            self._expression("where", condition),
+            self._state.scope,
+            text,
+            aggregates="a condition",
+            windows="a condition",
+        )
         check_timeless(tree, "a condition", text)
         node = self._state.node
         node = linear(node, conjunction(conjuncts(tree)), [(name, column(name)) for name in node.columns])
@@ -150,14 +167,27 @@ class Table:
 
     def union(self, other: Table) -> Table:
         """The rows of both (UNION ALL); columns go by position."""
-        left, right = self.plan, other.plan
-        if len(left.columns) != len(right.columns):
-            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
-            raise self._text("union").error(SqlError, sizes)
+        left, right = self._sides("union", other)
         inputs = left.inputs if isinstance(left, Union) else (left,)
         return self._derived(Union((*inputs, right)), "")
 
     unionAll = union
+
+    def intersect(self, other: Table) -> Table:
+        """The rows that both have, each once; columns go by position."""
+        return self._set_operation("intersect", other, "intersect", all=False)
+
+    def intersectAll(self, other: Table) -> Table:
+        """The rows that both have, each as often as both have it."""
+        return self._set_operation("intersectAll", other, "intersect", all=True)
+
+    def subtract(self, other: Table) -> Table:
+        """The rows that the other does not have, each once (EXCEPT); columns go by position."""
+        return self._set_operation("subtract", other, "except", all=False)
+
+    def exceptAll(self, other: Table) -> Table:
+        """The rows that are left when each row of the other takes one copy away (EXCEPT ALL)."""
+        return self._set_operation("exceptAll", other, "except", all=True)
 
     def orderBy(self, *columns: Any, ascending: bool | Sequence[bool] = True) -> Table:
         """An order for a following ``limit``. Columns as ``"total"``, ``"total DESC"`` or ``F.desc("total")``."""
@@ -199,6 +229,14 @@ class Table:
 
     groupby = groupBy
 
+    def rollup(self, *columns: Any) -> GroupedTable:
+        """Groups by all of the columns, by all but the last, and so on, down to one group of all rows."""
+        return GroupedTable(self, self._expressions("rollup", _flat(columns)), exp.Rollup)
+
+    def cube(self, *columns: Any) -> GroupedTable:
+        """Groups by every choice of the columns."""
+        return GroupedTable(self, self._expressions("cube", _flat(columns)), exp.Cube)
+
     def agg(self, *expressions: Any) -> Table:
         """Aggregates over all rows: one row."""
         return GroupedTable(self, []).agg(*expressions)
@@ -206,37 +244,48 @@ class Table:
     # -- joins ------------------------------------------------------------------------------------------------------
 
     def join(self, other: Table, on: Any = None, how: str = "inner") -> Table:
-        """The pairs of rows that agree.
+        """The pairs of rows that agree, and with ``how`` (PySpark's names: ``left``, ``full_outer``, ``left_anti``, …)
+        the rows that agree with nothing.
 
         ``on`` is a column name or a list of them (both sides have them, the result once), or a condition, or a list
-        of conditions.
+        of conditions. Without it every row is paired with every row.
         """
         text = self._text("join")
-        if how.lower() not in ("inner", "join"):
-            raise text.unsupported(f"{how.upper().replace('_', ' ')} JOIN")
+        kind = _HOW.get(how.lower().replace("_", ""))
+        if kind is None:
+            raise text.error(SqlError, f"how={how!r} is not a kind of join; known are {', '.join(_HOW)}", name=how)
         given = _flat((on,)) if on is not None else []
-        if not given:
-            raise text.unsupported("a cross join", None, "give on= a column or a condition")
         node, relations, merged = _apart(self._state, [])
         other_node, other_relations, other_merged = _apart(other._state, node.columns)
         left, right = Scope(relations, merged), Scope(other_relations, other_merged)
-        both = {**merged, **other_merged}
+        chain = Chain([as_one(node)], {**merged, **other_merged} if kind not in ("semi", "anti") else merged)
+        chain.relations = list(relations)
+        using: list[tuple[Tree, Tree]] = []
         conditions: list[Tree] = []
         for value in given:
             if isinstance(value, str) and (self._has(value) or other._has(value)):
-                shown, hidden = self._column(value, left, text), self._column(value, right, text)
-                conditions.append(exp.EQ(this=shown, expression=hidden))
-                both[hidden.name] = shown.name
+                using.append((self._column(value, left, text), self._column(value, right, text)))
+                conditions.append(exp.EQ(this=using[-1][0], expression=using[-1][1]))
             else:
+                both = {**merged, **other_merged, **{hidden.name: shown.name for shown, hidden in using}}
                 scope = Scope(relations + other_relations, both)
-                tree = resolve(self._expression("join", value), scope, text, aggregates="a join condition")
+                tree = resolve(
+                    self._expression("join", value),
+                    scope,
+                    text,
+                    aggregates="a join condition",
+                    windows="a join condition",
+                )
                 check_timeless(tree, "a join condition", text)
                 conditions += conjuncts(tree)
-        sides = [Relation("", each, each.columns, each.columns) for each in (node, other_node)]
-        joined, rest = join_all(sides, [exp.Null(), exp.Null()], conditions, text)
-        joined = linear(joined, conjunction(rest), [(name, column(name)) for name in joined.columns])
-        scope = Scope(relations + other_relations, both)
-        return Table._of(_State(joined, scope, self._state.column_sql, "", functions=self._state.functions))
+        chain.join(as_one(other_node), other_relations, kind, conditions, using)
+        return Table._of(
+            _State(chain.settled(), chain.scope, self._state.column_sql, "", functions=self._state.functions)
+        )
+
+    def crossJoin(self, other: Table) -> Table:
+        """Every row with every row of ``other``."""
+        return self.join(other)
 
     # -- how --------------------------------------------------------------------------------------------------------
 
@@ -259,6 +308,18 @@ class Table:
 
     def _derived(self, node: Node, name: str) -> Table:
         return Table(node, column_sql=self._state.column_sql, name=name, functions=self._state.functions)
+
+    def _sides(self, verb: str, other: Table) -> tuple[Node, Node]:
+        """The plans of this and the other; they must have as many columns."""
+        left, right = self.plan, other.plan
+        if len(left.columns) != len(right.columns):
+            sizes = " with ".join(f"{len(each.columns)} columns ({', '.join(each.columns)})" for each in (left, right))
+            raise self._text(verb).error(SqlError, sizes)
+        return left, right
+
+    def _set_operation(self, verb: str, other: Table, kind: str, *, all: bool) -> Table:
+        left, right = self._sides(verb, other)
+        return self._derived(SetOperation(left, right, kind, all), "")
 
     @staticmethod
     def _column(name: str, scope: Scope, text: Text) -> Tree:
@@ -301,14 +362,24 @@ class Table:
 
     def _items(self, verb: str, items: list[Item]) -> Table:
         check_names(items, [exp.Star()] * len(items), self._text(verb))
-        return self._blur(self._derived(linear(self._state.node, None, items), self._state.name))
+        node = self._state.node
+        if any(has_window(tree) for _, tree in items):
+            node, trees = plan_windows(node, None, [name for name, _ in items], [tree for _, tree in items])
+            items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+        return self._blur(self._derived(linear(node, None, items), self._state.name))
 
 
 class GroupedTable:
     """The groups of a table, waiting for their aggregates."""
 
-    def __init__(self, table: Table, keys: list[Tree]) -> None:
-        self._table, self._keys = table, keys
+    def __init__(
+        self,
+        table: Table,
+        keys: list[Tree],
+        sets: type[exp.Rollup | exp.Cube] | None = None,
+        chosen: list[Chosen] | None = None,
+    ) -> None:
+        self._table, self._keys, self._sets, self._chosen = table, keys, sets, chosen
 
     def agg(self, *expressions: Any) -> Table:
         """One row per group: the keys, then the aggregates (``"sum(amount) AS total"``, or ``{"amount": "sum"}``)."""
@@ -321,8 +392,25 @@ class GroupedTable:
         calls = self._table._expressions("agg", texts)
         if not calls:
             raise self._table._text("agg").error(SqlError, "it needs an aggregate")
-        group = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        if self._chosen is not None:
+            calls = spread(calls, self._chosen, self._table._state.scope, self._table._text("pivot"))
+        group: list[Tree] | None = [_unaliased(key).copy() for key in self._keys] if self._keys else None
+        if group is not None and self._sets is not None:
+            group = [self._sets(expressions=group)]
         return self._table._select("agg", [key.copy() for key in self._keys] + calls, group)
+
+    def pivot(self, column: str, values: Sequence[Any] | None = None) -> GroupedTable:
+        """A column per value of ``column`` (and aggregate) in what ``agg`` gives. The values must be listed."""
+        text = self._table._text("pivot")
+        if values is None:
+            advice = "list the values: a view's columns do not change with its data"
+            raise text.unsupported("pivot without values", None, advice)
+        if self._chosen is not None:
+            raise text.error(SqlError, "one pivot is enough")
+        of = self._table._expression("pivot", column)
+        given = [literal(value, text) for value in values]
+        chosen = [Chosen(each.name, condition(of, each.condition)) for each in given]
+        return GroupedTable(self._table, self._keys, self._sets, chosen)
 
     def count(self) -> Table:
         """How many rows each group has, as column ``count``."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.operators import sums
 from holdfast.operators.calls import Accumulator, AggregateSpec, accumulators
-from holdfast.operators.digits import Bools, Digits, Ints, add, canonical, sum_groups
+from holdfast.operators.digits import Bools, Digits, Ints, add, canonical, multiply, sum_groups
 from holdfast.trace import physical
 
 Totals = dict[str, Ints]
@@ -42,22 +42,74 @@ def partial_sums(spec: AggregateSpec, columns: Mapping[int, pa.Array], diff: Int
     # Nearly always every row is inserted once.
     weights = None if (diff == 1).all() else diff
     totals: Totals = {"+diff": _lengths(starts, len(diff)) if weights is None else _reduce(diff, starts)}
-    for accumulator in accumulators(spec):
+    for accumulator in (each for each in accumulators(spec) if not each.distinct):
         if accumulator.sums:
             encoded = sums.encode(columns[accumulator.arguments[0]])
             valid = encoded.valid
-            found = [sum_groups(encoded.digits, starts, weights)]
-            if accumulator.squares:
-                found.append(sum_groups(sums.squares(encoded), starts, weights))
-            for prefix, digits in zip(accumulator.digits, found, strict=True):
-                totals |= {f"{prefix}0": np.zeros(len(starts), dtype=np.int64)} | named(digits, prefix)
-            for name, mask in encoded.specials.items():
-                if mask.any():
-                    totals[f"+{accumulator.state}.{name}"] = _reduce(np.where(mask, diff, 0), starts)
+            totals |= _sums(accumulator, encoded, _powers(accumulator, encoded), diff, weights, starts)
         else:
             valid = all_valid([columns[place] for place in accumulator.arguments])
+            if accumulator.pair:
+                encoded, products = _products([columns[place] for place in accumulator.arguments], valid)
+                totals |= _sums(accumulator, encoded, products, diff, weights, starts)
         if valid is not None:
             totals[accumulator.nulls] = _reduce(np.where(valid, 0, diff), starts)
+    return totals
+
+
+def distinct_sums(accumulator: Accumulator, values: pa.Array, gains: Ints, places: Ints, size: int) -> Totals:
+    """What values that become present (+1) or absent (-1) in their groups (``places``) add to the groups' state."""
+    order = np.argsort(places, kind="stable")
+    places, gains = places[order], gains[order]
+    starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1]))) if len(places) else order
+    found = {f"+{accumulator.state}": _reduce(gains, starts)}
+    if accumulator.sums:
+        encoded = sums.encode(physical.take(values, order))
+        found |= _sums(accumulator, encoded, _powers(accumulator, encoded), gains, gains, starts)
+    totals = {name: np.zeros(size, dtype=np.int64) for name in found}
+    for name, column in found.items():
+        totals[name][places[starts]] = column
+    return totals
+
+
+def _powers(accumulator: Accumulator, encoded: sums.Encoded) -> list[Digits]:
+    """The numbers, and the powers of them that are summed."""
+    powers = [encoded.digits]
+    if accumulator.squares:
+        powers.append(sums.squares(encoded))
+    if accumulator.higher:
+        powers += [multiply(powers[1], powers[0]), multiply(powers[1], powers[1])]
+    return powers
+
+
+def _products(columns: list[pa.Array], valid: Bools | None) -> tuple[sums.Encoded, list[Digits]]:
+    """A pair of columns with their products; rows that lack one of the two are zero in all."""
+    one, other = (sums.encode(column) for column in columns)
+    left, right = one.digits, other.digits
+    special = [mask for each in (one, other) for mask in each.specials.values()]
+    if valid is not None:
+        left, right = ({q: np.where(valid, column, 0) for q, column in side.items()} for side in (left, right))
+        special = [mask & valid for mask in special]
+    specials = {"nan": np.logical_or.reduce(special)} if special else {}
+    return sums.Encoded(left, valid, specials), [left, right, multiply(left, right)]
+
+
+def _sums(
+    accumulator: Accumulator,
+    encoded: sums.Encoded,
+    terms: list[Digits],
+    diff: Ints,
+    weights: Ints | None,
+    starts: Starts,
+) -> Totals:
+    """Digits and special values of groups that begin at ``starts``; no ``weights``: every row counts once."""
+    totals: Totals = {}
+    for prefix, term in zip(accumulator.digits, terms, strict=True):
+        digits = sum_groups(term, starts, weights)
+        totals |= {f"{prefix}0": np.zeros(len(starts), dtype=np.int64)} | named(digits, prefix)
+    for name, mask in encoded.specials.items():
+        if mask.any():
+            totals[f"+{accumulator.state}.{name}"] = _reduce(np.where(mask, diff, 0), starts)
     return totals
 
 
@@ -101,6 +153,14 @@ def count_of(totals: Totals, nulls: str) -> Ints:
     """How many rows of each group have no NULL, given the name of the column that counts those that have."""
     rows = totals["+diff"]
     return rows - totals[nulls] if nulls in totals else rows
+
+
+def counted(totals: Totals, accumulator: Accumulator) -> Ints:
+    """How many rows, or distinct values, of each group an accumulator is about."""
+    if accumulator.distinct:
+        rows = totals["+diff"]
+        return totals.get(f"+{accumulator.state}", np.zeros(len(rows), dtype=np.int64))
+    return count_of(totals, accumulator.nulls)
 
 
 def _lengths(starts: Starts, end: int) -> Ints:

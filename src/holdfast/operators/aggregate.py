@@ -1,9 +1,9 @@
 """GROUP BY, DISTINCT and global aggregates, kept up to date from changes.
 
 State: the trace ``acc`` has, per key, the number of rows and the additive accumulators (`accumulators`); values in
-order (`extremes`) and multiplicities of distinct values (`distinct`) have traces of their own. An epoch finds the
-state of the groups it touches, adds its change, and compares each group's results before and after, bit for bit: what
-differs is retracted and inserted. A group is there while it has rows; with no keys there is one group, which is
+order (`extremes`, `values`) and multiplicities of distinct values (`distinct`) have traces of their own. An epoch finds
+the state of the groups it touches, adds its change, and compares each group's results before and after, bit for bit:
+what differs is retracted and inserted. A group is there while it has rows; with no keys there is one group, which is
 always there.
 
 Before the exchange, rows are combined: to partial accumulators where sums are all that is needed, otherwise to one
@@ -18,14 +18,25 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators.accumulators import Totals, advance, combine, count_of, partial_sums
-from holdfast.operators.calls import AggregateSpec, CallSpec, distinct, inputs, is_additive, layouts, ordered
+from holdfast.operators.accumulators import Totals, advance, combine, count_of, distinct_sums, partial_sums
+from holdfast.operators.calls import (
+    EXTREMES,
+    VALUES,
+    AggregateSpec,
+    CallSpec,
+    distinct,
+    inputs,
+    is_additive,
+    layouts,
+    ordered,
+)
 from holdfast.operators.digits import Bools, Ints
 from holdfast.operators.distinct import distinct_change
 from holdfast.operators.extremes import change_of, ends
 from holdfast.operators.groups import Groups
 from holdfast.operators.results import describe, results
 from holdfast.operators.step import Context, Step
+from holdfast.operators.values import evaluate, gather
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows
@@ -76,30 +87,37 @@ def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace],
             return Step({}, _output(spec, groups, none, none, _nobody(0), _nobody(0)))
         groups = Groups(np.zeros(1, dtype=np.uint64), ())
     delta, layers = (rows.totals if len(rows.groups) else {}), {}
-    for places, state in distinct(spec).items():
+    for state, accumulator in distinct(spec).items():
         suffix = f"distinct.{state}"
-        values = [rows.columns[place] for place in places]
-        layers[suffix], delta[f"+{state}.d"] = distinct_change(
-            groups, rows.places, values, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
+        given = [rows.columns[place] for place in accumulator.arguments]
+        layers[suffix], gained = distinct_change(
+            groups, rows.places, given, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
         )
+        delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
     old = _totals(groups, traces["acc"])
     new, change = advance(spec, old, delta)
     acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
     layers["acc"] = consolidate(acc, layouts(spec)["acc"])
     there_before, there_after = _present(spec, groups, old, new, context)
-    ends_before, ends_after = {}, {}
-    for place, functions in ordered(spec).items():
+    picked_before: dict[CallSpec, pa.Array] = {}
+    picked_after: dict[CallSpec, pa.Array] = {}
+    for place, calls in ordered(spec).items():
         suffix = f"order.{place}"
         layout = layouts(spec)[suffix]
         had = count_of(old, f"+{place}.null")
         moved = change_of(groups, rows.places, rows.columns[place], rows.diff, had, layout, context.epoch)
         layers[suffix] = moved.layer
-        for last in {FROM_LAST[function] for function in functions}:
+        for last in {FROM_LAST[call.function] for call in calls if call.function in EXTREMES}:
             first, second = ends(moved, traces[suffix], layout, last=last)
-            for function in (function for function in functions if FROM_LAST[function] == last):
-                ends_before[function, place], ends_after[function, place] = first, second
-    before = results(spec, old, ends_before, groups.keys, len(groups))
-    after = results(spec, new, ends_after, groups.keys, len(groups))
+            for call in (call for call in calls if FROM_LAST.get(call.function) == last):
+                picked_before[call], picked_after[call] = first, second
+        if whole := [call for call in calls if call.function in VALUES]:
+            values = gather(moved, traces[suffix], layout)
+            for call in whole:
+                picked_before[call] = evaluate(call, values, values.old)
+                picked_after[call] = evaluate(call, values, values.new)
+    before = results(spec, old, picked_before, groups.keys)
+    after = results(spec, new, picked_after, groups.keys)
     same = equal_rows(before, after, rows=len(groups))
     gone = there_before & ~(there_after & same)
     come = there_after & ~(there_before & same)

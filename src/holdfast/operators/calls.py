@@ -1,10 +1,12 @@
 """What an aggregate is asked for, and which state each call needs.
 
-Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name
-of a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL,
-``+3.s.q`` and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.nan``, ``+3.pinf``, ``+3.ninf``
-count special doubles, ``+3-5.d`` counts distinct pairs; the trace ``order.3`` keeps the values of column 3 in order,
-and ``distinct.3-5`` the pairs with their multiplicities.
+Calls on the same arguments share their state: ``avg(x)``, ``sum(x)`` and ``count(x)`` are one accumulator. The name of
+a piece of state says which columns of the input it is about: ``+3.null`` counts rows whose column 3 is NULL, ``+3.s.q``
+and ``+3.x.q`` are the digits of the sum and of the sum of squares, ``+3.y.q`` and ``+3.z.q`` of those of the third and
+fourth powers, ``+3-5.a.q``, ``+3-5.b.q`` and ``+3-5.p.q`` of two sums and the sum of products, ``+3.nan``, ``+3.pinf``,
+``+3.ninf`` count special doubles, ``+3-5.d`` counts distinct pairs, ``+3.d.s.q`` are the digits of the sum of the
+distinct values; the trace ``order.3`` keeps the values of column 3 in order, and ``distinct.3-5`` the pairs with their
+multiplicities.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from holdfast.trace.rows import Layout
 
 SUMS = frozenset({"sum", "avg"})
 MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+HIGHER = frozenset({"skewness", "kurtosis"})
+PAIRS = frozenset({"covar_pop", "covar_samp"})
 EXTREMES = frozenset({"min", "max", "any_value"})
+VALUES = frozenset({"collect_list", "collect_set", "mode", "percentile", "bit_and", "bit_or", "bit_xor"})
+"""These need all values of a group."""
+
+TRUTHS = frozenset({"bool_and", "bool_or", "count_if"})
+"""These need to know how many values are true: the sum, with true as 1."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +39,16 @@ class CallSpec:
     argument_types: tuple[pa.DataType, ...]
     result_type: pa.DataType
     distinct: bool = False
+    parameters: tuple[str, ...] = ()
+    """What the function is given besides columns: the percentage of ``percentile``."""
 
     def __post_init__(self) -> None:
-        known = self.function in SUMS | MOMENTS | EXTREMES | {"count"}
-        if not known or (self.distinct and self.function != "count"):
+        known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}
+        if not known or (self.distinct and self.function in EXTREMES | PAIRS):
             raise Unsupported(f"aggregate {'distinct ' * self.distinct}{self.function}", function=self.function)
+        if self.function == "percentile" and not _is_number(self.argument_types[0]):
+            kind = str(self.argument_types[0])
+            raise Unsupported(f"a percentile of values of type {kind}; expected numbers", type=kind)
 
     @property
     def state(self) -> str:
@@ -59,12 +73,18 @@ class AggregateSpec:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Additive state of the calls on the same arguments."""
+    """Additive state of the calls on the same arguments; with ``distinct``, of each combination of values once."""
 
     arguments: tuple[int, ...]
     state: str
     sums: bool
     squares: bool
+    distinct: bool = False
+    higher: bool = False
+    """Third and fourth powers too."""
+
+    pair: bool = False
+    """Sums of two columns and of their products."""
 
     @property
     def nulls(self) -> str:
@@ -73,39 +93,45 @@ class Accumulator:
 
     @property
     def digits(self) -> tuple[str, ...]:
-        """The prefixes of its digit columns: of the sum, and of the sum of squares."""
-        return (f"+{self.state}.s.",) * self.sums + (f"+{self.state}.x.",) * self.squares
+        """The prefixes of its digit columns: of the sum, and of the sums of powers; or of a pair's sums."""
+        marks = "s" * self.sums + "x" * self.squares + "yz" * self.higher + "abp" * self.pair
+        return tuple(f"+{self.state}.{mark}." for mark in marks)
 
 
 def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
-    """The accumulators of a spec, besides ``+diff`` (how many rows a group has) and the counts of distinct values."""
-    found: dict[tuple[int, ...], set[str]] = {}
+    """The accumulators of a spec, besides ``+diff`` (how many rows a group has)."""
+    found: dict[tuple[tuple[int, ...], bool], set[str]] = {}
     for call in spec.calls:
-        if call.arguments and not call.distinct:
-            found.setdefault(call.arguments, set()).add(call.function)
+        if call.arguments:
+            # Whoever sees all values sees for itself which are distinct.
+            once = call.distinct and call.function not in VALUES
+            found.setdefault((call.arguments, once), set()).add(call.function)
     return tuple(
         Accumulator(
             arguments,
-            "-".join(map(str, arguments)),
-            sums=bool(functions & (SUMS | MOMENTS)),
-            squares=bool(functions & MOMENTS),
+            "-".join(map(str, arguments)) + ".d" * distinct,
+            sums=bool(functions & (SUMS | MOMENTS | HIGHER | TRUTHS)),
+            squares=bool(functions & (MOMENTS | HIGHER)),
+            distinct=distinct,
+            higher=bool(functions & HIGHER),
+            pair=bool(functions & PAIRS),
         )
-        for arguments, functions in found.items()
+        for (arguments, distinct), functions in found.items()
     )
 
 
-def ordered(spec: AggregateSpec) -> dict[int, set[str]]:
-    """The columns whose values must be kept in order, and the functions that ask for it."""
-    found: dict[int, set[str]] = {}
+def ordered(spec: AggregateSpec) -> dict[int, list[CallSpec]]:
+    """The columns whose values must be kept in order, and the calls that ask for it."""
+    found: dict[int, list[CallSpec]] = {}
     for call in spec.calls:
-        if call.function in EXTREMES:
-            found.setdefault(call.arguments[0], set()).add(call.function)
+        if call.function in EXTREMES | VALUES:
+            found.setdefault(call.arguments[0], []).append(call)
     return found
 
 
-def distinct(spec: AggregateSpec) -> dict[tuple[int, ...], str]:
-    """The tuples of columns whose distinct values are counted, and their names in the state."""
-    return {call.arguments: call.state for call in spec.calls if call.distinct}
+def distinct(spec: AggregateSpec) -> dict[str, Accumulator]:
+    """The accumulators of distinct values, by the names of their arguments in the state."""
+    return {each.state.removesuffix(".d"): each for each in accumulators(spec) if each.distinct}
 
 
 def is_additive(spec: AggregateSpec) -> bool:
@@ -124,6 +150,11 @@ def layouts(spec: AggregateSpec) -> dict[str, Layout]:
     found = {"acc": Layout(width=spec.keys, key=spec.keys, sub="none")}
     for place in ordered(spec):
         found[f"order.{place}"] = Layout(width=spec.keys + 1, key=spec.keys, sub="order")
-    for places, state in distinct(spec).items():
-        found[f"distinct.{state}"] = Layout(width=spec.keys + len(places), key=spec.keys, sub="hash")
+    for state, accumulator in distinct(spec).items():
+        width = spec.keys + len(accumulator.arguments)
+        found[f"distinct.{state}"] = Layout(width=width, key=spec.keys, sub="hash")
     return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -1,13 +1,14 @@
-"""count(DISTINCT …): how many different values a group has, kept by watching multiplicities leave and reach zero.
+"""DISTINCT in an aggregate: which values a group has, kept by watching multiplicities leave and reach zero.
 
 The trace has a row per (key, values) with its multiplicity, found by the hash of the key and the hash of the values,
-so that a group is never read as a whole. A value that becomes present adds 1 to the group's count, one that goes
-subtracts 1; the count itself is additive and lives with the other accumulators. A row with a NULL does not count.
+so that a group is never read as a whole. A value that becomes present gains 1, one that goes loses 1: to the group's
+count and sums these are rows like any others, inserted and deleted, and live with the other accumulators. A row with a
+NULL does not count.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,19 @@ from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 from holdfast.trace.trace import Trace
 
 
+@dataclass(frozen=True)
+class Gains:
+    """The values that groups gain (+1) or lose (-1): the groups' places, the first column of the values, which."""
+
+    places: Ints
+    values: pa.Array
+    gains: Ints
+
+
 def distinct_change(
     groups: Groups, places: Ints, values: list[pa.Array], diff: Ints, trace: Trace, layout: Layout, epoch: int
-) -> tuple[Block, Ints]:
-    """The new layer, and how many values each group gains. ``places``: the rows' groups; ``values`` are normalised."""
+) -> tuple[Block, Gains]:
+    """The new layer, and what groups gain. ``places``: the rows' groups; ``values`` are normalised."""
     valid = all_valid(values)
     if valid is not None:
         kept = np.flatnonzero(valid)
@@ -32,7 +42,8 @@ def distinct_change(
     rows = Block(groups.hash[places], None, columns, constant_epoch(epoch, len(places)), {"+diff": diff})
     layer = consolidate(rows, layout)
     if not layer.rows:
-        return layer, np.zeros(len(groups), dtype=np.int64)
+        none = np.zeros(0, dtype=np.int64)
+        return layer, Gains(none, values[0].slice(0, 0), none)
     assert layer.sub is not None
     fresh = (layer.hash[1:] != layer.hash[:-1]) | (layer.sub[1:] != layer.sub[:-1])
     pairs = np.flatnonzero(np.concatenate(([True], fresh)))
@@ -42,4 +53,6 @@ def distinct_change(
     touched = both.filter(both.diff != 0)
     before = touched.add("+old")
     gains = (before + touched.diff > 0).astype(np.int64) - (before > 0)
-    return layer, groups.sums(groups.locate(touched), gains)
+    moved = np.flatnonzero(gains)
+    values_moved = physical.take(touched.columns[layout.key], moved)
+    return layer, Gains(groups.locate(touched)[moved], values_moved, gains[moved])

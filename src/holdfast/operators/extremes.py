@@ -88,7 +88,7 @@ def ends(change: Change, trace: Trace, layout: Layout, *, last: bool) -> tuple[p
         fetched, bound, complete = _fetch(groups, trace, asked, change.before, count, last)
         mine = pending[change.places]
         both = consolidate(
-            Block.concat([_counted(layer.filter(mine), new_only=True), _counted(fetched, new_only=False)]), layout
+            Block.concat([counted(layer.filter(mine), new_only=True), counted(fetched, new_only=False)]), layout
         )
         places = groups.locate(both)
         before = _foremost(places, both, both.add("+old") > 0, last)
@@ -112,7 +112,7 @@ def order_of(block: Block) -> Words:
     return block.sub
 
 
-def _counted(block: Block, *, new_only: bool) -> Block:
+def counted(block: Block, *, new_only: bool) -> Block:
     """Rows with their multiplicities before (``+old``) and after (``+new``), as parts of sums."""
     adds = {"+new": block.diff} if new_only else {"+old": block.diff, "+new": block.diff}
     return Block(block.hash, block.sub, block.columns, constant_epoch(0, block.rows), adds)

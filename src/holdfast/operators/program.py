@@ -13,17 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, draw, join, log, topk
+from holdfast.operators import aggregate, draw, join, log, outer, over, semi, setops, topk, window
 from holdfast.operators.expressions import Stretch, compile_stretch
+from holdfast.operators.sides import JoinSpec
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, TopK
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Order, SetOperation, TopK, Window, WindowCall
 from holdfast.plan.types import arrow_type
 
 KINDS: dict[str, ModuleType] = {
     "aggregate": aggregate,
     "join": join,
+    "outer": outer,
+    "semi": semi,
+    "set": setops,
     "bucket": topk,
     "global": topk,
+    "window": window,
     "draw": draw,
     "log": log,
 }
@@ -156,8 +161,12 @@ def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) ->
     match operator.kind, node:
         case "aggregate", Aggregate():
             return types[node.input]
-        case "join", Join():
+        case (("join" | "outer" | "semi"), Join()):
             return types[node.right if port else node.left]
+        case "set", SetOperation():
+            return types[node.right if port else node.left]
+        case "window", Window():
+            return types[node.input]
         case "draw", Draw():
             return types[node.input]
         case _:
@@ -186,15 +195,18 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
                     tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
                     arrow_type(result.type),
                     call.distinct,
+                    call.parameters,
                 )
                 for call, result in zip(node.calls, operator.fields[len(node.keys) :], strict=True)
             )
             key_types = _arrow(fields[place] for place in operator.keys[0])
             return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
-        case "join", Join():
+        case (("join" | "outer" | "semi"), Join()):
             left, right = types[node.left], types[node.right]
-            spec = join.JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right))
+            spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
+        case "set", SetOperation():
+            return setops.SetSpec(node.kind, node.all, _arrow(operator.fields)), [whole, whole]
         case "draw", Draw():
             names = list(node.input.columns)
             draws = tuple(
@@ -210,14 +222,37 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             inputs = types[node.input]
             return draw.DrawSpec(operator.id, _arrow(inputs), draws, operator.name), [tuple(range(len(inputs)))]
         case (("bucket" | "global"), TopK()):
-            names = list(node.columns)
-            order = tuple((names.index(item.column), item.descending, item.nulls_first) for item in node.order)
+            order = _order(node.order, node.columns)
             return (
                 topk.TopKSpec(order, node.limit, node.offset, _arrow(operator.fields), operator.kind, operator.keys[0]),
                 [whole],
             )
+        case "window", Window():
+            fields = types[node.input]
+            functions = tuple(
+                _over(call, node.input.columns, fields, result)
+                for call, result in zip(node.calls, operator.fields[len(fields) :], strict=True)
+            )
+            order = _order(node.order, node.columns)
+            partition = tuple(dict.fromkeys(operator.keys[0]))
+            names = [call.name for call in node.calls]
+            first = None if node.first is None else (names.index(node.first.call), node.first.count)
+            return window.WindowSpec(partition, order, functions, _arrow(fields), first), [tuple(range(len(fields)))]
         case _:
             return log.LogSpec(_arrow(operator.fields), operator.keys[0], operator.check, operator.name), [whole]
+
+
+def _order(order: tuple[Order, ...], columns: tuple[str, ...]) -> tuple[tuple[int, bool, bool], ...]:
+    return tuple((columns.index(item.column), item.descending, item.nulls_first) for item in order)
+
+
+def _over(call: WindowCall, columns: tuple[str, ...], fields: tuple[Field, ...], result: Field) -> over.OverSpec:
+    places = tuple(columns.index(name) for name in call.arguments)
+    kinds = _arrow(fields[place] for place in places)
+    frame = over.WHOLE if call.frame is None else call.frame
+    kind = arrow_type(result.type)
+    low, high = (None if end is None else columns.index(end.column) for end in call.reach)
+    return over.OverSpec(call.function, places, kinds, kind, call.number, frame, call.ignore_nulls, (low, high))
 
 
 def bounds(partitions: int) -> np.ndarray:

@@ -67,7 +67,8 @@ class Encoded:
 
 
 def encode(array: pa.Array) -> Encoded:
-    """The exact numbers of a column: integers, decimals (unscaled), durations (in their unit), floats, or all NULL."""
+    """The exact numbers of a column: integers, booleans (true is 1), decimals (unscaled),
+    durations (in their unit), floats, or all NULL."""
     array = physical.plain(array)
     valid, kind = physical.valid(array), array.type
     if pa.types.is_null(kind):
@@ -83,7 +84,7 @@ def encode(array: pa.Array) -> Encoded:
             return Encoded(float_digits(doubles), valid)
         specials = {"nan": np.isnan(doubles), "pinf": doubles == np.inf, "ninf": doubles == -np.inf}
         return Encoded(float_digits(np.where(finite, doubles, 0.0)), valid, specials)
-    if pa.types.is_integer(kind) or pa.types.is_duration(kind):
+    if pa.types.is_integer(kind) or pa.types.is_duration(kind) or pa.types.is_boolean(kind):
         integers = physical.fixed(array).astype(np.int64, copy=False)
         return Encoded(from_int64(integers if valid is None else np.where(valid, integers, 0)), valid)
     raise Unsupported(f"a column of type {kind} cannot be summed; expected numbers or intervals", type=str(kind))
@@ -200,8 +201,15 @@ def variances(
     divisor = many * np.maximum(many - 1.0 if sample else many, 1.0) * float(10 ** (2 * scale))
     with np.errstate(over="ignore", under="ignore"):
         result = np.ldexp(mantissa / np.maximum(divisor, 1.0), exponent)
-    special = [column != 0 for column in specials.values()]
-    return np.where(np.any(special, axis=0), np.nan, result) if special else result
+    return np.where(special(specials, size), np.nan, result)
+
+
+def special(specials: dict[str, Ints], size: int) -> Bools:
+    """Which totals have a NaN or an infinity in them."""
+    found: Bools = np.zeros(size, dtype=np.bool_)
+    for column in specials.values():
+        found = found | (column != 0)
+    return found
 
 
 def _with_specials(values: Floats, specials: dict[str, Ints]) -> Floats:

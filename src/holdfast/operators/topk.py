@@ -11,17 +11,13 @@ bucket is the front of its run (``Trace.first``).
 A row takes as many places as it has copies, and is cut at the border. The order is total: the order columns, then all
 columns, then content (`ordering`).
 
-The front of a bucket after the change is found without its rest: let *bound* be the greatest prefix among the rows
-read. Those rows and the changes up to *bound* are all there is up to *bound*; if that makes ``limit + offset`` rows,
-they are the front. If not (the change took rows from the front away) more are read, fourfold each time, for these
-buckets only. Multiplicities before the epoch are taken to be ≥ 0: sources are checked.
-
-Cost: O(change · log change + front), where *front* counts ties of the border's prefix and rows taken away in front.
+Cost: O(change · log change + front), where *front* (`front`) counts ties of the border's prefix and rows taken away in
+front.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,17 +25,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.operators.arrangement import as_block, change_table
+from holdfast.operators.front import front
 from holdfast.operators.ordering import Order, is_ordered, sort_rows
 from holdfast.operators.step import Context, Step
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.order import order_prefix
-from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.rows import Layout, consolidate
 from holdfast.trace.trace import Trace
 
 BUCKETS = 256
 _MASK = np.uint64((BUCKETS - 1) << 56)
-_MOST = np.uint64((1 << 64) - 1)
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -80,15 +76,14 @@ def step(spec: TopKSpec, arrived: list[pa.Table], traces: dict[str, Trace], cont
     table, trace = arrived[0], traces["rows"]
     columns = tuple(physical.plain(table.column(f"c{place}")) for place in range(len(spec.types)))
     delta = consolidate(as_block(table, columns, _prefix(spec, columns, table.num_rows), context.epoch), trace.layout)
-    front = _front(spec, delta, trace) if spec.count else delta.slice(0, 0)
-    order = sort_rows(front.hash, front.columns, spec.order)
-    front = front.take(order)
+    found = front(delta, trace, spec.count) if spec.count else delta.slice(0, 0)
+    found = found.take(sort_rows(found.hash, found.columns, spec.order))
     low = spec.offset if spec.scope == "global" else 0
-    before = _places(front.hash, front.add("+old"), low, spec.count)
-    after = _places(front.hash, np.maximum(front.add("+new"), 0), low, spec.count)
+    before = _places(found.hash, found.add("+old"), low, spec.count)
+    after = _places(found.hash, np.maximum(found.add("+new"), 0), low, spec.count)
     diff = after - before
     changed = np.flatnonzero(diff)
-    output = change_table(physical.take_all(front.columns, changed), spec.types, diff[changed])
+    output = change_table(physical.take_all(found.columns, changed), spec.types, diff[changed])
     return Step({"rows": delta}, output)
 
 
@@ -100,62 +95,6 @@ def _prefix(spec: TopKSpec, columns: tuple[pa.Array, ...], rows: int) -> Words:
     if columns and is_ordered(columns[0].type):
         return order_prefix(columns[0], descending=False, nulls_first=True)
     return np.zeros(rows, np.uint64)
-
-
-def _front(spec: TopKSpec, delta: Block, trace: Trace) -> Block:
-    """The rows of all changed buckets that were, or are now, among the first ``count``, with those that tie: how often
-    they were there (``+old``) and are now (``+new``)."""
-    found = [_together(delta.slice(0, 0), delta.slice(0, 0), trace)]
-    pending = np.unique(delta.hash)
-    count = spec.count
-    while len(pending):
-        index, before = trace.first(pending, count)
-        mine = delta.filter(np.isin(delta.hash, pending))
-        read = np.bincount(index, weights=np.minimum(before.diff, count), minlength=len(pending))
-        bound = np.full(len(pending), _MOST)  # all of the bucket has been read
-        cut = read >= count
-        if cut.any():
-            assert before.sub is not None
-            highest = np.zeros(len(pending), np.uint64)
-            np.maximum.at(highest, index, before.sub)
-            bound[cut] = highest[cut]
-        assert mine.sub is not None
-        mine = mine.filter(mine.sub <= bound[np.searchsorted(pending, mine.hash)])
-        both = _together(before, mine, trace)
-        bucket = np.searchsorted(pending, both.hash)
-        now = np.clip(both.add("+new"), 0, spec.count)
-        enough = ~cut | (np.bincount(bucket, weights=now, minlength=len(pending)) >= spec.count)
-        found.append(both.filter(enough[bucket] & _near(spec, both, bucket)))
-        pending = pending[~enough]
-        count *= 4
-    return Block.concat(found)
-
-
-def _marked(block: Block, trace: Trace, old: Ints, new: Ints) -> Block:
-    return replace(block.at(trace.as_of), adds={"+old": old, "+new": new})
-
-
-def _together(before: Block, delta: Block, trace: Trace) -> Block:
-    nothing = np.zeros(delta.rows, np.int64)
-    was = _marked(before, trace, before.diff, before.diff)
-    return consolidate(Block.concat([was, _marked(delta, trace, nothing, delta.diff)]), trace.layout)
-
-
-def _near(spec: TopKSpec, block: Block, bucket: Ints) -> npt.NDArray[np.bool_]:
-    """Which rows (sorted by hash and prefix) can be among the first ``count`` of their bucket, before or now: those up
-    to the prefix with which the count is reached. It spares ordering the rest exactly."""
-    near = np.zeros(block.rows, np.bool_)
-    if not block.rows or block.sub is None:
-        return near
-    starts = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
-    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, block.rows)))
-    for name in ("+old", "+new"):
-        copies = np.clip(block.add(name), 0, spec.count)
-        passed = np.cumsum(copies) - copies
-        passed = passed - passed[starts][group]
-        edge = np.maximum.reduceat(np.where((passed < spec.count) & (copies > 0), block.sub, np.uint64(0)), starts)
-        near |= block.sub <= edge[group]
-    return near
 
 
 def _places(group: Words, copies: Ints, low: int, high: int) -> Ints:

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
 
 Types = Mapping[Node, tuple[Field, ...]]
 
@@ -48,7 +48,8 @@ class Operator:
 
     id: str
     kind: str
-    """``aggregate``, ``join``, ``bucket`` or ``global`` (the two halves of a top-k), ``draw``, ``log``."""
+    """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins), ``set``,
+    ``bucket`` or ``global`` (the two halves of a top-k), ``window``, ``draw``, ``log``."""
 
     node: Node
     ports: int
@@ -176,8 +177,12 @@ def _arrangement(node: Node) -> tuple[int, ...]:
             keys: tuple[tuple[int, ...], ...] = (tuple(range(len(node.keys))),)
         case Join():
             keys = _join_spread(node)
+        case Window():
+            keys = (tuple(map(node.columns.index, node.partition)),)
         case Draw():
             keys = (tuple(range(len(node.input.columns))),)
+        case SetOperation():
+            keys = (tuple(range(len(node.columns))),)
         case TopK():
             return ()
         case _:
@@ -190,11 +195,21 @@ def _arrangement(node: Node) -> tuple[int, ...]:
 
 
 def _join_spread(node: Join) -> tuple[tuple[int, ...], ...]:
+    """Rows lie where the hash of their key says. A row that matched nothing has NULLs for the key of the other side."""
     left, right = list(node.left.columns), list(node.right.columns)
-    return (
-        tuple(left.index(key) for key in node.left_keys),
-        tuple(len(left) + right.index(key) for key in node.right_keys),
-    )
+    by_left = tuple(left.index(key) for key in node.left_keys)
+    match node.how:
+        case "inner":
+            return by_left, tuple(len(left) + right.index(key) for key in node.right_keys)
+        case "full":
+            return () if node.left_keys else ((),)
+        case _:
+            return (by_left,)
+
+
+def _join_kind(node: Join) -> str:
+    """Which kernel does it."""
+    return {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "anti": "semi"}[node.how]
 
 
 def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Linear, ...]]]:
@@ -211,7 +226,7 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [(_operator(flow, node, types), ())]
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types) -> str:
+def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw, types: Types) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -234,12 +249,24 @@ def _operator(flow: Dataflow, node: Aggregate | Join | TopK | Draw, types: Types
             left, right = list(node.left.columns), list(node.right.columns)
             operator = Operator(
                 id=mark,
-                kind="join",
+                kind=_join_kind(node),
                 node=node,
                 ports=2,
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
                 spread=_join_spread(node),
                 fields=types[node],
+            )
+        case SetOperation():
+            feeds = (node.left, node.right)
+            row = tuple(range(len(node.columns)))
+            operator = Operator(
+                id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=types[node]
+            )
+        case Window():
+            feeds = (node.input,)
+            key = tuple(map(node.columns.index, node.partition))
+            operator = Operator(
+                id=mark, kind="window", node=node, ports=1, keys=(key,), spread=(key,), fields=types[node]
             )
         case Draw():
             # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Join, TopK
+from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK, Window
+from holdfast.plan.windows import call_text
 
 
 class Sized(Protocol):
@@ -93,15 +94,13 @@ def _title(operator: Operator) -> str:
             kind = "input" if operator.check else "view"
             return f"{kind} {operator.name}({', '.join(names)})"
         case "aggregate", Aggregate():
-            calls = ", ".join(
-                f"{call.function}({'distinct ' if call.distinct else ''}{', '.join(call.arguments) or '*'})"
-                for call in node.calls
-            )
+            calls = ", ".join(map(_aggregate, node.calls))
             keys = ", ".join(node.keys) or "nothing"
             return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
-        case "join", Join():
-            pairs = zip(node.left_keys, node.right_keys, strict=True)
-            return "join on " + " and ".join(f"{left} = {right}" for left, right in pairs)
+        case (("join" | "outer" | "semi"), Join()):
+            return _join(node)
+        case "set", SetOperation():
+            return f"{node.kind}{' all' if node.all else ''} of {', '.join(names)}"
         case "bucket", TopK():
             return f"first {node.limit + node.offset} of each bucket"
         case "global", TopK():
@@ -111,9 +110,29 @@ def _title(operator: Operator) -> str:
                 + (f" after {node.offset}" if node.offset else "")
                 + (f" by {order}" if order else "")
             )
+        case "window", Window():
+            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
+            calls = ", ".join(call_text(call).replace("`", "") for call in node.calls)
+            by = f" by {', '.join(node.partition)}" if node.partition else ""
+            first = "" if node.first is None else f", {node.first.call} up to {node.first.count}"
+            return f"window{by}{' in order of ' + order if order else ''}: {calls}{first}"
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
     return operator.kind
+
+
+def _join(node: Join) -> str:
+    title = "join" if node.how == "inner" else f"{node.how} join"
+    if not node.left_keys:
+        return f"{title} of everything with everything: for each row that changes, the other side is scanned"
+    signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
+    pairs = zip(node.left_keys, signs, node.right_keys, strict=True)
+    return f"{title} on " + " and ".join(" ".join(pair) for pair in pairs)
+
+
+def _aggregate(call: Call) -> str:
+    arguments = ", ".join(call.arguments + call.parameters) or "*"
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
 
 
 def _call(draw: Drawn) -> str:

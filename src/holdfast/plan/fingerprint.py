@@ -18,7 +18,7 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Order, SetOperation, Source, TopK, Union, Window
 from holdfast.plan.walk import reachable
 
 VERSION = 1
@@ -47,24 +47,45 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
         case Union():
             # A bag has no order, so neither have the inputs.
             return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))
+        case SetOperation():
+            return _digest(node.kind, node.all, known[id(node.left)], known[id(node.right)])
         case Join():
+            # An inner join has nothing behind its keys: it had a fingerprint before there were others.
+            kind = () if node.how == "inner" and not node.null_safe else (node.how, node.null_safe)
             return _digest(
                 "join",
                 known[id(node.left)],
                 known[id(node.right)],
                 _positions(node.left_keys, node.left.columns),
                 _positions(node.right_keys, node.right.columns),
+                *kind,
             )
         case Aggregate():
             columns = node.input.columns
-            calls = tuple((call.function, _positions(call.arguments, columns), call.distinct) for call in node.calls)
+            calls = tuple(
+                (call.function, _positions(call.arguments, columns), call.distinct, *call.parameters)
+                for call in node.calls
+            )
             return _digest("aggregate", known[id(node.input)], _positions(node.keys, columns), calls)
         case TopK():
-            places = _positions(tuple(each.column for each in node.order), node.columns)
-            order = tuple(
-                (place, each.descending, each.nulls_first) for place, each in zip(places, node.order, strict=True)
+            return _digest("topk", known[id(node.input)], _order(node.order, node.columns), node.limit, node.offset)
+        case Window():
+            columns = node.input.columns
+            functions = tuple(
+                (
+                    call.function,
+                    _positions(call.arguments, columns),
+                    call.number,
+                    None if call.frame is None else (call.frame.rows, call.frame.start, call.frame.end),
+                    call.ignore_nulls,
+                    tuple(None if end is None else columns.index(end.column) for end in call.reach),
+                )
+                for call in node.calls
             )
-            return _digest("topk", known[id(node.input)], order, node.limit, node.offset)
+            partition = _positions(node.partition, columns)
+            names = [call.name for call in node.calls]
+            first = None if node.first is None else (names.index(node.first.call), node.first.count)
+            return _digest("window", known[id(node.input)], partition, _order(node.order, columns), functions, first)
         case Draw():
             draws = tuple(
                 (
@@ -86,6 +107,10 @@ def _digest(*parts: object) -> str:
 
 def _positions(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(columns.index(name) for name in names)
+
+
+def _order(order: tuple[Order, ...], columns: tuple[str, ...]) -> tuple[tuple[int, bool, bool], ...]:
+    return tuple((columns.index(each.column), each.descending, each.nulls_first) for each in order)
 
 
 @lru_cache(maxsize=2048)

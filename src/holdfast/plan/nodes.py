@@ -5,14 +5,16 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `Aggregate`, `TopK`, `Draw`) need their
-trace. Keyed nodes take plain columns only: the frontends compute key and argument expressions in a `Linear` below.
-Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a column like any other.
+Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
+`Window`, `Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument
+expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a
+column like any other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -68,33 +70,62 @@ class Union:
 
 
 @dataclass(frozen=True)
+class SetOperation:
+    """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``, ``all`` keeps copies.
+
+    Columns go by position; the names are the left input's. NULLs are equal, as are NaNs, and -0.0 and 0.0.
+    """
+
+    left: Node
+    right: Node
+    kind: str
+    all: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.left.columns
+
+
+@dataclass(frozen=True)
 class Join:
-    """Pairs of rows whose keys are equal; a NULL in a key matches nothing. Further conditions sit in a `Linear`
-    above."""
+    """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
+
+    ``how`` says what is done with rows that match nothing: ``inner`` drops them; ``left`` keeps those of the left side,
+    NULLs in the place of the right one; ``full`` keeps those of both sides. ``semi`` gives the left rows that match
+    something, ``anti`` those that match nothing; these have the columns of the left side alone.
+
+    A NULL in a key matches nothing, except in the keys that ``null_safe`` marks (``<=>``), where it matches NULL.
+    ``null_safe`` has a flag per key, or is empty if none is marked.
+    """
 
     left: Node
     right: Node
     left_keys: tuple[str, ...]
     right_keys: tuple[str, ...]
+    how: Literal["inner", "left", "full", "semi", "anti"] = "inner"
+    null_safe: tuple[bool, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return self.left.columns + self.right.columns
+        return self.left.columns if self.how in ("semi", "anti") else self.left.columns + self.right.columns
 
 
 @dataclass(frozen=True)
 class Call:
     """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
 
-    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop``.
-    ``distinct`` is legal for ``count`` alone. ``any_value`` stands for first, last and any_value alike: the least
-    non-null value, so that the choice is the same in every replay.
+    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
+    bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
+    mode, percentile``. ``distinct``: each value counts once. ``any_value`` stands for first, last and any_value alike:
+    the least non-null value, so that the choice is the same in every replay; for the same reason lists are sorted.
+    ``parameters`` are constants: a percentage.
     """
 
     name: str
     function: str
     arguments: tuple[str, ...]
     distinct: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +169,81 @@ class TopK:
     @property
     def columns(self) -> tuple[str, ...]:
         return self.input.columns
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
+
+    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
+    and the last of the row's peers, those that the order does not tell apart.
+    """
+
+    rows: bool
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
+    column that is in the row's frame, and how the user put it, for Spark."""
+
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """One function of a `Window`: output column, function, argument columns (``lag`` and ``lead`` may have a default).
+
+    ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
+    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
+    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
+    by ``rows`` starts and ends instead of at the row's peers.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    number: int = 1
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+    reach: tuple[Reach | None, Reach | None] = (None, None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that it reads, besides the window's own."""
+        return self.arguments + tuple(each.column for each in self.reach if each is not None)
+
+
+@dataclass(frozen=True)
+class First:
+    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
+
+    call: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row of the input with values computed from the rows of its partition, in an order.
+
+    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
+    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'.
+
+    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    calls: tuple[WindowCall, ...]
+    first: First | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + tuple(call.name for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -185,7 +291,7 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
-Node = Source | Linear | Union | Join | Aggregate | TopK | Draw
+Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Window | Draw
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
@@ -210,9 +316,9 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Draw(input=child):
+        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
             return (child,)
         case Union(inputs=children):
             return children
-        case Join(left=left, right=right):
+        case Join(left=left, right=right) | SetOperation(left=left, right=right):
             return (left, right)

@@ -7,7 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.plan.expression import quoted
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Named, Node, Source, TopK, Union, inputs
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Named,
+    Node,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    inputs,
+)
 
 Kept = frozenset[int]  # the ids of nodes that must stay as they are
 Rule = Callable[[Node, Kept], Node]
@@ -41,11 +54,11 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source():
             return node
-        case Linear() | Aggregate() | TopK() | Draw():
+        case Linear() | Aggregate() | TopK() | Window() | Draw():
             return replace(node, input=children[0])
         case Union():
             return replace(node, inputs=children)
-        case Join():
+        case Join() | SetOperation():
             return replace(node, left=children[0], right=children[1])
 
 

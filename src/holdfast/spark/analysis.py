@@ -2,8 +2,8 @@
 
 Nothing is run. Each node is put to Spark as a query over typed NULLs; Spark answers with the types of the result, or
 refuses, and then the refusal is the user's error, with the view named. Where Spark would widen types by itself (the two
-sides of a join's equality, the branches of a union) the casts are put into the plan, so that a key's hash is taken over
-one type on both sides.
+sides of a join's equality, the branches of a set operation) the casts are put into the plan, so that a key's hash is
+taken over one type on both sides.
 """
 
 from __future__ import annotations
@@ -14,9 +14,29 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from holdfast.errors import SqlError, TypeMismatch
-from holdfast.plan.nodes import Aggregate, Call, Draw, Field, Join, Linear, Named, Node, Source, TopK, Union
+from holdfast.errors import SqlError, TypeMismatch, Unsupported
+from holdfast.plan.nodes import (
+    Aggregate,
+    Call,
+    Draw,
+    Field,
+    Join,
+    Linear,
+    Named,
+    Node,
+    Reach,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    WindowCall,
+)
+from holdfast.plan.windows import NEIGHBOURS, over_text
 from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
+
+_REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
+"""Types of an order whose values a frame can reach for."""
 
 
 class Analyst:
@@ -45,6 +65,8 @@ class Analyst:
                 return linear, self._linear_types(view, linear)
             case Union():
                 return self._settle_union(view, node)
+            case SetOperation():
+                return self._settle_set(view, node)
             case Join():
                 return self._settle_join(view, node)
             case Aggregate():
@@ -60,6 +82,8 @@ class Analyst:
                     order = ", ".join(quoted(item.column) for item in top.order)
                     self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
                 return top, self.types[top.input]
+            case Window():
+                return self._settle_window(view, node)
             case Draw():
                 draw = replace(node, input=self.settle(view, node.input))
                 return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
@@ -76,11 +100,18 @@ class Analyst:
         kinds = [field.type for field in fields]
         return Union(tuple(self._cast(view, child, kinds) for child in children)), fields
 
+    def _settle_set(self, view: str, node: SetOperation) -> tuple[Node, tuple[Field, ...]]:
+        left, right = self.settle(view, node.left), self.settle(view, node.right)
+        word = node.kind.upper() + (" ALL" if node.all else "")
+        fields = self._ask(view, f"({null_row(self.types[left])}) {word} ({null_row(self.types[right])})")
+        kinds = [field.type for field in fields]
+        return replace(node, left=self._cast(view, left, kinds), right=self._cast(view, right, kinds)), fields
+
     def _settle_join(self, view: str, node: Join) -> tuple[Node, tuple[Field, ...]]:
         left, right = self.settle(view, node.left), self.settle(view, node.right)
-        pairs = list(zip(node.left_keys, node.right_keys, strict=True))
+        signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
         widened = []
-        for left_key, right_key in pairs:
+        for left_key, right_key, sign in zip(node.left_keys, node.right_keys, signs, strict=True):
             kinds = [
                 next(field.type for field in self.types[side] if field.name == key)
                 for side, key in ((left, left_key), (right, right_key))
@@ -89,12 +120,12 @@ class Analyst:
                 widened.append(kinds[0])
                 continue
             both = null_row([Field("l", kinds[0]), Field("r", kinds[1])])
-            self._ask(view, f"SELECT l = r AS e FROM ({both})")
+            self._ask(view, f"SELECT l {sign} r AS e FROM ({both})")
             widened.append(self._ask(view, f"SELECT coalesce(l, r) AS k FROM ({both})")[0].type)
         left, left_keys = self._cast_keys(view, left, node.left_keys, widened)
         right, right_keys = self._cast_keys(view, right, node.right_keys, widened)
-        join = Join(left, right, left_keys, right_keys)
-        fields = self.types[left] + self.types[right]
+        join = replace(node, left=left, right=right, left_keys=left_keys, right_keys=right_keys)
+        fields = self.types[left] + (() if node.how in ("semi", "anti") else self.types[right])
         if join.columns == node.columns:
             return join, fields
         # A key that had to be cast sits beside the column it was cast from; nobody above may see it.
@@ -103,6 +134,52 @@ class Analyst:
         self._settled[join] = join
         self.types[join] = fields
         return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _settle_window(self, view: str, node: Window) -> tuple[Node, tuple[Field, ...]]:
+        below = self.settle(view, node.input)
+        names, calls = below.columns, []
+        for call in node.calls:
+            if call.function in NEIGHBOURS and len(call.arguments) == 2:
+                # Spark casts the default to what it stands for.
+                value, default = call.arguments
+                below, default = self._cast_like(view, below, default, value)
+                call = replace(call, arguments=(value, default))
+            ends: list[Reach | None] = []
+            for end in call.reach:
+                if end is not None:
+                    below, name = self._cast_like(view, below, end.column, node.order[0].column)
+                    end = replace(end, column=name)
+                ends.append(end)
+            calls.append(replace(call, reach=(ends[0], ends[1])))
+            self._check_reach(view, calls[-1], below)
+        window = replace(node, input=below, calls=tuple(calls))
+        columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
+        fields = self.types[below] + self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
+        if len(below.columns) == len(names):
+            return window, fields
+        by_name = {field.name: field for field in fields}
+        wrapped = Linear(window, None, tuple(Named(name, quoted(name)) for name in node.columns))
+        self._settled[window] = window
+        self.types[window] = fields
+        return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _cast_like(self, view: str, node: Node, name: str, other: str) -> tuple[Node, str]:
+        """``node`` with a column that is ``name`` in the type of ``other``."""
+        kind = next(field.type for field in self.types[node] if field.name == other)
+        node, (found,) = self._cast_keys(view, node, (name,), [kind])
+        return node, found
+
+    def _check_reach(self, view: str, call: WindowCall, node: Node) -> None:
+        """Values of some types cannot be told apart by 64 bits, or not be added to exactly."""
+        kinds = {field.name: field.type for field in self.types[node]}
+        for end in call.reach:
+            if end is not None and kinds[end.column] not in _REACHED:
+                raise Unsupported(
+                    f"view '{view}': RANGE {end.text} over a column of type {kinds[end.column]} is not supported: "
+                    "order by a whole number, a double, a date or a timestamp",
+                    view=view,
+                    construct=f"RANGE {end.text}",
+                )
 
     def _cast_keys(
         self, view: str, node: Node, keys: tuple[str, ...], kinds: list[str]
@@ -144,7 +221,7 @@ class Analyst:
 
 def _call_text(call: Call) -> str:
     distinct = "DISTINCT " if call.distinct else ""
-    arguments = ", ".join(quoted(name) for name in call.arguments) or "*"
+    arguments = ", ".join([*(quoted(name) for name in call.arguments), *call.parameters]) or "*"
     return f"{call.function}({distinct}{arguments})"
 
 

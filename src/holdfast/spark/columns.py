@@ -30,11 +30,13 @@ def column_sql(column: Any) -> str:
         return str(node.expression())  # may carry an alias of its own
     if _kind(node) == "Alias":
         return f"{_text(node.child())} AS {quoted(str(next(_items(node.name()))))}"
-    if _kind(node) == "SortOrder":
-        direction = "DESC" if _kind(node.sortDirection()) == "Descending$" else "ASC"
-        nulls = "FIRST" if _kind(node.nullOrdering()) == "NullsFirst$" else "LAST"
-        return f"{_text(node.child())} {direction} NULLS {nulls}"
-    return _text(node)
+    return _sorted(node) if _kind(node) == "SortOrder" else _text(node)
+
+
+def _sorted(node: Any) -> str:
+    direction = "DESC" if _kind(node.sortDirection()) == "Descending$" else "ASC"
+    nulls = "FIRST" if _kind(node.nullOrdering()) == "NullsFirst$" else "LAST"
+    return f"{_text(node.child())} {direction} NULLS {nulls}"
 
 
 def _kind(node: Any) -> str:
@@ -74,7 +76,7 @@ def _text(node: Any) -> str:
         case "UnresolvedNamedLambdaVariable":
             return str(node.name())
         case "Window":
-            return f"{_text(node.windowFunction())} OVER ()"  # to be refused as what it is
+            return f"{_text(node.windowFunction())} OVER ({_window(node.windowSpec())})"
     raise DeclarationError(f"Column {node.sql()}: {_kind(node)} cannot be turned into SQL; write it as SQL text")
 
 
@@ -90,6 +92,31 @@ def _function(node: Any) -> str:
     if name.lower() == "in":
         return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
     return f"{name}({'DISTINCT ' if node.isDistinct() else ''}{', '.join(arguments)})"
+
+
+def _window(spec: Any) -> str:
+    """What stands in the parentheses of OVER."""
+    partition = [_text(each) for each in _items(spec.partitionColumns())]
+    order = [_sorted(each) for each in _items(spec.sortColumns())]
+    clauses = [f"PARTITION BY {', '.join(partition)}"] if partition else []
+    clauses += [f"ORDER BY {', '.join(order)}"] if order else []
+    if spec.frame().isDefined():
+        frame = spec.frame().get()
+        unit = "ROWS" if _kind(frame.frameType()) == "Row$" else "RANGE"
+        clauses.append(f"{unit} BETWEEN {_bound(frame.lower())} AND {_bound(frame.upper())}")
+    return " ".join(clauses)
+
+
+def _bound(node: Any) -> str:
+    match _kind(node):
+        case "CurrentRow$":
+            return "CURRENT ROW"
+        case "UnboundedPreceding$":
+            return "UNBOUNDED PRECEDING"
+        case "UnboundedFollowing$":
+            return "UNBOUNDED FOLLOWING"
+    offset = _text(node.value())
+    return f"{offset[1:]} PRECEDING" if offset.startswith("-") else f"{offset} FOLLOWING"
 
 
 def _is_made_up(seed: str) -> bool:

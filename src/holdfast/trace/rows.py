@@ -143,9 +143,10 @@ def is_constant(epoch: Ints) -> bool:
     return len(epoch) > 0 and (epoch.strides == (0,) or bool((epoch == epoch[0]).all()))
 
 
-def sub_hash(columns: Sequence[AnyArray], layout: Layout) -> Words:
-    """The ``sub`` of rows in a layout with sub="hash": the hash of the columns after the key, floats by their bits."""
-    rows = len(columns[0]) if columns else 0
+def sub_hash(columns: Sequence[AnyArray], layout: Layout, rows: int | None = None) -> Words:
+    """The ``sub`` of rows in a layout with sub="hash": the hash of the columns after the key, floats by their bits.
+    ``rows``: how many there are, where they may have no columns."""
+    rows = len(columns[0]) if columns else rows
     return hash_columns(columns[layout.key :], normalise=False, rows=rows)
 
 
@@ -156,7 +157,7 @@ def consolidate(block: Block, layout: Layout) -> Block:
     elif block.sub is None:
         if layout.sub == "order":
             raise ValueError("rows of a trace in order need their order prefix in sub")
-        block = replace(block, sub=sub_hash(block.columns, layout))
+        block = replace(block, sub=sub_hash(block.columns, layout, block.rows))
     if block.rows == 0:
         return block
     order, fresh = _arrange(block.hash, block.sub, block.columns)

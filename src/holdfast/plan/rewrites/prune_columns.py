@@ -8,8 +8,10 @@ A `Draw` remembers whole rows, so it is pruned like a keyed node; a draw that no
 without draws is its input. Rows that differ in pruned columns alone become copies of one row, and each copy still draws
 for itself.
 
-A `TopK` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right, as long as
-it is always the same one.
+A `SetOperation` compares whole rows, so it needs all its columns. A `Window` without calls is its input.
+
+A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right,
+as long as it is always the same one.
 """
 
 from __future__ import annotations
@@ -18,7 +20,19 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.plan.expression import references
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    TopK,
+    Union,
+    Window,
+    WindowCall,
+)
 from holdfast.plan.walk import Kept, projection, reachable
 
 
@@ -47,14 +61,19 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             for each in node.inputs:
                 needs[id(each)] |= {each.columns[place] for place in places}
+        case SetOperation():
+            needs[id(node.left)] |= set(node.left.columns)
+            needs[id(node.right)] |= set(node.right.columns)
         case Join():
-            for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
-                needs[id(side)] |= (wanted & set(side.columns)) | set(keys)
+            for side, names in zip((node.left, node.right), _joined(node, wanted), strict=True):
+                needs[id(side)] |= names
         case Aggregate():
             arguments = {name for call in node.calls if call.name in wanted for name in call.arguments}
             needs[id(node.input)] |= set(node.keys) | arguments
         case TopK():
             needs[id(node.input)] |= wanted | {each.column for each in node.order}
+        case Window():
+            needs[id(node.input)] |= _seen(node, wanted)
         case Draw():
             needs[id(node.input)] |= _drawn_from(node, wanted)
         case Source():
@@ -76,10 +95,13 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             inputs = tuple(_exactly(done[id(each)], [each.columns[place] for place in places]) for each in node.inputs)
             return node if all(new is old for new, old in zip(inputs, node.inputs, strict=True)) else Union(inputs)
+        case SetOperation():
+            left = _exactly(done[id(node.left)], list(node.left.columns))
+            right = _exactly(done[id(node.right)], list(node.right.columns))
+            return node if left is node.left and right is node.right else replace(node, left=left, right=right)
         case Join():
-            keys = set(node.left_keys), set(node.right_keys)
-            left = _only(done[id(node.left)], wanted | keys[0])
-            right = _only(done[id(node.right)], wanted | keys[1])
+            of_left, of_right = _joined(node, wanted)
+            left, right = _only(done[id(node.left)], of_left), _only(done[id(node.right)], of_right)
             return node if left is node.left and right is node.right else replace(node, left=left, right=right)
         case Aggregate():
             calls = tuple(call for call in node.calls if call.name in wanted)
@@ -91,12 +113,42 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
         case TopK():
             below = _only(done[id(node.input)], wanted | {each.column for each in node.order})
             return node if below is node.input else replace(node, input=below)
+        case Window():
+            functions = tuple(_needed(node, wanted))
+            below = _only(done[id(node.input)], _seen(node, wanted))
+            if not functions:
+                return below
+            if below is node.input and len(functions) == len(node.calls):
+                return node
+            return replace(node, input=below, calls=functions)
         case Draw():
             draws = tuple(draw for draw in node.draws if draw.name in wanted)
             below = _only(done[id(node.input)], _drawn_from(node, wanted))
             if not draws:
                 return below
             return node if below is node.input and len(draws) == len(node.draws) else Draw(below, draws)
+
+
+def _joined(node: Join, wanted: set[str]) -> tuple[set[str], set[str]]:
+    """The columns of each side of a `Join` that are wanted. Of the right side of a semi or anti join, the key alone."""
+    left, right = set(node.left_keys), set(node.right_keys)
+    left |= wanted & set(node.left.columns)
+    if node.how not in ("semi", "anti"):
+        right |= wanted & set(node.right.columns)
+    return left, right
+
+
+def _seen(node: Window, wanted: set[str]) -> set[str]:
+    """The input columns of a `Window` that are wanted, by those that read it or by a call that is."""
+    calls = _needed(node, wanted)
+    own = {*node.partition, *(each.column for each in node.order)} if calls else set()
+    return (wanted & set(node.input.columns)) | own | {name for call in calls for name in call.reads}
+
+
+def _needed(node: Window, wanted: set[str]) -> list[WindowCall]:
+    """The calls of a `Window` that are wanted, and the one that says which rows it gives."""
+    decisive = "" if node.first is None else node.first.call
+    return [call for call in node.calls if call.name in wanted or call.name == decisive]
 
 
 def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:

@@ -1,6 +1,8 @@
 """push_filter: a condition moves below the node it filters, where fewer rows are kept for it.
 
-Below a `Join`, if it touches one side. Below an `Aggregate`, if it touches keys alone: it keeps or drops whole groups.
+Below a `Join`, if it touches one side, and that side's rows come out with nothing but what they have: either side of an
+inner join, the left one of a left, semi or anti join. Below an `Aggregate`, if it touches keys alone: it keeps or drops
+whole groups. Below a `Window`, if it touches the partition's columns alone: it keeps or drops whole partitions.
 Below a `Union`, if the columns it touches have one type in all inputs (known, because they come straight from sources):
 a union casts its inputs to their common type, and ``x = '01'`` is another question to an int than to its text.
 Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
@@ -14,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -37,13 +39,16 @@ def _push(node: Node, closed: set[int]) -> Node:
     parts = [render(part) for part in conjuncts(read(node.predicate))]
     match node.input:
         case Join() as join:
-            left = [part for part in parts if _touches(part, join.left.columns)]
-            right = [part for part in parts if _touches(part, join.right.columns)]
+            left = [part for part in parts if join.how != "full" and _touches(part, join.left.columns)]
+            right = [part for part in parts if join.how == "inner" and _touches(part, join.right.columns)]
             below: Node = replace(join, left=_filtered(join.left, left), right=_filtered(join.right, right))
             moved = left + right
         case Aggregate() as aggregate:
             moved = [part for part in parts if _touches(part, aggregate.keys)]
             below = replace(aggregate, input=_filtered(aggregate.input, moved))
+        case Window() as window:
+            moved = [part for part in parts if _touches(part, window.partition)]
+            below = replace(window, input=_filtered(window.input, moved))
         case Draw() as draw:
             moved = [part for part in parts if _touches(part, draw.input.columns)]
             below = replace(draw, input=_filtered(draw.input, moved))
@@ -93,12 +98,18 @@ def _type(node: Node, name: str) -> str | None:
             return None if inner is None else _type(node.input, inner)
         case Union():
             return _type(node.inputs[0], name) if _one_type(node, name) else None
+        case SetOperation():
+            place = node.columns.index(name)
+            types = {_type(each, each.columns[place]) for each in (node.left, node.right)}
+            return types.pop() if len(types) == 1 else None
         case Join():
             return _type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
             return _type(node.input, name) if name in node.keys else None
         case TopK():
             return _type(node.input, name)
+        case Window():
+            return _type(node.input, name) if name in node.input.columns else None
         case Draw():
             drawn = {draw.name: draw.type for draw in node.draws}
             return drawn[name] if name in drawn else _type(node.input, name)

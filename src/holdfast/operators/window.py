@@ -1,0 +1,239 @@
+"""Window functions: each row with values computed from its partition, kept up to date from changes.
+
+Trace ``rows``: the input's rows, key first (the columns that make a partition), in the order of a prefix of the first
+order column. An epoch reads the partitions that its change touches as of the epoch before, and no others; puts their
+rows, old and new, into one order; computes the functions twice, over the rows that were there and over those that are
+there now; and gives the difference.
+
+The order is total: the order columns, then all columns, then content (`ordering`). Copies of a row are adjacent, and
+the i-th copy is the same row before and after: where its values are equal bit for bit, it cancels without being looked
+at again. What is left is consolidated.
+
+With ``first`` only the first rows of each partition are given, by number or by rank. Then no more than those are read,
+from the front of the trace (`front`), and the rest of the partition costs nothing. The trace keeps it all the same: a
+row in front may go, and one behind takes its place.
+
+Multiplicities are taken to be ≥ 0: sources are checked.
+
+Cost: O(n log n) in the rows n of the partitions touched, however small the change: a row that comes first moves all.
+With ``first``, n counts the rows in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrangement import Arrangement, as_block, change_table
+from holdfast.operators.digits import Bools, Ints, Words
+from holdfast.operators.frames import Ends, Places, reached
+from holdfast.operators.front import front, together
+from holdfast.operators.groups import Groups
+from holdfast.operators.ordering import Order, sort_rows
+from holdfast.operators.over import OverSpec, evaluate
+from holdfast.operators.results import describe
+from holdfast.operators.step import Context, Step
+from holdfast.trace import physical
+from holdfast.trace.hashing import hash_columns, normalise_keys
+from holdfast.trace.order import order_prefix
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, equal_rows, group_rows
+from holdfast.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Rows of ``types``, in partitions by the columns at ``partition``, each in ``order``; the calls' results follow
+    the row's columns."""
+
+    partition: tuple[int, ...]
+    order: tuple[Order, ...]
+    calls: tuple[OverSpec, ...]
+    types: tuple[pa.DataType, ...]
+    first: tuple[int, int] | None = None
+    """(call, count): only rows for which this call, a row_number or a rank, is at most so much are given. All calls are
+    then of those that look at no row behind."""
+
+    @property
+    def arrangement(self) -> Arrangement:
+        return Arrangement.by(self.partition, len(self.types))
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(len(self.arrangement.places), len(self.partition), "order" if self.order else "hash")
+
+    @property
+    def result_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(call.result_type for call in self.calls)
+
+
+def layouts(spec: WindowSpec) -> dict[str, Layout]:
+    return {"rows": spec.layout}
+
+
+def prepare(spec: WindowSpec, port: int, change: pa.Table) -> pa.Table:
+    return spec.arrangement.prepare(change)
+
+
+def step(spec: WindowSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    trace = traces["rows"]
+    delta = _delta(spec, arrived[0], context.epoch)
+    rows, group = _touched(spec, delta, trace)
+    places = sort_rows(group, rows.columns, _places_in_trace(spec))
+    rows, group = rows.take(places), group[places]
+    before = _Side.of(spec, rows, group, rows.add("+old"))
+    after = _Side.of(spec, rows, group, rows.add("+new"))
+    return Step({"rows": delta}, _difference(spec, rows, before, after, context))
+
+
+def _delta(spec: WindowSpec, arrived: pa.Table, epoch: int) -> Block:
+    columns = tuple(physical.plain(arrived.column(f"c{place}")) for place in spec.arrangement.places)
+    sub: Words | None = None
+    if spec.order:
+        position, descending, nulls_first = spec.order[0]
+        column = columns[spec.arrangement.places.index(position)]
+        sub = order_prefix(column, descending=descending, nulls_first=nulls_first)
+    return consolidate(as_block(arrived, columns, sub, epoch), spec.layout)
+
+
+def _places_in_trace(spec: WindowSpec) -> tuple[Order, ...]:
+    places = spec.arrangement.places
+    return tuple((places.index(position), descending, nulls_first) for position, descending, nulls_first in spec.order)
+
+
+def _touched(spec: WindowSpec, delta: Block, trace: Trace) -> tuple[Block, Ints]:
+    """The rows of the partitions that the change touches (``first``: those in front), how often they were there
+    (``+old``) and are now (``+new``), and the partition of each."""
+    groups = _partitions(spec, delta)
+    if spec.first is not None:
+        rows = front(delta, trace, spec.first[1])
+    else:
+        rows = together(trace.matching(groups.hashes)[1], delta, trace)
+    group = groups.locate(_normalised(spec, rows))
+    mine = group >= 0
+    return rows.filter(mine), group[mine]
+
+
+def _normalised(spec: WindowSpec, block: Block) -> Block:
+    """The block with keys in which equal is identical."""
+    keys = tuple(normalise_keys(column) for column in block.columns[: len(spec.partition)])
+    return replace(block, columns=(*keys, *block.columns[len(spec.partition) :]))
+
+
+def _partitions(spec: WindowSpec, delta: Block) -> Groups:
+    keys = _normalised(spec, delta).columns[: len(spec.partition)]
+    order, starts = group_rows(delta.hash, keys)
+    first = order[starts]
+    return Groups(delta.hash[first], physical.take_all(keys, first))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The partitions at one time, copies apart: which row each is, which copy of it, and the functions' values."""
+
+    row: Ints
+    copy: Ints
+    values: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(spec: WindowSpec, rows: Block, group: Ints, copies: Ints) -> _Side:
+        copies = np.maximum(copies, 0)
+        if spec.first is not None and spec.calls[spec.first[0]].function == "row_number":
+            copies = np.minimum(copies, spec.first[1])
+        row = np.repeat(np.arange(rows.rows), copies)
+        copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
+        places = _places(spec, rows, group, row)
+        keys = rows.columns[: len(spec.partition)]
+
+        def column(place: int) -> pa.Array:
+            found = rows.columns[spec.arrangement.places.index(place)]
+            # A column of a trace without rows has no type yet.
+            return physical.take(found.cast(spec.types[place]) if pa.types.is_null(found.type) else found, row)
+
+        values = tuple(
+            evaluate(
+                call,
+                [column(place) for place in call.arguments],
+                places,
+                lambda place: describe(keys, int(row[place])),
+                _ends(spec, call, column, places),
+            )
+            for call in spec.calls
+        )
+        side = _Side(row, copy, values)
+        return side if spec.first is None else side.first(*spec.first)
+
+    def first(self, call: int, count: int) -> _Side:
+        """The rows for which the call is at most ``count``."""
+        kept = np.flatnonzero(physical.fixed(self.values[call]) <= count)
+        return _Side(self.row[kept], self.copy[kept], physical.take_all(self.values, kept))
+
+
+def _ends(spec: WindowSpec, call: OverSpec, column: Callable[[int], pa.Array], places: Places) -> Ends:
+    """The ends of frames that reach to a value of the order. Prefixes tell such values apart: all are fixed-width."""
+    if call.reach == (None, None):
+        return None, None
+    (position, descending, nulls_first), *_ = spec.order
+
+    def prefix(place: int) -> Words:
+        return order_prefix(column(place), descending=descending, nulls_first=nulls_first)
+
+    low, high = (None if place is None else prefix(place) for place in call.reach)
+    return reached(prefix(position), physical.valid(column(position)), places, low, high)
+
+
+def _places(spec: WindowSpec, rows: Block, group: Ints, row: Ints) -> Places:
+    """Where each copy stands."""
+    part = group[row]
+    fresh = np.ones(len(row), np.bool_)
+    fresh[1:] = part[1:] != part[:-1]
+    if not spec.order:
+        return Places.of(fresh, fresh)
+    # The peers of a row agree with it in the order's columns, as Spark compares them.
+    order = [normalise_keys(rows.columns[position]) for position, _, _ in _places_in_trace(spec)]
+    differs = np.ones(rows.rows, np.bool_)
+    differs[1:] = ~equal_rows([column.slice(0, max(rows.rows - 1, 0)) for column in order], [c.slice(1) for c in order])
+    run = np.cumsum(differs)[row]
+    peer = np.ones(len(row), np.bool_)
+    peer[1:] = run[1:] != run[:-1]
+    return Places.of(fresh, peer)
+
+
+def _difference(spec: WindowSpec, rows: Block, before: _Side, after: _Side, context: Context) -> pa.Table:
+    """What is gone and what has come."""
+    _, left, right = np.intersect1d(_copies(before), _copies(after), assume_unique=True, return_indices=True)
+    kept = equal_rows(
+        physical.take_all(before.values, left), physical.take_all(after.values, right), rows=len(left)
+    )  # fmt: skip
+    gone, come = _others(len(before.row), left[kept]), _others(len(after.row), right[kept])
+    row = np.concatenate([before.row[gone], after.row[come]])
+    values = [
+        physical.concat([physical.take(old, gone), physical.take(new, come)])
+        for old, new in zip(before.values, after.values, strict=True)
+    ]
+    columns = (*spec.arrangement.original(physical.take_all(rows.columns, row)), *values)
+    diff = np.concatenate([np.full(len(gone), -1, np.int64), np.ones(len(come), np.int64)])
+    # Different copies, and rows that differ in nothing but their place, may still cancel.
+    layout = Layout(len(columns), len(columns))
+    block = Block(
+        hash_columns(columns, normalise=False, rows=len(row)),
+        None,
+        columns,
+        constant_epoch(context.epoch, len(row)),
+        {"+diff": diff},
+    )
+    block = consolidate(block, layout)
+    return change_table(block.columns, (*spec.types, *spec.result_types), block.diff)
+
+
+def _copies(side: _Side) -> Ints:
+    """One number for each copy of each row."""
+    return (side.row << 32) + side.copy
+
+
+def _others(size: int, without: Ints) -> Ints:
+    left: Bools = np.ones(size, np.bool_)
+    left[without] = False
+    return np.flatnonzero(left)

@@ -1,0 +1,177 @@
+"""Subqueries become joins, and mean what SQLite says they mean: with NULLs on either side, empty and missing groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from holdfast.errors import SqlError, Unsupported
+from holdfast.frontend.sql import plan_sql
+from holdfast.plan.nodes import Join, Node
+from holdfast.plan.rewrites import rewrite
+from holdfast.plan.walk import reachable
+
+from ..plan.interpreter import run
+from .test_sql_means import CATALOG, sqlite_rows
+
+T = [(1, 1, "x"), (1, 1, "x"), (2, None, "y"), (None, 3, None), (3, 0, "x")]
+U = [(1, 5, "x"), (1, 0, None), (2, 2, "y"), (7, 1, "x")]
+WORLDS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
+    "no NULL": {"t": T, "u": U},
+    "a NULL": {"t": T, "u": [*U, (None, None, None)]},
+    "nothing": {"t": T, "u": []},
+}
+
+QUERIES = [
+    "SELECT * FROM t WHERE a IN (SELECT a FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT a FROM u WHERE d > 1)",
+    "SELECT * FROM t WHERE a IN (SELECT u.a FROM u WHERE u.c = t.c)",
+    "SELECT * FROM t WHERE (a, c) IN (SELECT a, c FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT max(a) AS m FROM u GROUP BY c)",
+    "SELECT * FROM t WHERE a IN (SELECT a FROM u UNION ALL SELECT d FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT a FROM u WHERE u.d > t.b)",
+    "SELECT * FROM t WHERE a NOT IN (SELECT a FROM u)",
+    "SELECT * FROM t WHERE NOT a IN (SELECT a FROM u WHERE a IS NOT NULL)",
+    "SELECT * FROM t WHERE a NOT IN (SELECT u.a FROM u WHERE u.c = t.c)",
+    "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE d > 100)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > 0)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a LIMIT 1)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a = t.a + 1)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a > t.a)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d IN (SELECT b FROM t AS s WHERE s.a = u.a))",
+    "SELECT * FROM t WHERE b > 0 OR EXISTS (SELECT * FROM u WHERE u.a = t.a)",
+    "SELECT * FROM t WHERE b > 2 OR EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b)",
+    "SELECT * FROM t WHERE b > 2 OR NOT EXISTS (SELECT * FROM u WHERE u.d > t.b)",
+    "SELECT * FROM t WHERE b > 1 OR a IN (SELECT a FROM u)",
+    "SELECT * FROM t WHERE b > 1 OR NOT a IN (SELECT a FROM u)",
+    "SELECT a, a IN (SELECT d FROM u) AS i, a NOT IN (SELECT a FROM u) AS n, EXISTS (SELECT 1 FROM u) AS e FROM t",
+    "SELECT a, a IN (SELECT u.a FROM u WHERE u.c = t.c) AS i FROM t",
+    "SELECT a, (SELECT max(d) FROM u) AS m FROM t",
+    "SELECT a, (SELECT count(*) + sum(d) FROM u) AS m, (SELECT min(a) FROM u WHERE d > 1) AS n FROM t",
+    "SELECT a, (SELECT max(u.d) FROM u WHERE u.a = t.a) AS m FROM t",
+    "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a) AS n FROM t",
+    "SELECT a, (SELECT count(u.d) + 1 FROM u WHERE u.a = t.a AND u.c = t.c) AS n FROM t",
+    "SELECT * FROM t WHERE b >= (SELECT min(d) FROM u)",
+    "SELECT * FROM t WHERE b < (SELECT max(u.d) FROM u WHERE u.a = t.a)",
+    "SELECT * FROM t WHERE (SELECT count(*) FROM u WHERE u.a = t.a) = 0",
+    "SELECT a, (SELECT d FROM u ORDER BY d DESC LIMIT 1) AS m FROM t",
+    "SELECT a FROM t ORDER BY (SELECT max(d) FROM u) + a DESC, a LIMIT 2",
+    "SELECT c, count(*) AS n FROM t GROUP BY c HAVING count(*) > (SELECT count(*) FROM u WHERE d > 2)",
+    "SELECT c, sum(b) AS s, (SELECT max(u.d) FROM u WHERE u.c = t.c) AS m FROM t GROUP BY c",
+    "SELECT c, count(*) AS n FROM t GROUP BY c HAVING c IN (SELECT c FROM u)",
+    "SELECT sum((SELECT max(u.d) FROM u WHERE u.a = t.a)) AS s FROM t",
+    "SELECT t.a AS x, u.d AS y FROM t JOIN u ON t.a = u.a WHERE u.d = (SELECT max(s.d) FROM u AS s WHERE s.a = t.a)",
+    "SELECT t.a AS x FROM t LEFT JOIN u ON t.a = u.a WHERE t.b NOT IN (SELECT d FROM u) OR u.d IS NULL",
+    "WITH w AS (SELECT a FROM u WHERE d > 0) SELECT * FROM t WHERE a IN (SELECT a FROM w)",
+    # With windows: beside them, above them, below them and inside of them.
+    "SELECT a, count(b) OVER (PARTITION BY c) AS n FROM t WHERE a NOT IN (SELECT a FROM u)",
+    "SELECT a, sum(b) OVER (PARTITION BY c) AS s, (SELECT max(u.d) FROM u WHERE u.a = t.a) AS m FROM t",
+    "SELECT a, sum((SELECT max(u.d) FROM u WHERE u.a = t.a)) OVER (PARTITION BY c) AS s FROM t",
+    "SELECT a, count(*) OVER (PARTITION BY a IN (SELECT a FROM u)) AS n FROM t",
+    "SELECT a, rank() OVER (ORDER BY (SELECT max(u.d) FROM u WHERE u.a = t.a) DESC) AS n FROM t",
+    "SELECT a, rank() OVER (ORDER BY b) IN (SELECT a FROM u) AS i FROM t",
+    "SELECT a FROM (SELECT a, rank() OVER (PARTITION BY c ORDER BY a) AS r FROM t) AS s WHERE r IN (SELECT a FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT row_number() OVER (ORDER BY d) FROM u)",
+    "SELECT * FROM t WHERE a IN (SELECT sum(d) OVER (PARTITION BY c) FROM u)",
+    "SELECT * FROM t WHERE EXISTS (SELECT max(d) OVER () FROM u)",
+    "SELECT a, (SELECT max(n) FROM (SELECT rank() OVER (PARTITION BY c ORDER BY d) AS n FROM u) AS s) AS m FROM t",
+    "SELECT a, (SELECT sum(max(d)) OVER () FROM u) AS s FROM t",
+    "SELECT c, sum(sum(b)) OVER () AS s FROM t GROUP BY c HAVING count(*) >= (SELECT min(d) FROM u)",
+    "SELECT t.a AS x, u.d AS y, count(u.d) OVER (PARTITION BY t.c) AS n FROM t LEFT JOIN u ON t.a = u.a",
+    "SELECT rank() OVER (ORDER BY a) AS r FROM t EXCEPT SELECT a FROM u",
+]
+
+
+def plan(sql: str) -> Node:
+    return plan_sql("v", sql, CATALOG)
+
+
+def joins(sql: str) -> list[Join]:
+    return [each for each in reachable(rewrite(plan(sql))) if isinstance(each, Join)]
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_subquery_means_what_sqlite_says(sql: str, world: str) -> None:
+    node, tables = plan(sql), WORLDS[world]
+    expected = Counter(sqlite_rows(sql, tables))
+    assert Counter(run(node, tables)) == expected
+    assert Counter(run(rewrite(node), tables)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "hows"),
+    [
+        ("SELECT * FROM t WHERE a IN (SELECT a FROM u)", ["semi"]),
+        ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.c <=> t.c)", ["semi"]),
+        ("SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a)", ["anti"]),
+        ("SELECT * FROM t WHERE a NOT IN (SELECT a FROM u)", ["anti", "anti"]),
+        ("SELECT a, (SELECT max(d) FROM u WHERE u.a = t.a) AS m FROM t", ["left"]),
+    ],
+)
+def test_a_subquery_that_decides_alone_is_one_join(sql: str, hows: list[str]) -> None:
+    assert [join.how for join in joins(sql)] == hows
+
+
+def test_a_name_means_the_column_of_the_innermost_query_that_has_it() -> None:
+    (join,) = joins("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE c = 'x' AND d = b)")
+    assert (join.left_keys, join.right.columns) == (("b",), ("d",))
+
+
+# The mark ^ stands before the place that the error must name.
+REFUSED = [
+    ("SELECT a, (^SELECT d FROM u) AS m FROM t", "a scalar subquery that may have several rows"),
+    ("SELECT a, (^SELECT u.d FROM u GROUP BY u.d) AS m FROM t", "a scalar subquery that may have several rows"),
+    ("SELECT a, (^SELECT max(d) OVER () FROM u) AS m FROM t", "a scalar subquery that may have several rows"),
+    (
+        "SELECT * FROM t WHERE a IN (SELECT row_number() OVER (ORDER BY d) FROM u WHERE u.c = ^t.c)",
+        "the reference 't.c' to the enclosing query in this place",
+    ),
+    (
+        "SELECT a, (^SELECT max(d) FROM u WHERE u.a < t.a) AS m FROM t",
+        "a scalar subquery with a correlated condition that is not an equality",
+    ),
+    (
+        "SELECT * FROM t WHERE a IN (SELECT max(u.a) FROM u WHERE u.c = ^t.c GROUP BY u.d)",
+        "the reference 't.c' to the enclosing query in this place",
+    ),
+    (
+        "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM u AS s WHERE s.a = ^t.b))",
+        "a reference to a query further out than the enclosing one",
+    ),
+    ("SELECT * FROM t WHERE (^a, b) NOT IN (SELECT a, d FROM u)", "NOT IN with several columns"),
+    (
+        "SELECT * FROM t WHERE ^a NOT IN (SELECT a FROM u WHERE u.d > t.b)",
+        "NOT IN with a correlated condition that is not an equality",
+    ),
+    (
+        "SELECT * FROM t WHERE b > 0 OR ^a IN (SELECT a FROM u WHERE u.d > t.b)",
+        "IN with a correlated condition that is not an equality, as a value",
+    ),
+    ("SELECT * FROM t JOIN u ON t.a = u.a AND ^t.b IN (SELECT d FROM u)", "IN (subquery) here"),
+    ("SELECT a FROM t UNION SELECT d FROM u ORDER BY (^SELECT max(d) FROM u) LIMIT 1", "a scalar subquery here"),
+]
+
+
+@pytest.mark.parametrize(("marked", "construct"), REFUSED)
+def test_what_cannot_be_joined_is_refused_with_its_name_and_place(marked: str, construct: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        plan(marked.replace("^", "", 1))
+    fields = caught.value.fields
+    assert (fields["construct"], fields["column"]) == (construct, marked.index("^") + 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT * FROM t WHERE a IN (SELECT a, d FROM u)", "IN compares 1 value with 2 columns"),
+        ("SELECT (SELECT max(a), min(a) FROM u) AS m FROM t", "a scalar subquery gives one column, found 2"),
+    ],
+)
+def test_a_wrong_number_of_columns_is_an_error(sql: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
+        plan(sql)
