@@ -1,7 +1,8 @@
 """The latency of an epoch over fast storage and over slow, in one run: it should be the same.
 
 A keyed count and sum, as in ``against_structured_streaming.py``, with 0, 10, 100 and 1,000 ms added to every operation
-on the log's location. The flows take turns in one session; beside them the same ones with the strategy
+on the log's location. The flows take turns in one session, in many short blocks, another one first each time, so that
+a machine that is faster now and slower then is so for all of them. Then the same ones with the strategy
 ``synchronous-log``, which makes each epoch safe before it is over: that is what waiting for storage costs.
 """
 
@@ -27,6 +28,8 @@ from holdfast.testing.unreliable import Unreliable
 DELAYS = (0, 10, 100, 1000)
 STRATEGIES = ("nosync", "synchronous-log")
 ALLOWED = 0.10
+_UNTIL_WARM = 8
+"""Epochs of each flow before the first block: the JVM compiles what is called often."""
 
 Side = tuple[str, int]
 """A strategy, and the milliseconds of an operation on storage."""
@@ -36,9 +39,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow")
-    parser.add_argument("--seconds", type=float, default=12, help="length of a block; synchronous ones: a quarter")
-    parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
+    parser.add_argument("--rounds", type=int, default=8, help="blocks of each flow; synchronous ones have one")
+    parser.add_argument("--seconds", type=float, default=6, help="length of a block")
+    parser.add_argument("--warm-up", type=int, default=2, help="epochs at the beginning of a block that do not count")
     arguments = parse(parser, keys=20_000, rows=2_000, rounds=1, seconds=2)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
@@ -63,16 +66,16 @@ def measure(arguments: argparse.Namespace, home: Path) -> dict[Side, list[float]
         sides[strategy, delay] = Ours(spark, place, log=storage, local=place / "local", strategy=strategy)
     for (strategy, _), side in sides.items():
         feed.every_key(side)
-        for _ in range(arguments.warm_up if strategy == "nosync" else 0):
+        for _ in range(_UNTIL_WARM if strategy == "nosync" else 0):
             feed.epoch(side)
     for name, side in sides.items():
         come_to_rest(spark, side, storages[name])
-    for name in rounds(names, arguments.rounds):
-        side, waits = sides[name], name[0] != "nosync"
-        # Epochs that wait for slow storage take seconds each, and a warm-up is nothing to them.
-        seconds = arguments.seconds / 4 if waits else arguments.seconds
-        warm_up = 0 if waits and name[1] >= 100 else arguments.warm_up
-        times[name] += block(lambda side=side: feed.epoch(side), seconds, warm_up)
+    ours, waiting = names[: len(DELAYS)], names[len(DELAYS) :]
+    for name in [*rounds(ours, arguments.rounds), *waiting]:
+        side = sides[name]
+        # A warm-up is nothing to epochs that wait for slow storage: they take seconds each.
+        warm_up = 0 if name in waiting and name[1] >= 100 else arguments.warm_up
+        times[name] += block(lambda side=side: feed.epoch(side), arguments.seconds, warm_up)
         come_to_rest(spark, side, storages[name])
     for side in sides.values():
         side.close()

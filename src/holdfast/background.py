@@ -22,6 +22,7 @@ class Background:
         self._work = work
         self._pause = pause
         self._wanted = threading.Event()
+        self._hurried = threading.Event()
         self._closing = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._thread: Any = None
@@ -33,6 +34,11 @@ class Background:
         if self._thread is None and self._runner.threads and not self._closing.is_set():
             self._thread = self._runner.thread(self._loop, self._name)
 
+    def hurry(self) -> None:
+        """Have a pass made at once: somebody waits for it."""
+        self._hurried.set()
+        self.request()
+
     def now(self) -> None:
         """Make a pass in this thread, if one was requested."""
         with self._one_at_a_time:
@@ -43,8 +49,9 @@ class Background:
     def _loop(self) -> None:
         while not self._closing.is_set():
             if self._wanted.wait(timeout=1.0) and not self._closing.is_set():
+                self._hurried.clear()
                 self.now()
-                self._closing.wait(self._pause)
+                self._hurried.wait(self._pause)
 
     def _pass(self) -> None:
         self.busy = True
@@ -57,6 +64,7 @@ class Background:
         """End the thread. A pass at work is waited for."""
         self._closing.set()
         self._wanted.set()
+        self._hurried.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None

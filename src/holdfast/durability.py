@@ -50,7 +50,9 @@ from holdfast.trace.layer import list_layers
 from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
-_PAUSE = 1.0
+_PAUSE = 3.0
+"""Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
+
 _LONGEST_PAUSE = 30.0
 """A location that fails is tried again after one second, then two, four, … up to this."""
 
@@ -122,7 +124,6 @@ class Durability:
         self._changed = threading.Condition()
         self._written: deque[tuple[int, int]] = deque()
         self._background = Background(
-            # Who waits for every round should not wait for the pause between them.
             runner,
             "holdfast-durability",
             self._round,
@@ -207,7 +208,10 @@ class Durability:
         return True
 
     def _advance(self, seconds: float) -> None:
-        self._background.request()
+        if self.troubles:
+            self._background.request()
+        else:
+            self._background.hurry()
         if not self._runner.threads:
             self._background.now()
             return
