@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from holdfast import marks
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.forms import Form, Forms, described
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
@@ -46,7 +47,7 @@ from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
 from holdfast.runner import Outcome, Runner, Work
-from holdfast.state import State
+from holdfast.state import State, log_layout
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
@@ -73,6 +74,7 @@ class Engine:
         self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
         try:
             self._state = State(declared, views, types, self._directory.traces)
+            self._declared_forms = self._state.forms()
             self._job = runner.job(self._state.flow, self._state.program, types)
             self._open()
         except BaseException:
@@ -114,7 +116,15 @@ class Engine:
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after, self._durability.flushed),
         )
-        self._delivery.attach(self._kept, self.history, self._durability.uncommitted)
+        self._forms = Forms(self.history, self._before(replicas))
+        self._delivery.attach(
+            lambda view, form: self._state.kept_as(view, form, self._coordinator.chain()),
+            self._forms,
+            self._declared_forms,
+            self.history,
+            self._durability.uncommitted,
+        )
+        self._durability.is_settled = self._is_settled
         for name, offers in self._offers.items():
             if name in self.declared.sources:
                 for _, offer in offers[self._told.advanced.get(name, 0) :]:
@@ -132,6 +142,7 @@ class Engine:
             recovery,
         )
         self._recoverer.open()
+        self._keep_former()
         # Only now: a crash before this leaves an operator that is new as new as it was.
         self._describe(replicas, recovery)
         self._durability.request()
@@ -178,15 +189,34 @@ class Engine:
 
     def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
         """The operators that the flow did not keep before."""
+        known = self._descriptions(replicas)
+        return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
+
+    def _descriptions(self, replicas: Mapping[str, Replica]) -> list[dict[str, Any]]:
+        """What the flow kept before, as each place says."""
         known = [self._directory.read_collections()]
         for replica in replicas.values():
             with suppress(StoreError, LogDamaged):
                 known.append(replica.read_collections())
-        return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
+        return known
+
+    def _before(self, replicas: Mapping[str, Replica]) -> dict[str, Form] | None:
+        """What the views were before the history said so: a log of old says it in its description alone."""
+        self._old_forms: dict[str, Any] = {}
+        if not self.history or any(lineage.views is not None for lineage in self.history):
+            return None
+        for known in self._descriptions(replicas):
+            if found := known.get("before", known.get("collections")):
+                self._old_forms = found
+                break
+        return described(self._old_forms)
 
     def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> None:
         """Write down what the flow keeps."""
         description = self._state.description()
+        if self._old_forms:
+            # Nothing else says what they were, until an epoch does.
+            description["before"] = self._old_forms
         self._directory.write_collections(description)
         for replica in replicas.values():
             try:
@@ -239,12 +269,12 @@ class Engine:
                 for name in self._state.flow.sources
                 if (offer := self.declared.sources[name].poll()) is not None
             }
-            if not offers and self.last >= 0:
+            if not offers and self.last >= 0 and not self._is_edited():
                 return EpochResult(None)
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
                 return EpochResult(None)
-            lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw())
+            lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
             try:
                 outcome = self._recoverer.repairing(partial(self._run, lineage))
             except BaseException as error:
@@ -268,6 +298,7 @@ class Engine:
         """The epoch's layers are written: now it counts, and may be seen."""
         self._lineage.append(lineage)
         self._coordinator.complete(lineage)
+        self._forms.add(lineage)
         self._remember(lineage)
         for name, offer in lineage.offers.items():
             self._advance(name, offer)
@@ -277,6 +308,40 @@ class Engine:
         if self.declared.settings.strategy == "synchronous-log":
             self._durability.wait(lineage.epoch)
         self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        if self._durability.former:
+            self._keep_former()
+
+    # -- edited views -------------------------------------------------------------------------------------------------
+
+    def _new_forms(self) -> dict[str, Any] | None:
+        """What the next epoch must say of how the flow's collections are kept; None if that is known already."""
+        if self._forms.changed >= 0 and self._forms.present() == self._declared_forms:
+            return None
+        return {name: form.to_json() for name, form in self._declared_forms.items()}
+
+    def _is_edited(self) -> bool:
+        """Whether a sink waits for the epoch at which its view changed."""
+        present = self._forms.present()
+        return any(present.get(view) != self._declared_forms[view] for view, _ in self.declared.sinks)
+
+    def _keep_former(self) -> None:
+        """Have the logs kept, and made durable, that sinks must still be brought away from."""
+        self._durability.former = {
+            form.trace: (log_layout(form), upto)
+            for form, (upto, _) in self._delivery.former().items()
+            if form.trace not in self._state.layouts
+        }
+
+    def _is_settled(self) -> bool:
+        """Whether nobody can need a trace any more that the flow has not. The epoch after the last change must be safe:
+        a sink that cannot tell what it has is given the last epoch again."""
+        retention = self.declared.settings.retention
+        return (
+            not (retention.epochs is None and retention.seconds is None)
+            and 0 <= self._forms.changed < self._durability.safe
+            and self._forms.present() == self._declared_forms
+            and not self._delivery.former()
+        )
 
     def _say_waiting(self) -> None:
         size, epochs = self._durability.unsafe

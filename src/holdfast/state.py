@@ -7,12 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.forms import Form
 from holdfast.declared import Declared
 from holdfast.durability import Kept as KeptTrace
 from holdfast.operators.kept import Kept
+from holdfast.operators.log import LogSpec
 from holdfast.operators.program import KINDS, compile_program, is_native
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Types, build
+from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
@@ -61,6 +64,19 @@ class State:
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
         return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
+    def forms(self) -> dict[str, Form]:
+        """How each view, and each source whose rows are kept, is kept."""
+        return {name: self._form(mark) for name, mark in self.flow.views.items()}
+
+    def _form(self, mark: str) -> Form:
+        operator = self.flow.operators[mark]
+        return Form(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+
+    def kept_as(self, name: str, form: Form, chain: Chain) -> Kept:
+        """The log of a view in a form that it has, or had."""
+        spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
+        return Kept(str(self.directory / form.trace), spec, self.fields(name), chain)
+
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
         if name in self.declared.views:
@@ -107,3 +123,9 @@ class State:
                 sizes = [entry.stat().st_size for entry in directory.iterdir()] if directory.is_dir() else []
                 found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
         return found
+
+
+def log_layout(form: Form) -> Layout:
+    """The layout of a log of that form."""
+    spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
+    return spec.arrangement.layout

@@ -23,7 +23,7 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery import Replay, plan_recovery
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import LogDamaged, StoreError
+from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
@@ -142,6 +142,7 @@ class Recoverer:
         traces = list(self._state.layouts)
         directory = self._state.directory
         ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
+        self._fetch_former(ranges)
 
         def look() -> Layers:
             self._durability.look()
@@ -178,6 +179,42 @@ class Recoverer:
             f"{self._durability.locations[number].uri} out of the log's locations to compute it again",
             location=self._durability.locations[number].uri,
         )
+
+    def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
+        from them. They cannot be computed again: what they meant is not declared any more."""
+        last, directory = self._last(), self._state.directory
+        former = {
+            form.trace: needed
+            for form, needed in self._delivery.former().items()
+            if form.trace not in self._state.layouts
+        }
+
+        def lacking(layers: Layers) -> list[str]:
+            return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
+
+        layers = Layers(list(former), directory, last, {})
+        if lacking(layers) and self._durability.settings.durable:
+            traces = list(former)
+            layers = fetch_missing(
+                self._runner,
+                lambda: Layers(traces, directory, last, self._durability.peek(traces)),
+                traces,
+                ranges,
+                self._durability.locations,
+                self.recovery,
+            )
+        for trace in lacking(layers):
+            upto, view = former[trace]
+            reach = layers.reach(trace, 0, 2**64)
+            raise SinkError(
+                f"sink of view '{view}': it was not brought away yet from what the view was before it was edited, and "
+                f"of that log epochs {reach + 1} to {upto} are in none of the places that were looked at; open the "
+                "flow once more with the query as it was, or start the sink anew in an empty place",
+                view=view,
+                first=reach + 1,
+                last=upto,
+            )
 
     def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> list[Replay]:
         last = self._last()
