@@ -46,7 +46,7 @@ from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
-from holdfast.runner import Outcome, Runner, Work
+from holdfast.runner import Job, Outcome, Runner, Work
 from holdfast.state import State, log_layout
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
@@ -359,12 +359,12 @@ class Engine:
         epoch = self._epoch(lineage, deliver=deliver)
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
-    def _run_again(self, replay: Replay, work: Sequence[Work]) -> None:
+    def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> None:
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         lineage = self.history[replay.epoch]
         epoch = self._epoch(lineage, first=replay.first, again=True, run=replay.run, write=replay.write)
-        self._job.run(epoch, work, f"{self.declared.name}: {what}")
+        (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
 
     def _epoch(
         self,

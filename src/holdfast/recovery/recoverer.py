@@ -14,13 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast import marks
 from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.source import Offer
-from holdfast.coordinator.recovery import Replay, plan_recovery
+from holdfast.coordinator.recovery import Replay, demand, plan_recovery
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged, SinkError, StoreError
@@ -28,7 +29,7 @@ from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
 from holdfast.results import Recovery
-from holdfast.runner import Runner, Work
+from holdfast.runner import Job, Runner, Work
 from holdfast.state import State
 
 _LOOKS = 3
@@ -36,7 +37,7 @@ _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
 T = TypeVar("T")
-Again = Callable[[Replay, Sequence[Work]], None]
+Again = Callable[[Replay, Sequence[Work], Job | None], None]
 
 
 @contextmanager
@@ -66,7 +67,8 @@ class Recoverer:
         recovery: Recovery,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
-        ``again`` runs a replay; ``fresh``: the operators that are new; ``recovery``: the record of opening the flow."""
+        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``recovery``:
+        the record of opening the flow."""
         self._state = state
         self._runner = runner
         self._durability = durability
@@ -159,7 +161,10 @@ class Recoverer:
         with timed(recovery, "replay"):
             for replay in plan:
                 marks.reach("recovery.before_replay")
-                self._again(replay, list(self._work(replay)))
+                if replay.first < replay.epoch:
+                    self._fill(replay, layers)
+                else:
+                    self._again(replay, list(self._work(replay)), None)
                 recovery.note(replay.first, replay.epoch, replay.write)
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
@@ -241,6 +246,33 @@ class Recoverer:
             fresh=self._fresh,
             drawing=self._state.drawing,
         )
+
+    def _fill(self, replay: Replay, layers: Layers) -> None:
+        """Fill operators: from the rows that logs hold, where those of a view or source that they read are held, and
+        from what was taken of the sources where not."""
+        flow = self._state.flow
+        logs = [
+            log
+            for log in dict.fromkeys(flow.views.values())
+            if not {log, *flow.ancestors({log})} & replay.write.keys()
+            and layers.readable(f"{log}.rows", 0, 2**64, replay.epoch, replay.epoch)
+        ]
+        if not logs:
+            self._again(replay, list(self._work(replay)), None)
+            self.recovery.read = sorted({*self.recovery.read, *replay.sources})
+            return
+        reading, program = self._state.reading(replay.write, logs)
+        run = demand(reading, replay.write, self._runner.partitions)
+        read = {path.producer for path in reading.paths if path.consumer in run} - reading.operators.keys()
+        again = replace(replay, run=run, sources=frozenset(read - set(logs)))
+        names = {log: name for name, log in reversed(flow.views.items())}
+        work = list(self._work(again))
+        for log in sorted(read & set(logs)):
+            fields = flow.operators[log].fields
+            rows = KeptRows(fields, self._kept(names[log]), replay.epoch, self._runner.partitions)
+            work.append(Work(log, rows, [{}]))
+        self._again(again, work, self._runner.job(reading, program, self._state.types))
+        self.recovery.read = sorted({*self.recovery.read, *again.sources, *(names[log] for log in read & set(logs))})
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""

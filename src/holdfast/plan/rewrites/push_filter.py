@@ -84,32 +84,32 @@ def _renamed(parts: list[str], union: Union, member: Node) -> list[str]:
 
 def _one_type(union: Union, name: str) -> bool:
     place = union.columns.index(name)
-    types = {_type(each, each.columns[place]) for each in union.inputs}
+    types = {source_type(each, each.columns[place]) for each in union.inputs}
     return len(types) == 1 and None not in types
 
 
-def _type(node: Node, name: str) -> str | None:
+def source_type(node: Node, name: str) -> str | None:
     """The type of a column that comes straight from a source; None if it is computed."""
     match node:
         case Source():
             return next(field.type for field in node.fields if field.name == name)
         case Linear():
             inner = plain(next(output.sql for output in node.outputs if output.name == name))
-            return None if inner is None else _type(node.input, inner)
+            return None if inner is None else source_type(node.input, inner)
         case Union():
-            return _type(node.inputs[0], name) if _one_type(node, name) else None
+            return source_type(node.inputs[0], name) if _one_type(node, name) else None
         case SetOperation():
             place = node.columns.index(name)
-            types = {_type(each, each.columns[place]) for each in (node.left, node.right)}
+            types = {source_type(each, each.columns[place]) for each in (node.left, node.right)}
             return types.pop() if len(types) == 1 else None
         case Join():
-            return _type(node.left if name in node.left.columns else node.right, name)
+            return source_type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
-            return _type(node.input, name) if name in node.keys else None
+            return source_type(node.input, name) if name in node.keys else None
         case TopK():
-            return _type(node.input, name)
+            return source_type(node.input, name)
         case Window():
-            return _type(node.input, name) if name in node.input.columns else None
+            return source_type(node.input, name) if name in node.input.columns else None
         case Draw():
             drawn = {draw.name: draw.type for draw in node.draws}
-            return drawn[name] if name in drawn else _type(node.input, name)
+            return drawn[name] if name in drawn else source_type(node.input, name)
