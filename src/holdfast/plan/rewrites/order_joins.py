@@ -10,10 +10,12 @@ would give views another meaning at every restart, and their state would be thro
   of the relations with a column of that class has rows before it is filtered: that one is taken to have each once.
 
 Of all trees that join what an equality connects (never all rows with all rows, unless nothing connects them), the one
-is taken that keeps the fewest rows in its traces, to within a factor of ten or so: guesses are no better than that; of
-those, the one with the fewest exchanges on its longest path (`plan/placement.py`: joins one above the other by the same
-columns need none between them); then the one with fewer rows; then the order of FROM. Trees may be bushy: what few rows
-say about many (a nation, its region) is joined among themselves first, and a change of the many meets them once.
+is taken with the fewest joins of many with many (those that have more rows than either side, conditions apart); of
+those, the one that keeps the fewest rows in its traces, to within a factor of ten or so: guesses are no better than
+that; of those, the one with the fewest exchanges on its longest path (`plan/placement.py`: joins one above the other by
+the same columns need none between them); then the one with fewer rows; then the order of FROM. Trees may be bushy: what
+few rows say about many (a nation, its region) is joined among themselves first, and a change of the many meets them
+once.
 
 Exact for up to 10 relations: for each set of them that is connected, the best tree over all ways to cut it in two,
 O(3^n). A region of more is left as it is.
@@ -28,7 +30,7 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from holdfast.plan.expression import conjunction, conjuncts, quoted, read, render
+from holdfast.plan.expression import Tree, conjunction, conjuncts, quoted, read, render
 from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
 from holdfast.plan.placement import Placement, placement
 from holdfast.plan.rewrites.region import Region, Shape, region, roots
@@ -73,10 +75,10 @@ def size(node: Node) -> float:
     """How many rows a relation is taken to have."""
     match node:
         case Source():
-            return 10.0 ** (1 + len(node.fields) / 4)
+            return float(10 ** (1 + len(node.fields) / 4))
         case Linear():
             parts = [] if node.predicate is None else conjuncts(read(node.predicate))
-            return max(1.0, size(node.input) * float(math.prod(map(_keeps, parts))))
+            return max(1.0, size(node.input) * _keeps(parts))
         case Union():
             return sum(map(size, node.inputs))
         case SetOperation():
@@ -86,7 +88,7 @@ def size(node: Node) -> float:
         case Aggregate():
             return max(1.0, size(node.input) * _GROUPS) if node.keys else 1.0
         case TopK():
-            return min(float(node.limit), size(node.input))
+            return max(1.0, min(float(node.limit), size(node.input)))
         case Window() | Draw():
             return size(node.input)
 
@@ -98,10 +100,13 @@ def base(node: Node) -> float:
     return size(node)
 
 
-def _keeps(part: exp.Expr) -> float:
-    if isinstance(part, exp.EQ) and any(isinstance(side, exp.Literal) for side in (part.this, part.expression)):
-        return _EQUAL
-    return _OTHER
+def _keeps(parts: Sequence[Tree]) -> float:
+    """The share of the rows that all these conditions keep."""
+    share = 1.0
+    for part in parts:
+        sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+        share *= _EQUAL if any(isinstance(side, exp.Literal) for side in sides) else _OTHER
+    return share
 
 
 # -- the best tree ----------------------------------------------------------------------------------------------------
@@ -116,6 +121,12 @@ class _Tree:
 
     shape: Shape
     rows: float
+    bare: float
+    """Rows that there would be without conditions."""
+
+    many: int
+    """Joins of many with many."""
+
     kept: float
     """Rows in all traces of its joins."""
 
@@ -123,9 +134,9 @@ class _Tree:
     order: tuple[int, ...]
 
     @property
-    def cost(self) -> tuple[int, int, float, tuple[int, ...]]:
+    def cost(self) -> tuple[int, int, int, float, tuple[int, ...]]:
         magnitude = 0 if self.kept < 1 else round(math.log10(self.kept))
-        return magnitude, self.place.stage, round(self.kept, 3), self.order
+        return self.many, magnitude, self.place.stage, round(self.kept, 3), self.order
 
 
 @lru_cache(maxsize=256)
@@ -134,7 +145,8 @@ def _best(leaves: tuple[tuple[float, float, Placement], ...], members: Members) 
     touch = [sum(1 << leaf for leaf in {leaf for _, leaf in group}) for group in members]
     values = [min(leaves[leaf][1] for _, leaf in group) for group in members]
     best: dict[int, _Tree] = {
-        1 << place: _Tree(place, rows, 0.0, where, (place,)) for place, (rows, _, where) in enumerate(leaves)
+        1 << place: _Tree(place, rows, bare, 0, 0.0, where, (place,))
+        for place, (rows, bare, where) in enumerate(leaves)
     }
     for whole in range(1, 1 << count):
         if whole & (whole - 1) == 0:
@@ -157,11 +169,14 @@ def _joined(
     left: _Tree, right: _Tree, part: int, rest: int, shared: list[int], members: Members, values: Sequence[float]
 ) -> _Tree:
     keys = [_key(side, shared, members) for side in (part, rest)]
-    rows = max(1.0, left.rows * right.rows / math.prod(max(1.0, values[number]) for number in shared))
+    distinct = float(math.prod(values[number] for number in shared))
+    rows, bare = max(1.0, left.rows * right.rows / distinct), max(1.0, left.bare * right.bare / distinct)
     stage = max(left.place.needed(keys[0]), right.place.needed(keys[1]))
     return _Tree(
         (left.shape, right.shape, frozenset(frozenset(name for name, _ in members[number]) for number in shared)),
         rows,
+        bare,
+        left.many + right.many + (bare > 1.01 * max(left.bare, right.bare)),
         left.kept + right.kept + left.rows + right.rows,
         Placement(stage, frozenset(keys)),
         left.order + right.order,
@@ -205,7 +220,7 @@ def _ways(shape: tuple[Shape, Shape, frozenset[frozenset[str]]]) -> list[tuple[S
 
 
 def _built(found: Region, wanted: Shape, classes: Sequence[frozenset[str]]) -> Node:
-    conditions = list(found.conditions)
+    conditions = [*found.conditions, *found.inside(classes)]
 
     def build(shape: Shape) -> Node:
         if isinstance(shape, int):

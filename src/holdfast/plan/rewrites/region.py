@@ -13,7 +13,7 @@ A node that another reader shares is a leaf: it must stay as it is. So is a join
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.plan.expression import plain, quoted, substitute
@@ -58,6 +58,15 @@ class Region:
                 groups[name] = merged
         found = {frozenset(group) for group in groups.values()}
         return sorted({*found, *single}, key=lambda group: (_places(group, owner), sorted(group)))
+
+    def inside(self, classes: Sequence[frozenset[str]]) -> list[str]:
+        """What the classes say of single leaves: columns of one that must be equal, since both equal a third."""
+        found = []
+        for group in classes:
+            for leaf in self.leaves:
+                mine = [name for name in sorted(group) if name in leaf.columns]
+                found += [f"{quoted(mine[0])} = {quoted(other)}" for other in mine[1:]]
+        return found
 
 
 def _places(group: frozenset[str], owner: dict[str, int]) -> list[int]:
