@@ -122,6 +122,11 @@ class Delivery:
                     found[span.form] = max(found.get(span.form, (-1, view)), (upto, view))
         return found
 
+    def check_former(self) -> None:
+        """Raise `LogDamaged` unless the logs that sinks must be brought away from can be read."""
+        for form, (upto, view) in self.former().items():
+            self._kept(view, form).check(view, upto)
+
     def commit(self, lineage: Lineage, changes: Callable[[str], pa.Table]) -> None:
         """Give each sink the change of an epoch that has just completed."""
         for place, (view, _) in enumerate(self._sinks):
@@ -149,6 +154,8 @@ class Delivery:
             # is as new as its view has nothing.
             new = len(past) == 1 and past[0].first == last
             self.epochs[place] = has = -1 if new else max(-1, last - 1)
+        if has < 0 and past[-1].form != self._declared[view]:
+            return  # it has nothing, and need not be given what the next epoch would take back
         while has < last:
             step = self._next(view, has, last)
             if step is None:

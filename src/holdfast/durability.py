@@ -52,6 +52,7 @@ from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
 _PAUSE = 1.0
+_ATTEMPTS = 3
 _LONGEST_PAUSE = 30.0
 """A location that fails is tried again after one second, then two, four, … up to this."""
 
@@ -153,6 +154,7 @@ class Durability:
         """Traces that the flow has no more and that a sink still needs, each up to an epoch. No epoch after that is
         safe before they are: what a sink has must not be forgotten before it was brought away from it."""
 
+        self._former_safe: frozenset[str] = frozenset()
         self.is_settled: Callable[[], bool] = lambda: False
         """Whether nobody can need traces any more that the flow does not have."""
 
@@ -216,6 +218,23 @@ class Durability:
                 return False
             self._advance(0.2 if left is None else min(0.2, left))
         return True
+
+    def wait_former(self, timeout: float) -> bool:
+        """Wait until all traces that the flow has no more and a sink needs are safe; False if they were not in time."""
+        deadline = time.monotonic() + timeout
+        attempts = 0
+        while self.settings.durable and not self.former.keys() <= self._former_safe:
+            self._check_fence()
+            attempts += 1
+            if time.monotonic() > deadline or (attempts > _ATTEMPTS and not self._runner.threads):
+                return False
+            self._advance(0.2)
+        return True
+
+    def why_not(self) -> str:
+        """Why something is not safe."""
+        why = "; ".join(trouble.error for trouble in self.troubles.values())
+        return why or self.failure or "the copies are not finished"
 
     def _advance(self, seconds: float) -> None:
         self._background.request()
@@ -311,9 +330,14 @@ class Durability:
         lineage = sorted((holding.lineage for holding in known), reverse=True)
         if lineage and 0 < self.settings.min_replicas <= len(lineage):
             self.flushed = max(self.flushed, min(last, lineage[self.settings.min_replicas - 1]))
-        for trace, (_, upto) in dict(self.former).items():
-            if safe_point([_only(one, trace) for one in known], [trace], upto, self.settings.min_replicas) < upto:
-                last = min(last, upto)
+        former = dict(self.former)
+        unsafe = [
+            upto
+            for trace, (_, upto) in former.items()
+            if safe_point([_only(one, trace) for one in known], [trace], upto, self.settings.min_replicas) < upto
+        ]
+        self._former_safe = frozenset() if unsafe else frozenset(former)
+        last = min([last, *unsafe])
         self.safe = max(self.safe, safe_point(known, traces, last, self.settings.min_replicas))
 
     def look(self) -> None:

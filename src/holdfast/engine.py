@@ -55,6 +55,9 @@ from holdfast.store.replica import Claim, Replica
 
 T = TypeVar("T")
 
+_FORMER_SAFE = 60.0
+"""So many seconds an edited view waits until its rows as they were are safe."""
+
 
 class Engine:
     """Runs a declared flow."""
@@ -189,8 +192,16 @@ class Engine:
 
     def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
         """The operators that the flow did not keep before."""
-        known = self._descriptions(replicas)
-        return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
+        return set(self._state.flow.operators) - self._known(replicas).keys()
+
+    def _known(self, replicas: Mapping[str, Replica]) -> dict[str, str]:
+        """The operators that the flow kept before; those before an edit too, for as long as no epoch was run after."""
+        known: dict[str, str] = {}
+        for one in self._descriptions(replicas):
+            former = one.get("former", {})
+            known |= one.get("operators", {})
+            known |= former.get("operators", {}) if former.get("upto") == self.last else {}
+        return known
 
     def _descriptions(self, replicas: Mapping[str, Replica]) -> list[dict[str, Any]]:
         """What the flow kept before, as each place says."""
@@ -214,6 +225,8 @@ class Engine:
     def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> None:
         """Write down what the flow keeps."""
         description = self._state.description()
+        if self.last >= 0 and self._forms.present() != self._declared_forms:
+            description["former"] = {"upto": self.last, "operators": self._known(replicas)}
         if self._old_forms:
             # Nothing else says what they were, until an epoch does.
             description["before"] = self._old_forms
@@ -269,7 +282,9 @@ class Engine:
                 for name in self._state.flow.sources
                 if (offer := self.declared.sources[name].poll()) is not None
             }
-            if not offers and self.last >= 0 and not self._is_edited():
+            if self.last >= 0 and self._is_edited():
+                self._secure_former()
+            elif not offers and self.last >= 0:
                 return EpochResult(None)
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
@@ -307,7 +322,10 @@ class Engine:
         self._durability.completed(lineage.epoch, written)
         if self.declared.settings.strategy == "synchronous-log":
             self._durability.wait(lineage.epoch)
-        self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        # Where a view was edited this reads logs, which may turn out damaged; what a sink has it is not given again.
+        self._recoverer.repairing(
+            lambda: self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        )
         if self._durability.former:
             self._keep_former()
 
@@ -323,6 +341,18 @@ class Engine:
         """Whether a sink waits for the epoch at which its view changed."""
         present = self._forms.present()
         return any(present.get(view) != self._declared_forms[view] for view, _ in self.declared.sinks)
+
+    def _secure_former(self) -> None:
+        """Before an epoch changes what a view is: make sure that its sinks can be brought away from what it was. Once
+        it is changed, what it was cannot be computed again; so this waits for storage, as nothing else does."""
+        self._keep_former()
+        if self._durability.former:
+            self._recoverer.repairing(self._delivery.check_former)
+            if not self._durability.wait_former(_FORMER_SAFE):
+                raise StoreError(
+                    f"flow '{self.declared.name}': a view was edited, and its rows as they were must be safe before it "
+                    f"changes: they are not after {_FORMER_SAFE:g} s: {self._durability.why_not()}"
+                )
 
     def _keep_former(self) -> None:
         """Have the logs kept, and made durable, that sinks must still be brought away from."""
@@ -488,8 +518,7 @@ class Engine:
         if not self.declared.settings.durable:
             raise LogError(f"flow '{self.declared.name}': with strategy 'volatile' nothing is ever safe")
         if not self._durability.wait(wanted, timeout):
-            why = "; ".join(trouble.error for trouble in self._durability.troubles.values())
-            why = why or self._durability.failure or "the copies are not finished"
+            why = self._durability.why_not()
             raise StoreError(
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:g} s: {why}", epoch=wanted
             )

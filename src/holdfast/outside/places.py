@@ -182,7 +182,7 @@ def _is_description(kept: dict[str, Any]) -> bool:
     operators, collections = kept.get("operators", {}), kept.get("collections", {})
     if not isinstance(operators, dict) or not isinstance(collections, dict):
         return False
-    return set(kept) <= {"operators", "collections", "before"} and all(
+    return set(kept) <= {"operators", "collections", "before", "former"} and all(
         isinstance(entry, dict) and {"kind", "fields", "key"} <= set(entry) and entry.get("fingerprint") in operators
         for entry in collections.values()
     )
