@@ -50,7 +50,8 @@ def placement(node: Node) -> Placement:
             return Placement(placement(node.input).needed(node.input.columns), frozenset({node.input.columns}))
         case TopK():
             below = placement(node.input)
-            return Placement(max(below.stage, 1) + 1, frozenset({()}))
+            # The first half is made wherever rows lie by some key; rows that lie by none are spread by the whole row.
+            return Placement((below.stage if below.spread else below.stage + 1) + 1, frozenset({()}))
 
 
 def joined(node: Join, left: Placement, right: Placement) -> Placement:

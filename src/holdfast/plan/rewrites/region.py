@@ -57,7 +57,7 @@ class Region:
             for name in merged:
                 groups[name] = merged
         found = {frozenset(group) for group in groups.values()}
-        return sorted({*found, *single}, key=lambda group: (_places(group, owner), sorted(group)))
+        return sorted({*found, *single}, key=sorted)
 
     def inside(self, classes: Sequence[frozenset[str]]) -> list[str]:
         """What the classes say of single leaves: columns of one that must be equal, since both equal a third."""
@@ -67,10 +67,6 @@ class Region:
                 mine = [name for name in sorted(group) if name in leaf.columns]
                 found += [f"{quoted(mine[0])} = {quoted(other)}" for other in mine[1:]]
         return found
-
-
-def _places(group: frozenset[str], owner: dict[str, int]) -> list[int]:
-    return sorted(owner[name] for name in group)
 
 
 def is_between(node: Node) -> bool:
