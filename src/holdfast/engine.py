@@ -40,7 +40,8 @@ from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Types
-from holdfast.plan.explain import explain
+from holdfast.plan.drawing import Drawing, drawing
+from holdfast.plan.explain import as_text
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
@@ -48,6 +49,7 @@ from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
 from holdfast.runner import Job, Outcome, Runner, Work
 from holdfast.state import State, log_layout
+from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
@@ -74,6 +76,7 @@ class Engine:
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
+        self._statistics = Statistics()
         self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
         try:
             self._state = State(declared, views, types, self._directory.traces)
@@ -306,6 +309,7 @@ class Engine:
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
+        self._statistics.add(outcome.reports)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
 
@@ -552,7 +556,12 @@ class Engine:
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""
-        return explain(self._state.flow, view, self._state.sizes())
+        return as_text(self.drawing(), view)
+
+    def drawing(self) -> Drawing:
+        """The whole dataflow, with what each operator keeps and did."""
+        measured = self._statistics.measured(self._state.traces, self._state.directory)
+        return drawing(self._state.flow, measured)
 
     def status(self) -> Status:
         """How the flow stands."""

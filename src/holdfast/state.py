@@ -15,6 +15,7 @@ from holdfast.operators.log import LogSpec
 from holdfast.operators.program import KINDS, Program, compile_program, is_native
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Types, build
+from holdfast.plan.drawing import drawing
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
@@ -129,7 +130,7 @@ class State:
             for name, mark in self.flow.views.items()
         }
         operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
-        return {"collections": collections, "operators": operators}
+        return {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
 
     def sizes(self) -> list[TraceStatus]:
         """The local layers of each trace."""

@@ -120,6 +120,8 @@ def test_the_sinks_of_an_edited_view_get_the_difference_and_nothing_else_is_rebu
         assert len(list((shop.root / "out-n").iterdir())) <= files + 1, "what did not change says nothing"
         shop.step(flow, 2)
         shop.check(flow)
+        text = flow.explain("spend")
+        assert "ms per epoch" in text and "shared with big" in text and "last change 3 rows" in text
     assert_same_rows(total_of_changes(pa.concat_tables(shop.given)), shop.oracle.expect({"spend": MORE})["spend"])
     assert [table.column("_epoch")[0].as_py() for table in shop.given] == [0, 1, 2, 3, 4]
     with shop.open({**views, "spend": MORE}, "spend", "big", "n") as flow:

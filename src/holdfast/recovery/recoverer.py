@@ -161,7 +161,8 @@ class Recoverer:
         with timed(recovery, "replay"):
             for replay in plan:
                 marks.reach("recovery.before_replay")
-                if replay.first < replay.epoch:
+                if replay.first == 0:
+                    # All rows so far, also if it is the first epoch alone: its change is what was there after it.
                     self._fill(replay, layers)
                 else:
                     self._again(replay, list(self._work(replay)), None)
