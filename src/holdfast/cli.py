@@ -1,4 +1,4 @@
-"""The command line: holdfast run | status | read | verify | demo.
+"""The command line: holdfast run | status | explain | read | verify | demo.
 
 A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
 which ``verify`` leaves something wrong; a wrong call ends with 2, and a second Ctrl-C with 130.
@@ -141,6 +141,40 @@ def status(
         print(json.dumps(found))
     else:
         print_status(found, console)
+
+
+class Shown(StrEnum):
+    """How ``holdfast explain`` shows a dataflow."""
+
+    TEXT = "text"
+    SVG = "svg"
+    HTML = "html"
+    JSON = "json"
+
+
+@app.command()
+@_reported
+def explain(
+    of: list[str] = typer.Argument(
+        metavar="APP_OR_LOG", help="A Python file that declares one flow; or a working directory or log locations."
+    ),
+    view: str | None = typer.Option(None, help="Only what this view depends on."),
+    format: Shown = typer.Option(Shown.TEXT, help="How to show it; svg and html are pictures."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file."),
+) -> None:
+    """Draw the dataflow: its operators, where rows move, the state that is kept. Of a LOG it needs no Spark."""
+    from holdfast.terminal.explain import drawn, print_text, rendered
+
+    name, found = drawn(of, view)
+    if format is Shown.TEXT and output is None:
+        print_text(found, console)
+        return
+    text = rendered(name, found, format.value)
+    if output is None:
+        print(text)
+    else:
+        output.write_text(text, "utf-8")
+        problems.print(f"written to {output}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -15,10 +15,11 @@ Order matters in two places, and both are kept here:
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ from holdfast.trace.rows import Layout
 _PAUSE = 3.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
+_ATTEMPTS = 3
 _LONGEST_PAUSE = 30.0
 """A location that fails is tried again after one second, then two, four, … up to this."""
 
@@ -149,6 +151,17 @@ class Durability:
         self.damaged: list[LogDamaged] = []
         """Local layers that a round found damaged, for the engine to repair."""
 
+        self.former: Mapping[str, tuple[Layout, int]] = {}
+        """Traces that the flow has no more and that a sink still needs, each up to an epoch. No epoch after that is
+        safe before they are: what a sink has must not be forgotten before it was brought away from it."""
+
+        self._former_safe: frozenset[str] = frozenset()
+        self.is_settled: Callable[[], bool] = lambda: False
+        """Whether nobody can need traces any more that the flow does not have."""
+
+        self._settled: set[int] = set()
+        """Locations (-1: the local directory) from which such traces were removed."""
+
         self.failure: str | None = None
         self.rounds = 0
         self.shipped = 0
@@ -206,6 +219,23 @@ class Durability:
                 return False
             self._advance(0.2 if left is None else min(0.2, left))
         return True
+
+    def wait_former(self, timeout: float) -> bool:
+        """Wait until all traces that the flow has no more and a sink needs are safe; False if they were not in time."""
+        deadline = time.monotonic() + timeout
+        attempts = 0
+        while self.settings.durable and not self.former.keys() <= self._former_safe:
+            self._check_fence()
+            attempts += 1
+            if time.monotonic() > deadline or (attempts > _ATTEMPTS and not self._runner.threads):
+                return False
+            self._advance(0.2)
+        return True
+
+    def why_not(self) -> str:
+        """Why something is not safe."""
+        why = "; ".join(trouble.error for trouble in self.troubles.values())
+        return why or self.failure or "the copies are not finished"
 
     def _advance(self, seconds: float) -> None:
         if self.troubles:
@@ -272,6 +302,7 @@ class Durability:
         marks.reach("round.before_layers")
         working = {number: holdings[number] for number in holdings if number not in self._failing()}
         shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
+        shipments += self._former_shipments(working, ranges)
         syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
         locations = self.locations
         items: list[Sync | Shipment] = [*syncs, *shipments]
@@ -285,15 +316,16 @@ class Durability:
         if self._check_claims(list(holdings)):
             self.cleared = self.safe
             self._tidy(holdings, ranges, last)
+            self._forget(holdings)
 
     def _shipment(self, ship: Ship) -> Shipment:
         return Shipment(
             ship=ship,
             directory=str(self._directory / ship.trace),
-            layout=self._traces[ship.trace].layout,
+            layout=self._layout(ship.trace),
             chain=self._chain(),
             digest=self._history[ship.upto].digest,
-            since=self.since(ship.trace),
+            since=self.since(ship.trace) if ship.trace in self._traces else -1,
             metadata={LINEAGE: self._history[ship.upto].to_json()},
         )
 
@@ -302,6 +334,14 @@ class Durability:
         lineage = sorted((holding.lineage for holding in known), reverse=True)
         if lineage and 0 < self.settings.min_replicas <= len(lineage):
             self.flushed = max(self.flushed, min(last, lineage[self.settings.min_replicas - 1]))
+        former = dict(self.former)
+        unsafe = [
+            upto
+            for trace, (_, upto) in former.items()
+            if safe_point([_only(one, trace) for one in known], [trace], upto, self.settings.min_replicas) < upto
+        ]
+        self._former_safe = frozenset() if unsafe else frozenset(former)
+        last = min([last, *unsafe])
         self.safe = max(self.safe, safe_point(known, traces, last, self.settings.min_replicas))
 
     def look(self) -> None:
@@ -310,6 +350,42 @@ class Durability:
             return
         self.holdings.update(self._look(list(range(len(self._replicas))), list(self._traces)))
         self._settle(list(self._traces), len(self._history) - 1)
+
+    def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
+        """What the locations hold of traces that may not be the flow's any more."""
+        return self._look(list(range(len(self._replicas))), traces) if self.settings.durable else {}
+
+    def _layout(self, trace: str) -> Layout:
+        return self._traces[trace].layout if trace in self._traces else self.former[trace][0]
+
+    def _former_shipments(self, holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]]) -> list[Shipment]:
+        """What the locations lack of traces that the flow has no more, as far as a sink needs them."""
+        return [
+            self._shipment(ship)
+            for trace, (_, upto) in dict(self.former).items()
+            for ship in plan_ships(holdings, [trace], ranges, upto)
+        ]
+
+    def _forget(self, numbers: Collection[int]) -> None:
+        """Remove the traces that the flow has no more, once nobody can need them, here and in each location."""
+        if not self.is_settled():
+            return
+
+        def forget(number: int) -> None:
+            replica = self._replicas[number]
+            for trace in sorted(set(replica.traces()) - self._traces.keys()):
+                for name in replica.layers(trace):
+                    replica.remove_layer(trace, name)
+            self._settled.add(number)
+
+        if wanted := [number for number in numbers if number not in self._settled]:
+            marks.reach("round.before_forgetting")
+            self._each(wanted, forget)
+        if -1 not in self._settled:
+            for directory in self._directory.iterdir():
+                if directory.is_dir() and directory.name not in self._traces:
+                    shutil.rmtree(directory, ignore_errors=True)
+            self._settled.add(-1)
 
     def _is_able(self, number: int) -> bool:
         trouble = self.troubles.get(number)
@@ -323,7 +399,7 @@ class Durability:
         found: dict[int, Holding] = {}
 
         def look(number: int) -> None:
-            found[number] = self._replicas[number].holding(self._history, traces)
+            found[number] = self._replicas[number].holding(self._history, [*traces, *self.former])
 
         self._each(numbers, look)
         return {number: found[number] for number in numbers if number in found}
@@ -454,6 +530,10 @@ class Durability:
             holding = self.holdings.get(number)
             found[location.uri] = -1 if holding is None else reached(holding, traces, last)
         return found
+
+
+def _only(holding: Holding, trace: str) -> Holding:
+    return Holding({trace: holding.layers.get(trace, {})}, holding.lineage)
 
 
 def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result]:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from holdfast import marks
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.forms import Form, Forms, described
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
@@ -39,20 +40,25 @@ from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Types
-from holdfast.plan.explain import explain
+from holdfast.plan.drawing import Drawing, drawing
+from holdfast.plan.explain import as_text
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
-from holdfast.runner import Outcome, Runner, Work
-from holdfast.state import State
+from holdfast.runner import Job, Outcome, Runner, Work
+from holdfast.state import State, log_layout
+from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
 
 T = TypeVar("T")
+
+_FORMER_SAFE = 60.0
+"""So many seconds an edited view waits until its rows as they were are safe."""
 
 
 class Engine:
@@ -70,9 +76,11 @@ class Engine:
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
+        self._statistics = Statistics()
         self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
         try:
             self._state = State(declared, views, types, self._directory.traces)
+            self._declared_forms = self._state.forms()
             self._job = runner.job(self._state.flow, self._state.program, types)
             self._open()
         except BaseException:
@@ -114,7 +122,15 @@ class Engine:
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after, self._durability.flushed),
         )
-        self._delivery.attach(self._kept, self.history, self._durability.uncommitted)
+        self._forms = Forms(self.history, self._before(replicas))
+        self._delivery.attach(
+            lambda view, form: self._state.kept_as(view, form, self._coordinator.chain()),
+            self._forms,
+            self._declared_forms,
+            self.history,
+            self._durability.uncommitted,
+        )
+        self._durability.is_settled = self._is_settled
         for name, offers in self._offers.items():
             if name in self.declared.sources:
                 for _, offer in offers[self._told.advanced.get(name, 0) :]:
@@ -132,6 +148,7 @@ class Engine:
             recovery,
         )
         self._recoverer.open()
+        self._keep_former()
         # Only now: a crash before this leaves an operator that is new as new as it was.
         self._describe(replicas, recovery)
         self._durability.request()
@@ -178,15 +195,44 @@ class Engine:
 
     def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
         """The operators that the flow did not keep before."""
+        return set(self._state.flow.operators) - self._known(replicas).keys()
+
+    def _known(self, replicas: Mapping[str, Replica]) -> dict[str, str]:
+        """The operators that the flow kept before; those before an edit too, for as long as no epoch was run after."""
+        known: dict[str, str] = {}
+        for one in self._descriptions(replicas):
+            former = one.get("former", {})
+            known |= one.get("operators", {})
+            known |= former.get("operators", {}) if former.get("upto") == self.last else {}
+        return known
+
+    def _descriptions(self, replicas: Mapping[str, Replica]) -> list[dict[str, Any]]:
+        """What the flow kept before, as each place says."""
         known = [self._directory.read_collections()]
         for replica in replicas.values():
             with suppress(StoreError, LogDamaged):
                 known.append(replica.read_collections())
-        return set(self._state.flow.operators) - {mark for one in known for mark in one.get("operators", {})}
+        return known
+
+    def _before(self, replicas: Mapping[str, Replica]) -> dict[str, Form] | None:
+        """What the views were before the history said so: a log of old says it in its description alone."""
+        self._old_forms: dict[str, Any] = {}
+        if not self.history or any(lineage.views is not None for lineage in self.history):
+            return None
+        for known in self._descriptions(replicas):
+            if found := known.get("before", known.get("collections")):
+                self._old_forms = found
+                break
+        return described(self._old_forms)
 
     def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> None:
         """Write down what the flow keeps."""
         description = self._state.description()
+        if self.last >= 0 and self._forms.present() != self._declared_forms:
+            description["former"] = {"upto": self.last, "operators": self._known(replicas)}
+        if self._old_forms:
+            # Nothing else says what they were, until an epoch does.
+            description["before"] = self._old_forms
         self._directory.write_collections(description)
         for replica in replicas.values():
             try:
@@ -239,12 +285,14 @@ class Engine:
                 for name in self._state.flow.sources
                 if (offer := self.declared.sources[name].poll()) is not None
             }
-            if not offers and self.last >= 0:
+            if self.last >= 0 and self._is_edited():
+                self._secure_former()
+            elif not offers and self.last >= 0:
                 return EpochResult(None)
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
                 return EpochResult(None)
-            lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw())
+            lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
             try:
                 outcome = self._recoverer.repairing(partial(self._run, lineage))
             except BaseException as error:
@@ -261,6 +309,7 @@ class Engine:
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
+        self._statistics.add(outcome.reports)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
 
@@ -268,6 +317,7 @@ class Engine:
         """The epoch's layers are written: now it counts, and may be seen."""
         self._lineage.append(lineage)
         self._coordinator.complete(lineage)
+        self._forms.add(lineage)
         self._remember(lineage)
         for name, offer in lineage.offers.items():
             self._advance(name, offer)
@@ -276,7 +326,56 @@ class Engine:
         self._durability.completed(lineage.epoch, written)
         if self.declared.settings.strategy == "synchronous-log":
             self._durability.wait(lineage.epoch)
-        self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        # Where a view was edited this reads logs, which may turn out damaged; what a sink has it is not given again.
+        self._recoverer.repairing(
+            lambda: self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        )
+        if self._durability.former:
+            self._keep_former()
+
+    # -- edited views -------------------------------------------------------------------------------------------------
+
+    def _new_forms(self) -> dict[str, Any] | None:
+        """What the next epoch must say of how the flow's collections are kept; None if that is known already."""
+        if self._forms.changed >= 0 and self._forms.present() == self._declared_forms:
+            return None
+        return {name: form.to_json() for name, form in self._declared_forms.items()}
+
+    def _is_edited(self) -> bool:
+        """Whether a sink waits for the epoch at which its view changed."""
+        present = self._forms.present()
+        return any(present.get(view) != self._declared_forms[view] for view, _ in self.declared.sinks)
+
+    def _secure_former(self) -> None:
+        """Before an epoch changes what a view is: make sure that its sinks can be brought away from what it was. Once
+        it is changed, what it was cannot be computed again; so this waits for storage, as nothing else does."""
+        self._keep_former()
+        if self._durability.former:
+            self._recoverer.repairing(self._delivery.check_former)
+            if not self._durability.wait_former(_FORMER_SAFE):
+                raise StoreError(
+                    f"flow '{self.declared.name}': a view was edited, and its rows as they were must be safe before it "
+                    f"changes: they are not after {_FORMER_SAFE:g} s: {self._durability.why_not()}"
+                )
+
+    def _keep_former(self) -> None:
+        """Have the logs kept, and made durable, that sinks must still be brought away from."""
+        self._durability.former = {
+            form.trace: (log_layout(form), upto)
+            for form, (upto, _) in self._delivery.former().items()
+            if form.trace not in self._state.layouts
+        }
+
+    def _is_settled(self) -> bool:
+        """Whether nobody can need a trace any more that the flow has not. The epoch after the last change must be safe:
+        a sink that cannot tell what it has is given the last epoch again."""
+        retention = self.declared.settings.retention
+        return (
+            not (retention.epochs is None and retention.seconds is None)
+            and 0 <= self._forms.changed < self._durability.safe
+            and self._forms.present() == self._declared_forms
+            and not self._delivery.former()
+        )
 
     def _say_waiting(self) -> None:
         size, epochs = self._durability.unsafe
@@ -294,12 +393,12 @@ class Engine:
         epoch = self._epoch(lineage, deliver=deliver)
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
-    def _run_again(self, replay: Replay, work: Sequence[Work]) -> None:
+    def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> None:
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         lineage = self.history[replay.epoch]
         epoch = self._epoch(lineage, first=replay.first, again=True, run=replay.run, write=replay.write)
-        self._job.run(epoch, work, f"{self.declared.name}: {what}")
+        (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
 
     def _epoch(
         self,
@@ -423,8 +522,7 @@ class Engine:
         if not self.declared.settings.durable:
             raise LogError(f"flow '{self.declared.name}': with strategy 'volatile' nothing is ever safe")
         if not self._durability.wait(wanted, timeout):
-            why = "; ".join(trouble.error for trouble in self._durability.troubles.values())
-            why = why or self._durability.failure or "the copies are not finished"
+            why = self._durability.why_not()
             raise StoreError(
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:g} s: {why}", epoch=wanted
             )
@@ -458,7 +556,12 @@ class Engine:
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""
-        return explain(self._state.flow, view, self._state.sizes())
+        return as_text(self.drawing(), view)
+
+    def drawing(self) -> Drawing:
+        """The whole dataflow, with what each operator keeps and did."""
+        measured = self._statistics.measured(self._state.traces, self._state.directory)
+        return drawing(self._state.flow, measured)
 
     def status(self) -> Status:
         """How the flow stands."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.declared import Told
     from holdfast.durability import Settings
     from holdfast.engine import Engine
+    from holdfast.plan.drawing import Drawing
     from holdfast.spark.analysis import Analyst
     from holdfast.store.location import Location
 
@@ -337,9 +338,13 @@ class Flow:
         return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions)
 
     def explain(self, view: str) -> str:
-        """The dataflow of a view, the state it keeps, and what a crash can do to it."""
+        """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it."""
         self._view(view)
         return self._started().explain(view)
+
+    def drawing(self) -> Drawing:
+        """The same of all views, as plain values."""
+        return self._started().drawing()
 
     def status(self) -> Status:
         """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is."""

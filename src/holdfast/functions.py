@@ -61,10 +61,14 @@ def _is_set(cell: Any) -> bool:
 def _text(function: Callable[..., Any]) -> object:
     looked_at = function if inspect.isroutine(function) else type(function)
     try:
-        return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(looked_at))))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(looked_at)))
+        if sum(isinstance(each, ast.Lambda) for each in ast.walk(tree)) < 2:
+            return ast.unparse(tree)
+        # Several lambdas on one line have one text: it does not say which of them this is.
     except (OSError, TypeError, SyntaxError):  # no source, or a piece of a statement (a lambda inside a call)
-        code = getattr(function, "__code__", None)
-        return _code(code) if code is not None else getattr(function, "__qualname__", type(function).__qualname__)
+        pass
+    code = getattr(function, "__code__", None)
+    return _code(code) if code is not None else getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def _code(code: CodeType) -> tuple[object, ...]:

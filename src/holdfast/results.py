@@ -47,6 +47,9 @@ class Recovery:
     filled: int | None = None
     """Operators without any state were filled from their sources up to this epoch."""
 
+    read: list[str] = field(default_factory=list)
+    """The sources and views from whose rows they were filled."""
+
     partitions: dict[str, list[int]] = field(default_factory=dict)
     """Operator → the partitions of it that were computed again."""
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.forms import Form
 from holdfast.declared import Declared
 from holdfast.durability import Kept as KeptTrace
 from holdfast.operators.kept import Kept
-from holdfast.operators.program import KINDS, compile_program, is_native
+from holdfast.operators.log import LogSpec
+from holdfast.operators.program import KINDS, Program, compile_program, is_native
 from holdfast.plan import nodes
-from holdfast.plan.dataflow import Types, build
+from holdfast.plan.dataflow import Dataflow, Types, build
+from holdfast.plan.drawing import drawing
+from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
@@ -33,6 +38,9 @@ class State:
             for name, source in declared.sources.items()
             if source.retracts or not source.replayable
         }
+        self._views = dict(views)
+        self._kept = kept
+        self.types = types
         self.flow = build(views, kept, types, is_native)
         self.program = compile_program(self.flow, types)
         self.layouts: dict[str, Layout] = {}
@@ -60,6 +68,32 @@ class State:
         """The log of a view, or of a source whose rows are kept."""
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
         return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+
+    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
+        """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
+        in it each log that is read is a source of that name."""
+        wanted = {
+            name: node
+            for name, node in self._views.items()
+            if {self.flow.views[name], *self.flow.ancestors({self.flow.views[name]})} & set(operators)
+        }
+        given = {fingerprint(self.flow.operators[log].node): log for log in logs}
+        kept = {name: source for name, source in self._kept.items() if self.flow.views[name] in operators}
+        flow = build(wanted, kept, self.types, is_native, given)
+        return flow, compile_program(flow, self.types)
+
+    def forms(self) -> dict[str, Form]:
+        """How each view, and each source whose rows are kept, is kept."""
+        return {name: self._form(mark) for name, mark in self.flow.views.items()}
+
+    def _form(self, mark: str) -> Form:
+        operator = self.flow.operators[mark]
+        return Form(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+
+    def kept_as(self, name: str, form: Form, chain: Chain) -> Kept:
+        """The log of a view in a form that it has, or had."""
+        spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
+        return Kept(str(self.directory / form.trace), spec, self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
@@ -96,7 +130,7 @@ class State:
             for name, mark in self.flow.views.items()
         }
         operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
-        return {"collections": collections, "operators": operators}
+        return {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
 
     def sizes(self) -> list[TraceStatus]:
         """The local layers of each trace."""
@@ -107,3 +141,9 @@ class State:
                 sizes = [entry.stat().st_size for entry in directory.iterdir()] if directory.is_dir() else []
                 found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
         return found
+
+
+def log_layout(form: Form) -> Layout:
+    """The layout of a log of that form."""
+    spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
+    return spec.arrangement.layout

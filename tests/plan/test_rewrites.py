@@ -7,8 +7,11 @@ from holdfast.plan.rewrites import RULES, rewrite
 from holdfast.plan.rewrites.drop_identity import drop_identity
 from holdfast.plan.rewrites.first_rows import first_rows
 from holdfast.plan.rewrites.fuse_linear import fuse_linear
+from holdfast.plan.rewrites.narrow_outer import narrow_outer
+from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
+from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.walk import Kept
 
 T = Source("t", (Field("a", "int"), Field("b", "int"), Field("c", "string")))
@@ -21,7 +24,16 @@ def linear(node: Node, predicate: str | None = None, **outputs: str) -> Linear:
 
 
 def test_the_rules_are_one_visible_tuple() -> None:
-    assert (fuse_linear, push_filter, prune_columns, drop_identity, first_rows) == RULES
+    assert (
+        fuse_linear,
+        narrow_outer,
+        push_filter,
+        push_semi,
+        order_joins,
+        prune_columns,
+        drop_identity,
+        first_rows,
+    ) == RULES
 
 
 # -- fuse_linear ------------------------------------------------------------------------------------------------------

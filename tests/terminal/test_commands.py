@@ -53,6 +53,23 @@ def test_a_run_prints_one_json_line_per_epoch(ran: tuple[Path, list[dict[str, ob
     assert all(line["flow"] == "rates" and line["rows_in"] == 1000 for line in lines)
 
 
+def test_explain_draws_the_dataflow_of_a_log(ran: tuple[Path, list[dict[str, object]]], tmp_path: Path) -> None:
+    log, _ = ran
+    code, out, _ = invoke("explain", log, "--view", "totals")
+    assert code == 0 and "aggregate by key: count(*)" in out and "exchange per epoch" in out
+    assert "rows, " in out and "cost of the change" in out and "shared with top" in out
+    assert "first 3" not in out
+    code, out, _ = invoke("explain", log, "--format", "json")
+    assert code == 0 and set(json.loads(out)["views"]) == {"totals", "top"}
+    for kind, start in (("svg", "<svg"), ("html", "<!doctype html>")):
+        code, _, said = invoke("explain", log, "--format", kind, "-o", tmp_path / f"flow.{kind}")
+        assert code == 0 and "written to" in said
+        text = (tmp_path / f"flow.{kind}").read_text()
+        assert text.startswith(start) and "first 3 by n desc, key" in text
+    code, _, said = invoke("explain", log, "--view", "totls")
+    assert code == 1 and "did you mean 'totals'?" in said
+
+
 def test_a_flow_that_was_run_goes_on_where_it_was(ran: tuple[Path, list[dict[str, object]]], tmp_path: Path) -> None:
     log, _ = ran
     (tmp_path / "app.py").write_text(SOURCE.format(log=str(log), epochs=3))

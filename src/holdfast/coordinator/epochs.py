@@ -6,7 +6,7 @@ digests by which tasks tell true layers from stale ones). It knows no Spark, sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.coordinator.lineage import GENESIS, Lineage
@@ -41,11 +41,12 @@ class Coordinator:
         """How to tell the layers of this history from stale ones, up to the last complete epoch."""
         return Chain(self._base, tuple(self._tail))
 
-    def begin(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
-        """The lineage of the next epoch. It is not part of the history until `complete`."""
+    def begin(self, offers: dict[str, Any], clock: int, seed: int, views: Mapping[str, Any] | None = None) -> Lineage:
+        """The lineage of the next epoch. It is not part of the history until `complete`. ``views``: what the flow
+        keeps, if that changes with it."""
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
-        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self._term)
+        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self._term, views=views)
         return self._running
 
     def complete(self, lineage: Lineage) -> None:

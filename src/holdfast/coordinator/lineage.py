@@ -42,6 +42,9 @@ class Lineage:
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Operator → question → answer: what its nondeterministic functions returned, in the operator's own words."""
 
+    views: Mapping[str, Any] | None = None
+    """What the flow keeps from this epoch on (`coordinator/forms.py`); None where that is as it was."""
+
     @cached_property
     def digest(self) -> str:
         return _hash(f"{self.parent}{_canonical(self._body())}")
@@ -51,13 +54,14 @@ class Lineage:
         return replace(self, answers=dict(answers))
 
     def _body(self) -> dict[str, Any]:
-        return {
+        body = {
             "epoch": self.epoch,
             "offers": self.offers,
             "clock": self.clock,
             "seed": self.seed,
             "term": self.term,
         }
+        return body if self.views is None else {**body, "views": dict(self.views)}
 
     def _sum(self) -> str:
         return _hash(f"{self.digest}{_canonical(dict(self.answers))}")
@@ -84,6 +88,7 @@ class Lineage:
                 record["seed"],
                 record["term"],
                 record.get("answers", {}),
+                record.get("views"),
             )
             carried = (record["digest"], record["sum"])
         except KeyError as missing:

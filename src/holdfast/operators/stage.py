@@ -94,6 +94,9 @@ class Report:
     rows: dict[str, int] = field(default_factory=dict)
     """Operator → rows of its output change."""
 
+    spent: dict[str, float] = field(default_factory=dict)
+    """Operator → seconds in which it read its traces, computed and wrote."""
+
     layers: dict[str, int] = field(default_factory=dict)
     """Trace → number of layers it had."""
 
@@ -277,7 +280,7 @@ def run_operator(
     module = KINDS[operator.kind]
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
-    since = time.perf_counter()
+    begun = since = time.perf_counter()
     arrived = [
         zero_filled(here.pop(channel, []), port.arrived)
         for channel, port in zip(operator.channels, operator.ports, strict=True)
@@ -310,7 +313,7 @@ def run_operator(
             )  # fmt: skip
             size = os.stat(directory / name.text()).st_size
             report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
-    report.spend("write", since)
+    report.spent[operator.id] = report.spend("write", since) - begun
     output: pa.Table = step.output
     report.rows[operator.id] = output.num_rows
     if operator.id in epoch.deliver:

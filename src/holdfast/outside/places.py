@@ -177,12 +177,15 @@ class Durable(Place):
         return layer_path(trace, name)
 
 
+_KEYS = {"operators", "collections", "dataflow", "before", "former"}
+
+
 def _is_description(kept: dict[str, Any]) -> bool:
     # It has no checksum: that everything refers to something is what can be asked of it.
     operators, collections = kept.get("operators", {}), kept.get("collections", {})
     if not isinstance(operators, dict) or not isinstance(collections, dict):
         return False
-    return set(kept) <= {"operators", "collections"} and all(
+    return set(kept) <= _KEYS and all(
         isinstance(entry, dict) and {"kind", "fields", "key"} <= set(entry) and entry.get("fingerprint") in operators
         for entry in collections.values()
     )

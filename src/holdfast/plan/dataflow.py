@@ -75,6 +75,9 @@ class Dataflow:
     views: dict[str, str] = field(default_factory=dict)
     """View (or kept source) → id of the ``log`` operator that holds its rows."""
 
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprint of a node → name of a source that has its rows: what lies behind it is not in the dataflow."""
+
     @property
     def stages(self) -> int:
         return max((operator.stage for operator in self.operators.values()), default=0)
@@ -106,9 +109,11 @@ def build(
     kept_sources: Mapping[str, Source],
     types: Types,
     is_native: Callable[[tuple[Linear, ...], tuple[Field, ...], Types], bool],
+    given: Mapping[str, str] | None = None,
 ) -> Dataflow:
-    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` kept and checked."""
-    flow = Dataflow()
+    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` kept and checked. ``given``: nodes, by
+    fingerprint, whose rows are to be had under a name instead of computed."""
+    flow = Dataflow(given=given or {})
     for name, source in kept_sources.items():
         flow.sources[name] = source
         keys = tuple(range(len(source.fields)))
@@ -214,6 +219,9 @@ def _join_kind(node: Join) -> str:
 
 def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Linear, ...]]]:
     """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
+    if flow.given and (name := flow.given.get(fingerprint(node))) is not None:
+        flow.sources[name] = Source(name, types[node])
+        return [(name, ())]
     match node:
         case Source():
             flow.sources[node.name] = node

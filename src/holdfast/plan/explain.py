@@ -1,52 +1,33 @@
-"""A view's dataflow as text: what runs, where rows move, what is kept, and what a crash can do."""
+"""A view's dataflow as text: what runs, where rows move, what is kept and done, and what a crash can do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
-from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK, Window
-from holdfast.plan.windows import call_text
+from holdfast.plan.dataflow import Dataflow
+from holdfast.plan.drawing import Box, Drawing, Line, Measured, drawing
 
 
-class Sized(Protocol):
-    """A trace with its size."""
-
-    @property
-    def trace(self) -> str: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
+def explain(flow: Dataflow, view: str) -> str:
+    """The dataflow that ends in ``view``, as far as the plan tells."""
+    return as_text(drawing(flow), view)
 
 
-def explain(flow: Dataflow, view: str, traces: Iterable[Sized] = ()) -> str:
-    """Draw the dataflow that ends in ``view``, the view on top, its sources at the bottom."""
-    sizes: dict[str, tuple[int, int]] = {}
-    for trace in traces:
-        mark = trace.trace.rsplit(".", 1)[0] if "." in trace.trace else trace.trace
-        while mark not in flow.operators and "." in mark:
-            mark = mark.rsplit(".", 1)[0]
-        layers, total = sizes.get(mark, (0, 0))
-        sizes[mark] = (layers + trace.layers, total + trace.bytes)
+def as_text(whole: Drawing, view: str) -> str:
+    """The dataflow that ends in ``view``, the view on top, its sources at the bottom."""
+    shown = whole.behind(view)
     lines: list[str] = []
-    _draw(flow, flow.views[view], sizes, lines, "", "", set())
-    mark = flow.views[view]
-    involved = {mark} | flow.ancestors({mark})
-    exchanges = flow.operators[mark].stage
-    kept = sum(sizes.get(each, (0, 0))[1] for each in involved)
+    _draw(shown, shown.views[view], lines, "", "", set(), view)
+    exchanges = shown.box(shown.views[view]).stage
+    kept = sum(whole.measured.get(each.id, Measured()).bytes for each in shown.boxes)
     lines += [
         "",
-        f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {_size(kept)}",
-        _closing(flow, involved),
+        f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {size_text(kept)}",
+        _closing(shown),
     ]
     return "\n".join(lines)
 
 
-def _closing(flow: Dataflow, involved: set[str]) -> str:
-    nodes = [flow.operators[mark].node for mark in involved if mark in flow.operators]
-    drawn = {each.function for node in nodes if isinstance(node, Draw) for each in node.draws}
+def _closing(shown: Drawing) -> str:
+    drawn = {function for box in shown.boxes for function in box.nondeterministic}
     if not drawn:
         return "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same."
     origin = "clock and seed"
@@ -58,102 +39,49 @@ def _closing(flow: Dataflow, involved: set[str]) -> str:
     )
 
 
-def _draw(
-    flow: Dataflow,
-    mark: str,
-    sizes: dict[str, tuple[int, int]],
-    lines: list[str],
-    first: str,
-    rest: str,
-    seen: set[str],
-) -> None:
-    operator = flow.operators.get(mark)
-    if operator is None:
-        lines.append(f"{first}source {mark}({', '.join(field.name for field in flow.sources[mark].fields)})")
+def _draw(shown: Drawing, mark: str, lines: list[str], first: str, rest: str, seen: set[str], view: str) -> None:
+    box = shown.box(mark)
+    if box.kind == "source":
+        lines.append(f"{first}{box.title}")
         return
-    layers, total = sizes.get(mark, (0, 0))
-    state = f"  [{_size(total)} in {layers} layers]" if layers else ""
+    notes = [f"stage {box.stage}", *notes_of(box, shown.measured.get(mark), view)]
     again = "  (shown above)" if mark in seen else ""
-    lines.append(f"{first}{_title(operator)}  stage {operator.stage}{state}{again}")
+    lines.append(f"{first}{box.title}  [{'; '.join(notes)}]{again}")
     if mark in seen:
         return
     seen.add(mark)
-    paths = flow.into(mark)
-    for place, path in enumerate(paths):
-        last = place == len(paths) - 1
-        stem, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        lines.append(f"{rest}{stem}{_path_text(path)}")
-        _draw(flow, path.producer, sizes, lines, rest + below, rest + below, seen)
+    paths = [line for line in shown.lines if line.consumer == mark]
+    for place, line in enumerate(paths):
+        stem, below = ("└─ ", "   ") if place == len(paths) - 1 else ("├─ ", "│  ")
+        lines.append(f"{rest}{stem}{_line_text(line)}")
+        _draw(shown, line.producer, lines, rest + below, rest + below, seen, view)
 
 
-def _title(operator: Operator) -> str:
-    node = operator.node
-    names = [field.name for field in operator.fields]
-    match operator.kind, node:
-        case "log", _:
-            kind = "input" if operator.check else "view"
-            return f"{kind} {operator.name}({', '.join(names)})"
-        case "aggregate", Aggregate():
-            calls = ", ".join(map(_aggregate, node.calls))
-            keys = ", ".join(node.keys) or "nothing"
-            return f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}"
-        case (("join" | "outer" | "semi"), Join()):
-            return _join(node)
-        case "set", SetOperation():
-            return f"{node.kind}{' all' if node.all else ''} of {', '.join(names)}"
-        case "bucket", TopK():
-            return f"first {node.limit + node.offset} of each bucket"
-        case "global", TopK():
-            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
-            return (
-                f"first {node.limit}"
-                + (f" after {node.offset}" if node.offset else "")
-                + (f" by {order}" if order else "")
-            )
-        case "window", Window():
-            order = ", ".join(f"{item.column}{' desc' if item.descending else ''}" for item in node.order)
-            calls = ", ".join(call_text(call).replace("`", "") for call in node.calls)
-            by = f" by {', '.join(node.partition)}" if node.partition else ""
-            first = "" if node.first is None else f", {node.first.call} up to {node.first.count}"
-            return f"window{by}{' in order of ' + order if order else ''}: {calls}{first}"
-        case "draw", Draw():
-            return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
-    return operator.kind
+def notes_of(box: Box, measured: Measured | None, view: str | None = None) -> list[str]:
+    """What is known of an operator besides its meaning: its state, its changes, its time, who shares it."""
+    notes = []
+    if measured is not None and measured.layers:
+        rows = "" if measured.rows is None else f"{measured.rows:,} rows, "
+        notes.append(f"state {size_text(measured.bytes)}, {rows}{measured.layers} layers")
+    if measured is not None and measured.last is not None and measured.mean is not None:
+        notes.append(f"last change {measured.last:,} rows, mean {measured.mean:,.1f}")
+    if measured is not None and measured.milliseconds is not None:
+        notes.append(f"{measured.milliseconds:.1f} ms per epoch")
+    if box.cost:
+        notes.append(f"cost {box.cost}")
+    others = [each for each in box.views if each != view]
+    if others and len(box.views) > 1:
+        notes.append(f"shared with {', '.join(others)}" if view else f"shared by {', '.join(others)}")
+    return notes
 
 
-def _join(node: Join) -> str:
-    title = "join" if node.how == "inner" else f"{node.how} join"
-    if not node.left_keys:
-        return f"{title} of everything with everything: for each row that changes, the other side is scanned"
-    signs = ["<=>" if safe else "=" for safe in node.null_safe or [False] * len(node.left_keys)]
-    pairs = zip(node.left_keys, signs, node.right_keys, strict=True)
-    return f"{title} on " + " and ".join(" ".join(pair) for pair in pairs)
+def _line_text(line: Line) -> str:
+    how = "in place" if line.local else "exchange"
+    return f"{how}{' through Spark' if line.catalyst else ''}{': ' + line.text if line.text else ''}"
 
 
-def _aggregate(call: Call) -> str:
-    arguments = ", ".join(call.arguments + call.parameters) or "*"
-    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments})"
-
-
-def _call(draw: Drawn) -> str:
-    name = "current_timestamp" if draw.function == "clock" else draw.function.removeprefix("udf:")
-    return f"{name}({', '.join(draw.arguments)})"
-
-
-def _path_text(path: Path) -> str:
-    how = "in place" if path.local else "exchange"
-    steps = []
-    for step in path.steps:
-        if step.predicate:
-            steps.append(f"where {step.predicate}")
-        computed = [f"{output.sql} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]
-        if computed:
-            steps.append("select " + ", ".join(computed))
-    text = "; ".join(steps)
-    return f"{how}{' through Spark' if path.catalyst else ''}{': ' + text if text else ''}"
-
-
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes, for people."""
     size = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1024 or unit == "GB":

@@ -14,21 +14,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast import marks
 from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.source import Offer
-from holdfast.coordinator.recovery import Replay, plan_recovery
+from holdfast.coordinator.recovery import Replay, demand, plan_recovery
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import LogDamaged, StoreError
+from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
 from holdfast.results import Recovery
-from holdfast.runner import Runner, Work
+from holdfast.runner import Job, Runner, Work
 from holdfast.state import State
 
 _LOOKS = 3
@@ -36,7 +37,7 @@ _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
 T = TypeVar("T")
-Again = Callable[[Replay, Sequence[Work]], None]
+Again = Callable[[Replay, Sequence[Work], Job | None], None]
 
 
 @contextmanager
@@ -66,7 +67,8 @@ class Recoverer:
         recovery: Recovery,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
-        ``again`` runs a replay; ``fresh``: the operators that are new; ``recovery``: the record of opening the flow."""
+        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``recovery``:
+        the record of opening the flow."""
         self._state = state
         self._runner = runner
         self._durability = durability
@@ -142,6 +144,7 @@ class Recoverer:
         traces = list(self._state.layouts)
         directory = self._state.directory
         ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
+        self._fetch_former(ranges)
 
         def look() -> Layers:
             self._durability.look()
@@ -158,7 +161,11 @@ class Recoverer:
         with timed(recovery, "replay"):
             for replay in plan:
                 marks.reach("recovery.before_replay")
-                self._again(replay, list(self._work(replay)))
+                if replay.first == 0:
+                    # All rows so far, also if it is the first epoch alone: its change is what was there after it.
+                    self._fill(replay, layers)
+                else:
+                    self._again(replay, list(self._work(replay)), None)
                 recovery.note(replay.first, replay.epoch, replay.write)
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
@@ -178,6 +185,42 @@ class Recoverer:
             f"{self._durability.locations[number].uri} out of the log's locations to compute it again",
             location=self._durability.locations[number].uri,
         )
+
+    def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
+        from them. They cannot be computed again: what they meant is not declared any more."""
+        last, directory = self._last(), self._state.directory
+        former = {
+            form.trace: needed
+            for form, needed in self._delivery.former().items()
+            if form.trace not in self._state.layouts
+        }
+
+        def lacking(layers: Layers) -> list[str]:
+            return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
+
+        layers = Layers(list(former), directory, last, {})
+        if lacking(layers) and self._durability.settings.durable:
+            traces = list(former)
+            layers = fetch_missing(
+                self._runner,
+                lambda: Layers(traces, directory, last, self._durability.peek(traces)),
+                traces,
+                ranges,
+                self._durability.locations,
+                self.recovery,
+            )
+        for trace in lacking(layers):
+            upto, view = former[trace]
+            reach = layers.reach(trace, 0, 2**64)
+            raise SinkError(
+                f"sink of view '{view}': it was not brought away yet from what the view was before it was edited, and "
+                f"of that log epochs {reach + 1} to {upto} are in none of the places that were looked at; open the "
+                "flow once more with the query as it was, or start the sink anew in an empty place",
+                view=view,
+                first=reach + 1,
+                last=upto,
+            )
 
     def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> list[Replay]:
         last = self._last()
@@ -204,6 +247,33 @@ class Recoverer:
             fresh=self._fresh,
             drawing=self._state.drawing,
         )
+
+    def _fill(self, replay: Replay, layers: Layers) -> None:
+        """Fill operators: from the rows that logs hold, where those of a view or source that they read are held, and
+        from what was taken of the sources where not."""
+        flow = self._state.flow
+        logs = [
+            log
+            for log in dict.fromkeys(flow.views.values())
+            if not {log, *flow.ancestors({log})} & replay.write.keys()
+            and layers.readable(f"{log}.rows", 0, 2**64, replay.epoch, replay.epoch)
+        ]
+        if not logs:
+            self._again(replay, list(self._work(replay)), None)
+            self.recovery.read = sorted({*self.recovery.read, *replay.sources})
+            return
+        reading, program = self._state.reading(replay.write, logs)
+        run = demand(reading, replay.write, self._runner.partitions)
+        read = {path.producer for path in reading.paths if path.consumer in run} - reading.operators.keys()
+        again = replace(replay, run=run, sources=frozenset(read - set(logs)))
+        names = {log: name for name, log in reversed(flow.views.items())}
+        work = list(self._work(again))
+        for log in sorted(read & set(logs)):
+            fields = flow.operators[log].fields
+            rows = KeptRows(fields, self._kept(names[log]), replay.epoch, self._runner.partitions)
+            work.append(Work(log, rows, [{}]))
+        self._again(again, work, self._runner.job(reading, program, self._state.types))
+        self.recovery.read = sorted({*self.recovery.read, *again.sources, *(names[log] for log in read & set(logs))})
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""

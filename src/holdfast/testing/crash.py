@@ -26,6 +26,7 @@ MARKS = (
     "round.before_look",
     "round.before_removal",
     "round.before_compaction",
+    "round.before_forgetting",
     "recovery.found_history",
     "recovery.before_fetch",
     "recovery.before_replay",

@@ -16,11 +16,23 @@ from holdfast.plan.nodes import Node
 from holdfast.plan.rewrites.drop_identity import drop_identity
 from holdfast.plan.rewrites.first_rows import first_rows
 from holdfast.plan.rewrites.fuse_linear import fuse_linear
+from holdfast.plan.rewrites.narrow_outer import narrow_outer
+from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
+from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.walk import Rule, reachable
 
-RULES: tuple[Rule, ...] = (fuse_linear, push_filter, prune_columns, drop_identity, first_rows)
+RULES: tuple[Rule, ...] = (
+    fuse_linear,
+    narrow_outer,
+    push_filter,
+    push_semi,
+    order_joins,
+    prune_columns,
+    drop_identity,
+    first_rows,
+)
 
 _ROUNDS = 50
 

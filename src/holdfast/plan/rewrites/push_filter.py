@@ -8,6 +8,8 @@ a union casts its inputs to their common type, and ``x = '01'`` is another quest
 Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
 good as before (a value belongs to its row and epoch, and no other row has a say in it). A `Draw` that another view or
 another branch reads is closed like any keyed node, so that all its readers see the same values.
+Below a `SetOperation`, in both inputs, on the same terms, and if no column is a float: rows that are equal there must
+be so to the condition too.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -55,6 +57,13 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
+        case SetOperation() as both:
+            moved = [part for part in parts if all(_compares(both, name) for name in references(part))]
+            below = replace(
+                both,
+                left=_filtered(both.left, _renamed(moved, both, both.left)),
+                right=_filtered(both.right, _renamed(moved, both, both.right)),
+            )
         case _:
             return node
     if not moved:
@@ -77,39 +86,45 @@ def _and(parts: list[str]) -> str | None:
     return None if whole is None else render(whole)
 
 
-def _renamed(parts: list[str], union: Union, member: Node) -> list[str]:
+def _renamed(parts: list[str], union: Union | SetOperation, member: Node) -> list[str]:
     names = {old: quoted(new) for old, new in zip(union.columns, member.columns, strict=True)}
     return [substitute(part, names) for part in parts]
 
 
+def _compares(node: SetOperation, name: str) -> bool:
+    """Whether a condition on the column asks the same of a row and of one that equals it: -0.0 equals 0.0."""
+    kind = source_type(node, name)
+    return kind is not None and not any(each in kind for each in ("float", "double"))
+
+
 def _one_type(union: Union, name: str) -> bool:
     place = union.columns.index(name)
-    types = {_type(each, each.columns[place]) for each in union.inputs}
+    types = {source_type(each, each.columns[place]) for each in union.inputs}
     return len(types) == 1 and None not in types
 
 
-def _type(node: Node, name: str) -> str | None:
+def source_type(node: Node, name: str) -> str | None:
     """The type of a column that comes straight from a source; None if it is computed."""
     match node:
         case Source():
             return next(field.type for field in node.fields if field.name == name)
         case Linear():
             inner = plain(next(output.sql for output in node.outputs if output.name == name))
-            return None if inner is None else _type(node.input, inner)
+            return None if inner is None else source_type(node.input, inner)
         case Union():
-            return _type(node.inputs[0], name) if _one_type(node, name) else None
+            return source_type(node.inputs[0], name) if _one_type(node, name) else None
         case SetOperation():
             place = node.columns.index(name)
-            types = {_type(each, each.columns[place]) for each in (node.left, node.right)}
+            types = {source_type(each, each.columns[place]) for each in (node.left, node.right)}
             return types.pop() if len(types) == 1 else None
         case Join():
-            return _type(node.left if name in node.left.columns else node.right, name)
+            return source_type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
-            return _type(node.input, name) if name in node.keys else None
+            return source_type(node.input, name) if name in node.keys else None
         case TopK():
-            return _type(node.input, name)
+            return source_type(node.input, name)
         case Window():
-            return _type(node.input, name) if name in node.input.columns else None
+            return source_type(node.input, name) if name in node.input.columns else None
         case Draw():
             drawn = {draw.name: draw.type for draw in node.draws}
-            return drawn[name] if name in drawn else _type(node.input, name)
+            return drawn[name] if name in drawn else source_type(node.input, name)

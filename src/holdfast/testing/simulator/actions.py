@@ -17,7 +17,8 @@ MARKS = (
     "epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch", "task: merging layers",
     "task: making layers durable", "task: compacting copies", "task: bringing layers back", "merge",
     "round.before_lineage", "round.before_layers", "round.before_look", "round.before_removal",
-    "round.before_compaction", "recovery.found_history", "recovery.before_fetch", "recovery.before_replay",
+    "round.before_compaction", "round.before_forgetting", "recovery.found_history",
+    "recovery.before_fetch", "recovery.before_replay",
 )  # fmt: skip
 
 
@@ -123,9 +124,17 @@ class SinkWeather:
     failing: float
 
 
+@dataclass(frozen=True)
+class Edit:
+    """The driver on a host dies, and whoever starts from now on has another edition of the views."""
+
+    host: int
+    edition: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
-    | SinkWeather
+    | SinkWeather | Edit
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -174,4 +183,8 @@ def actions_of(seed: int, length: int) -> list[Action]:
             found.append(Weather(chance.randrange(LOCATIONS), rates[0], rates[1], chance.choice((0.0, 0.0, 0.2))))
         elif kind is SinkWeather and not calm:
             found.append(SinkWeather(chance.choice((0.0, 0.2))))
+    # Drawn apart, so that runs are what they were before views could be edited, but for the edits.
+    chance = random.Random(f"{seed} edits")
+    for _ in range(chance.choice((0, 0, 1, 2, 4))):
+        found.insert(chance.randrange(len(found) + 1), Edit(0, chance.randrange(3)))
     return found

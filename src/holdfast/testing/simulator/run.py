@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import marks
+from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
@@ -23,7 +24,7 @@ from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, plans, types
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
@@ -70,6 +71,9 @@ class Driver:
         self.opened = opened
         self.engine: Engine | None = None
         self.safe = -1
+        self.filled = -1
+        """State was filled as of this epoch when it was opened."""
+
         self.dying: tuple[str, int] | None = None
 
     def open(self) -> Engine:
@@ -83,14 +87,16 @@ class Driver:
                 local=world.local(self.host),
                 locations=tuple(world.locations()),
                 sources={name: SimulatedSource(world, name) for name in SOURCES},
-                views=plans(world.flow),
+                views=plans(world.flow, world.edition),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.opened()
-            self.engine = Engine(declared, plans(world.flow), types(world.flow), runner, Told())
+            views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
+            self.engine = Engine(declared, views, kinds, runner, Told())
+            self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine
 
@@ -166,6 +172,10 @@ class Simulation:
                 self.world.faults[location] = {
                     "fail_before": fail_before, "fail_after": fail_after, "truncate": truncate,
                 }  # fmt: skip
+            case act.Edit(host, edition):
+                self.drivers[host].die()
+                self.world.edition = edition
+                self.world.edits += 1
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
 
@@ -182,14 +192,17 @@ class Simulation:
             if self.latest is driver:
                 raise
             driver.die()
-        except _EXPECTED:
-            pass
+        except _EXPECTED as error:
+            if "query as it was" in str(error):
+                # The rows before an edit were lost with a disk: the edit is taken back, as the error says.
+                driver.die()
+                self.world.edition = self.world.seen_edition()
         finally:
             marks.hook = None
         self._check_safe(driver)
         self._healed(driver)
         if driver.engine is not None:
-            self.filled = max(self.filled, driver.engine.recovery.filled or -1)
+            self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
 
     def _feed(self, chance: random.Random) -> None:
         if chance.random() < 0.3:
@@ -254,15 +267,20 @@ class Simulation:
             raise Broken(f"epoch {safe} is said to be safe, and the last is {driver.engine.last}")
         driver.safe = safe
 
-    def check_sinks(self) -> None:
-        """Everything that a sink was given, after every epoch, is what the view held then."""
+    def check_sinks(self, true: Sequence[Lineage]) -> None:
+        """Everything that a sink was given, after every epoch, is what the view held then. ``true``: the history."""
         for view, commits in self.world.commits.items():
-            history = [commit.lineage for commit in commits]
-            for upto in range(len(commits)):
+            started = self.world.started.get(view, 0)
+            history = [*true[:started], *(commit.lineage for commit in commits[started:])]
+            for upto in range(started, len(commits)):
                 if upto < len(commits) - 1 and upto % 3:
                     continue
                 bags = self.world.upto(history[: upto + 1])
-                self._compare(f"sink of {view} after epoch {upto}", view, view_after(commits[: upto + 1]), bags)
+                said = [each.views["spend"] for each in history[: upto + 1] if each.views and "spend" in each.views]
+                edition = edition_of(said[-1]["log"]) if said else 0
+                self._compare(
+                    f"sink of {view} after epoch {upto}", view, view_after(commits[: upto + 1]), bags, edition
+                )
 
     def finish(self) -> None:
         """Let everything heal, take what is left, and compare."""
@@ -271,6 +289,7 @@ class Simulation:
         for driver in self.drivers:
             driver.die()
         driver = self.drivers[0]
+        self._drive(0, lambda driver: driver.open().step())
         engine = driver.open()
         while not engine.step().idle:
             pass
@@ -285,7 +304,7 @@ class Simulation:
                 raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
         for view in self.world.flow:
             kept, last = engine.readable(view, None)
-            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags)
+            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags, self.world.edition)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
@@ -295,8 +314,9 @@ class Simulation:
                     if back >= self.filled:
                         raise
                     continue
-                self._compare(f"view {view} as of epoch {back}", view, _bag(kept.rows(0, ALL, at)), bags)
-        self.check_sinks()
+                found = _bag(kept.rows(0, ALL, at))
+                self._compare(f"view {view} as of epoch {back}", view, found, bags, self.world.edition)
+        self.check_sinks(history)
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
                 raise Broken(f"sink of {view} has {len(self.world.commits[view])} of {engine.last + 1} epochs")
@@ -306,8 +326,8 @@ class Simulation:
         driver.engine = None
 
     @staticmethod
-    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag]) -> None:
-        wanted = expected(view, bags["orders"], bags["users"])
+    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], edition: int) -> None:
+        wanted = expected(view, bags["orders"], bags["users"], edition)
         if found != wanted:
             raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
 

@@ -17,7 +17,7 @@ from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.errors import Fenced, InputError, StoreError
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.model import FLOWS, SOURCES, Bag, Row
+from holdfast.testing.simulator.model import FLOWS, SOURCES, Bag, Row, edition_of
 from holdfast.testing.unreliable import Unreliable
 
 LOCATIONS = 3
@@ -51,6 +51,9 @@ class World:
         self.flow = FLOWS[seed % len(FLOWS)]
         """The views."""
 
+        self.edition = 0
+        """Which edition of them a driver that is started now has."""
+
         self.root = root
         self.feeds: dict[str, list[list[Change]]] = {name: [] for name in SOURCES}
         """Source → what arrived, batch by batch. An offer is a range of batches."""
@@ -60,6 +63,10 @@ class World:
 
         self.rows: dict[str, Bag] = {name: Counter() for name in SOURCES}
         self.commits: dict[str, list[Commit]] = {}
+        self.started: dict[str, int] = {}
+        """View → the first epoch that its sink was given, where that is not epoch 0."""
+
+        self.edits = 0
         self.lineages: dict[str, bytes] = {}
         """View → the lineage that came with its sink's last commit."""
 
@@ -69,6 +76,18 @@ class World:
         """How often sinks fail."""
 
         self._now = 1_700_000_000_000_000
+
+    def seen_edition(self) -> int:
+        """The edition that the sinks have."""
+        said = {
+            commit.lineage.epoch: commit.lineage.views["spend"]["log"]
+            for commits in self.commits.values()
+            for commit in commits
+            if commit.lineage.views and "spend" in commit.lineage.views
+        }
+        if not said:
+            raise Broken("there was nothing to be edited")
+        return edition_of(said[max(said)])
 
     def tick(self) -> int:
         self._now += self.random.randrange(1, 2_000_000)
@@ -182,9 +201,13 @@ class SimulatedSink(Sink):
         if epoch < len(self._commits):
             if self._commits[epoch].lineage.digest != mine.digest:
                 raise Fenced(f"the sink has epoch {epoch} of another driver")
-        elif epoch > len(self._commits):
+        elif epoch > len(self._commits) and (self._commits or not self._world.edits):
             raise Broken(f"the sink has epoch {len(self._commits) - 1}, and is given epoch {epoch}")
         else:
+            if epoch > len(self._commits):
+                # It has nothing yet, and the view was edited: it starts with the view as it is now.
+                self._world.started[self.view] = epoch
+                self._commits += [Commit(mine, [])] * epoch
             rows = list(zip(*(column.to_pylist() for column in change.columns), strict=True))
             self._commits.append(Commit(mine, [(row[:-1], row[-1]) for row in rows]))
             self._world.lineages[self.view] = lineage

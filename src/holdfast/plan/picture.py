@@ -1,0 +1,162 @@
+"""A dataflow as a picture: SVG, and a page of HTML that has it with a table.
+
+Layout: sources on the left, then the stages from left to right, each a band; an operator that runs in its producer's
+own task stands to the right of it in the same band. In a column, boxes go in the order of the middle of what they read,
+so that few lines cross. A line between two bands is an exchange. Nothing is drawn by anybody else: no dependency.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from html import escape
+
+from holdfast.plan.drawing import Box, Drawing, Measured
+from holdfast.plan.explain import notes_of, size_text
+
+_WIDTH, _GAP, _LEADING, _MARGIN, _APART = 250.0, 70.0, 15.0, 24.0, 26.0
+_COLOURS = {
+    "source": "#e8f1fb", "log": "#e9f7ec", "aggregate": "#fdf3e0", "join": "#f6e9f7", "outer": "#f6e9f7",
+    "semi": "#f6e9f7", "set": "#f6e9f7", "window": "#fdeaea", "draw": "#fff8c9",
+}  # fmt: skip
+_STYLE = """
+  text { font: 12px system-ui, sans-serif; fill: #1c2733; }
+  .note { font-size: 10.5px; fill: #5a6875; }
+  .stage { font-size: 11px; fill: #8894a0; }
+  .box { stroke: #9aa7b3; rx: 6; }
+  .line { fill: none; stroke: #51606e; stroke-width: 1.4; }
+  .local { stroke: #9aa7b3; stroke-dasharray: 4 3; }
+  .catalyst { stroke: #c2571a; }
+  .band { fill: #f7f9fb; }
+"""
+
+
+def as_svg(shown: Drawing) -> str:
+    """The picture, complete in itself."""
+    texts = {box.id: _texts(box, shown.measured.get(box.id)) for box in shown.boxes}
+    columns = _columns(shown)
+    at: dict[str, tuple[float, float, float]] = {}
+    """Box → its left edge, its top, its height."""
+
+    bottom = 0.0
+    for number, column in enumerate(columns):
+        x, y = _MARGIN + number * (_WIDTH + _GAP), _MARGIN + 20
+        for mark in _settled(shown, column, at):
+            height = 14.0 + _LEADING * len(texts[mark])
+            at[mark] = (x, y, height)
+            y += height + _APART
+        bottom = max(bottom, y)
+    width = 2 * _MARGIN + len(columns) * (_WIDTH + _GAP) - _GAP
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + _MARGIN:.0f}" '
+        f'viewBox="0 0 {width:.0f} {bottom + _MARGIN:.0f}"><style>{_STYLE}</style>'
+    ]
+    parts += _bands(shown, columns, bottom)
+    for line in shown.lines:
+        x, y, height = at[line.producer]
+        left, top, tall = at[line.consumer]
+        start, end = (
+            (x + _WIDTH, y + height / 2),
+            (left, top + tall / 2 + 8 * (line.port - 0.5 * _ports(shown, line.consumer))),
+        )
+        bend = max(24.0, (end[0] - start[0]) / 2)
+        kind = "line" + (" local" if line.local else "") + (" catalyst" if line.catalyst else "")
+        parts.append(
+            f'<path class="{kind}" d="M{start[0]:.0f},{start[1]:.0f} C{start[0] + bend:.0f},{start[1]:.0f} '
+            f'{end[0] - bend:.0f},{end[1]:.0f} {end[0]:.0f},{end[1]:.0f}"><title>{escape(_hint(line.text, line.local))}'
+            "</title></path>"
+        )
+    for box in shown.boxes:
+        x, y, height = at[box.id]
+        colour = _COLOURS.get(box.kind, "#f0f2f4")
+        parts.append(
+            f'<g><title>{escape(box.title)}</title><rect class="box" x="{x:.0f}" y="{y:.0f}" '
+            f'width="{_WIDTH:.0f}" height="{height:.0f}" fill="{colour}"/>'
+        )
+        for place, (text, kind) in enumerate(texts[box.id]):
+            parts.append(
+                f'<text class="{kind}" x="{x + 8:.0f}" y="{y + 16 + place * _LEADING:.0f}">{escape(text)}</text>'
+            )
+        parts.append("</g>")
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def as_html(shown: Drawing, heading: str) -> str:
+    """A page that needs nothing else: the picture, and a table of the operators."""
+    head = ("operator", "stage", "state", "rows", "layers", "last change", "mean", "ms per epoch", "cost", "views")
+    rows = []
+    for box in shown.boxes:
+        if box.kind == "source":
+            continue
+        known = shown.measured.get(box.id, Measured())
+        cells = (
+            box.title, box.stage, size_text(known.bytes), _number(known.rows), known.layers, _number(known.last),
+            _number(known.mean), _number(known.milliseconds), box.cost, ", ".join(box.views),
+        )  # fmt: skip
+        rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(heading)}</title><style>\n'
+        "body { font: 14px system-ui, sans-serif; margin: 24px; color: #1c2733; }\n"
+        "div { overflow-x: auto; } table { border-collapse: collapse; margin-top: 24px; }\n"
+        "td, th { text-align: left; padding: 4px 10px; border-bottom: 1px solid #dde3e8; font-size: 13px; }\n"
+        f"</style></head><body><h1>{escape(heading)}</h1>\n<div>{as_svg(shown)}</div>\n"
+        "<p>Solid lines are exchanges, dashed ones stay in the task, orange ones pass through Spark.</p>\n"
+        f"<table><tr>{''.join(f'<th>{each}</th>' for each in head)}</tr>\n"
+        + "\n".join(rows)
+        + "</table></body></html>\n"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _hint(text: str, local: bool) -> str:
+    return f"{'in place' if local else 'exchange'}{': ' + text if text else ''}"
+
+
+def _texts(box: Box, measured: Measured | None) -> list[tuple[str, str]]:
+    """The lines of a box, each with its class."""
+    title = textwrap.wrap(box.title, 38, max_lines=4, placeholder=" …")
+    notes = [part for note in notes_of(box, measured) for part in textwrap.wrap(note, 46, max_lines=2)]
+    return [(each, "title") for each in title] + [(each, "note") for each in notes]
+
+
+def _ports(shown: Drawing, mark: str) -> int:
+    return max((line.port for line in shown.lines if line.consumer == mark), default=0)
+
+
+def _columns(shown: Drawing) -> list[list[str]]:
+    """The boxes of each column, from left to right."""
+    stage = {box.id: box.stage for box in shown.boxes}
+    depth: dict[str, int] = {}
+    for box in shown.boxes:  # producers come first
+        read = [line.producer for line in shown.lines if line.consumer == box.id]
+        depth[box.id] = max((depth[each] + 1 for each in read if stage[each] == box.stage), default=0)
+    places = sorted({(stage[mark], depth[mark]) for mark in depth})
+    return [[mark for mark in depth if (stage[mark], depth[mark]) == place] for place in places]
+
+
+def _settled(shown: Drawing, column: Sequence[str], at: dict[str, tuple[float, float, float]]) -> list[str]:
+    """A column in the order of the middle of what its boxes read."""
+
+    def middle(mark: str) -> float:
+        tops = [at[line.producer][1] for line in shown.lines if line.consumer == mark and line.producer in at]
+        return sum(tops) / len(tops) if tops else 0.0
+
+    return sorted(column, key=middle)
+
+
+def _bands(shown: Drawing, columns: Sequence[Sequence[str]], bottom: float) -> list[str]:
+    stage = {box.id: box.stage for box in shown.boxes}
+    spans: dict[int, list[int]] = {}
+    for number, column in enumerate(columns):
+        spans.setdefault(stage[column[0]], []).append(number)
+    parts = []
+    for number, places in spans.items():
+        x = _MARGIN / 2 + places[0] * (_WIDTH + _GAP)
+        width = len(places) * (_WIDTH + _GAP) - _GAP + _MARGIN
+        parts.append(f'<rect class="band" x="{x:.0f}" y="6" width="{width:.0f}" height="{bottom:.0f}"/>')
+        name = f"stage {number}" if number else "sources"
+        parts.append(f'<text class="stage" x="{x + 12:.0f}" y="24">{name}</text>')
+    return parts

@@ -1,0 +1,245 @@
+"""order_joins: inner joins are made in the order in which a change has the least to do.
+
+What is known is the plan alone. (How many rows a source has is known later, and changes; an order that followed it
+would give views another meaning at every restart, and their state would be thrown away.) So sizes are guessed:
+
+* A source with more columns is taken to have more rows: tables of events are wide, those they refer to are narrow.
+* A condition keeps some of the rows: one in fifty for an equality with a constant, one in three for another.
+* An aggregate has a tenth of the rows.
+* A join by columns that are equal has rows(left) · rows(right) / values, where there are as many values as the smallest
+  of the relations with a column of that class has rows before it is filtered: that one is taken to have each once.
+
+Of all trees that join what an equality connects (never all rows with all rows, unless nothing connects them), the one
+is taken with the fewest joins of many with many (those that have more rows than either side, conditions apart); of
+those, the one that keeps the fewest rows in its traces, to within a factor of ten or so: guesses are no better than
+that; of those, the one with the fewest exchanges on its longest path (`plan/placement.py`: joins one above the other by
+the same columns need none between them); then the one with fewer rows; then the order of FROM. Trees may be bushy: what
+few rows say about many (a nation, its region) is joined among themselves first, and a change of the many meets them
+once.
+
+Exact for up to 10 relations: for each set of them that is connected, the best tree over all ways to cut it in two,
+O(3^n). A region of more is left as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlglot import exp
+
+from holdfast.plan.expression import Tree, conjunction, conjuncts, quoted, read, render
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.placement import Placement, placement
+from holdfast.plan.rewrites.region import Region, Shape, region, roots
+from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
+
+_MOST = 10
+_EQUAL, _OTHER, _GROUPS = 0.02, 1 / 3, 0.1
+
+
+def order_joins(node: Node, kept: Kept) -> Node:
+    shared = {each for each, count in readers(node).items() if count > 1}
+    closed = {*kept, *shared}
+    tops = roots(reachable(node, kept), closed)
+
+    def change(new: Node, old: Node) -> Node:
+        result = _ordered(new, closed) if id(old) in tops else new
+        if id(old) in shared:
+            closed.add(id(result))
+        return result
+
+    return rewrite_up(node, change, kept)
+
+
+def _ordered(node: Node, closed: set[int]) -> Node:
+    found = region(node, closed)
+    if not 3 <= len(found.leaves) <= _MOST:
+        return node
+    classes = found.classes()
+    owner = found.owner()
+    members = tuple(tuple((name, owner[name]) for name in sorted(group)) for group in classes)
+    leaves = tuple((size(leaf), base(leaf), placement(leaf)) for leaf in found.leaves)
+    wanted = _best(leaves, members)
+    if _same(found.shape, wanted, classes):
+        return node
+    return _built(found, wanted, classes)
+
+
+# -- guesses ----------------------------------------------------------------------------------------------------------
+
+
+def size(node: Node) -> float:
+    """How many rows a relation is taken to have."""
+    match node:
+        case Source():
+            return float(10 ** (1 + len(node.fields) / 4))
+        case Linear():
+            parts = [] if node.predicate is None else conjuncts(read(node.predicate))
+            return max(1.0, size(node.input) * _keeps(parts))
+        case Union():
+            return sum(map(size, node.inputs))
+        case SetOperation():
+            return size(node.left)
+        case Join():
+            return max(size(node.left), size(node.right))
+        case Aggregate():
+            return max(1.0, size(node.input) * _GROUPS) if node.keys else 1.0
+        case TopK():
+            return max(1.0, min(float(node.limit), size(node.input)))
+        case Window() | Draw():
+            return size(node.input)
+
+
+def base(node: Node) -> float:
+    """How many rows it would have without its own conditions."""
+    while isinstance(node, Linear):
+        node = node.input
+    return size(node)
+
+
+def _keeps(parts: Sequence[Tree]) -> float:
+    """The share of the rows that all these conditions keep."""
+    share = 1.0
+    for part in parts:
+        sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+        share *= _EQUAL if any(isinstance(side, exp.Literal) for side in sides) else _OTHER
+    return share
+
+
+# -- the best tree ----------------------------------------------------------------------------------------------------
+
+Members = tuple[tuple[tuple[str, int], ...], ...]
+"""For each class, its columns, each with the number of its leaf."""
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A tree over a set of leaves: what it costs, and where its rows lie."""
+
+    shape: Shape
+    rows: float
+    bare: float
+    """Rows that there would be without conditions."""
+
+    many: int
+    """Joins of many with many."""
+
+    kept: float
+    """Rows in all traces of its joins."""
+
+    place: Placement
+    order: tuple[int, ...]
+
+    @property
+    def cost(self) -> tuple[int, int, int, float, tuple[int, ...]]:
+        magnitude = 0 if self.kept < 1 else round(math.log10(self.kept))
+        return self.many, magnitude, self.place.stage, round(self.kept, 3), self.order
+
+
+@lru_cache(maxsize=256)
+def _best(leaves: tuple[tuple[float, float, Placement], ...], members: Members) -> Shape:
+    count = len(leaves)
+    touch = [sum(1 << leaf for leaf in {leaf for _, leaf in group}) for group in members]
+    values = [min(leaves[leaf][1] for _, leaf in group) for group in members]
+    best: dict[int, _Tree] = {
+        1 << place: _Tree(place, rows, bare, 0, 0.0, where, (place,))
+        for place, (rows, bare, where) in enumerate(leaves)
+    }
+    for whole in range(1, 1 << count):
+        if whole & (whole - 1) == 0:
+            continue
+        part = (whole - 1) & whole
+        while part:
+            rest = whole ^ part
+            # Each pair of parts once: the one with the first leaf is on the left.
+            if part & (whole & -whole) and part in best and rest in best:
+                shared = [number for number, mask in enumerate(touch) if mask & part and mask & rest]
+                if shared:
+                    tree = _joined(best[part], best[rest], part, rest, shared, members, values)
+                    if whole not in best or tree.cost < best[whole].cost:
+                        best[whole] = tree
+            part = (part - 1) & whole
+    return _all(best, count)
+
+
+def _joined(
+    left: _Tree, right: _Tree, part: int, rest: int, shared: list[int], members: Members, values: Sequence[float]
+) -> _Tree:
+    keys = [_key(side, shared, members) for side in (part, rest)]
+    distinct = float(math.prod(values[number] for number in shared))
+    rows, bare = max(1.0, left.rows * right.rows / distinct), max(1.0, left.bare * right.bare / distinct)
+    stage = max(left.place.needed(keys[0]), right.place.needed(keys[1]))
+    return _Tree(
+        (left.shape, right.shape, frozenset(frozenset(name for name, _ in members[number]) for number in shared)),
+        rows,
+        bare,
+        left.many + right.many + (bare > 1.01 * max(left.bare, right.bare)),
+        left.kept + right.kept + left.rows + right.rows,
+        Placement(stage, frozenset(keys)),
+        left.order + right.order,
+    )
+
+
+def _key(side: int, shared: list[int], members: Members) -> tuple[str, ...]:
+    """The columns of a side by which it is joined: the first of each class. Rows that are spread by a class are spread
+    by its first column, since that is the first of one of the sides."""
+    return tuple(next(name for name, leaf in members[number] if side >> leaf & 1) for number in shared)
+
+
+def _all(best: dict[int, _Tree], count: int) -> Shape:
+    """The tree of all leaves; where nothing connects some of them, of all that is connected, one after the other."""
+    left = (1 << count) - 1
+    shape: Shape | None = None
+    while left:
+        # The largest connected set with the first leaf that is left.
+        mask = max((each for each in best if each & left == each and each & (left & -left)), key=int.bit_count)
+        shape = best[mask].shape if shape is None else (shape, best[mask].shape, frozenset())
+        left ^= mask
+    assert shape is not None
+    return shape
+
+
+# -- from and to plans ------------------------------------------------------------------------------------------------
+
+
+def _same(now: Shape, wanted: Shape, classes: Sequence[frozenset[str]]) -> bool:
+    """Whether the leaves are joined in that way already, whichever columns of a class are the keys."""
+    if isinstance(now, int) or isinstance(wanted, int):
+        return now == wanted
+    used = {group for pair in now[2] for group in classes if pair <= group}
+    if used != set(wanted[2]) or len(used) != len(now[2]):
+        return False
+    return any(_same(now[0], one, classes) and _same(now[1], other, classes) for one, other in _ways(wanted))
+
+
+def _ways(shape: tuple[Shape, Shape, frozenset[frozenset[str]]]) -> list[tuple[Shape, Shape]]:
+    return [(shape[0], shape[1]), (shape[1], shape[0])]
+
+
+def _built(found: Region, wanted: Shape, classes: Sequence[frozenset[str]]) -> Node:
+    conditions = [*found.conditions, *found.inside(classes)]
+
+    def build(shape: Shape) -> Node:
+        if isinstance(shape, int):
+            return found.leaves[shape]
+        left, right = build(shape[0]), build(shape[1])
+        ours: list[str] = []
+        theirs: list[str] = []
+        for group in classes:
+            if group not in shape[2]:
+                continue
+            one, other = (next(name for name in sorted(group) if name in side.columns) for side in (left, right))
+            if one in ours or other in theirs:
+                # A column is a key once.
+                conditions.append(f"{quoted(one)} = {quoted(other)}")
+            else:
+                ours.append(one)
+                theirs.append(other)
+        return Join(left, right, tuple(ours), tuple(theirs))
+
+    tree = build(wanted)
+    whole = conjunction([read(each) for each in dict.fromkeys(conditions)])
+    return Linear(tree, None if whole is None else render(whole), found.outputs)
