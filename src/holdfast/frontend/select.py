@@ -12,6 +12,7 @@ from holdfast.frontend.build import Item, linear, over
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
@@ -59,11 +60,11 @@ def finish_select(
     if having is not None:
         having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
     if having_tree is not None:
-        check_timeless(having_tree, "HAVING", text)
+        check_temporal(having_tree, "HAVING", text)
     qualify = select.args.get("qualify")
     qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
     if qualified is not None:
-        check_timeless(qualified, "QUALIFY", text)
+        check_temporal(qualified, "QUALIFY", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]

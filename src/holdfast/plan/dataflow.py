@@ -116,28 +116,29 @@ def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
 
 def build(
     views: Mapping[str, Node],
-    kept_sources: Mapping[str, Source],
+    kept_sources: Mapping[str, Node],
     types: Types,
     is_native: Callable[[tuple[Linear, ...], tuple[Field, ...], Types], bool],
 ) -> Dataflow:
-    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` kept and checked."""
+    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
+    rows have expired) kept and checked."""
     flow = Dataflow()
-    for name, source in kept_sources.items():
-        flow.sources[name] = source
-        keys = tuple(range(len(source.fields)))
+    for name, node in kept_sources.items():
+        keys = tuple(range(len(node.columns)))
         operator = Operator(
-            id=log_id(fingerprint(source), keys),
+            id=log_id(fingerprint(node), keys),
             kind="log",
-            node=source,
+            node=node,
             ports=1,
             keys=(keys,),
             spread=(keys,),
-            fields=source.fields,
+            fields=node.fields if isinstance(node, Source) else types[node],
             name=name,
             check=True,
         )
+        for producer, steps in _producers(flow, node, types):
+            flow.paths.append(Path(producer, steps, operator.id, 0))
         flow.operators[operator.id] = operator
-        flow.paths.append(Path(name, (), operator.id, 0))
         flow.views[name] = operator.id
     for name, node in views.items():
         _add_log(flow, name, node, types)

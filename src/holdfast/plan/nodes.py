@@ -302,6 +302,9 @@ class Temporal:
     input: Node
     start: str | None
     end: str | None
+    calendar: str = ""
+    """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
+    (``days``), or that all days have 24 hours (``fixed``)."""
 
     @property
     def columns(self) -> tuple[str, ...]:
