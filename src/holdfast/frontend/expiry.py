@@ -26,7 +26,9 @@ def expiring(source: Source, expires: str) -> Node:
         raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY', found {expires!r}")
     text = Text(f"SELECT {expires}", subject, placed=False)
     select = text.parse()
-    only = isinstance(select, exp.Select) and not any(select.args.get(key) for key in select.args if key != "expressions")
+    only = isinstance(select, exp.Select) and not any(
+        select.args.get(key) for key in select.args if key != "expressions"
+    )
     if not only or len(select.expressions) != 1:
         raise DeclarationError(f"{subject}: expected one SQL expression, found {expires!r}", source=source.name)
     scope = Scope((Relation(source.name, source, source.columns, source.columns),), {})

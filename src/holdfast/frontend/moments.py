@@ -287,16 +287,16 @@ def _shifted(of: Tree, by: Tree) -> _Step | None:
 def _call_step(call: exp.Anonymous) -> _Step | None:
     name, arguments = call.name.lower(), list(call.expressions)
     match name, len(arguments):
-        case ("date" | "to_date"), 1:
+        case (("date" | "to_date"), 1):
             return _typed_step(arguments[0], "date")
-        case ("timestamp" | "to_timestamp"), 1:
+        case (("timestamp" | "to_timestamp"), 1):
             return _typed_step(arguments[0], "timestamp")
-        case ("date_add" | "dateadd" | "date_sub"), 2 if _is_number(arguments[1]):
+        case (("date_add" | "dateadd" | "date_sub"), 2) if _is_number(arguments[1]):
             by = exp.Neg(this=arguments[1].copy()) if name == "date_sub" else arguments[1]
             return _shifted(_cast(arguments[0], "date"), by)
         case "add_months", 2 if _is_number(arguments[1]):
             return _shifted(_cast(arguments[0], "date"), _interval(arguments[1], "MONTH"))
-        case ("timestampadd" | "dateadd" | "date_add"), 3 if _is_number(arguments[1]):
+        case (("timestampadd" | "dateadd" | "date_add"), 3) if _is_number(arguments[1]):
             of = _cast(arguments[2], "timestamp") if _value(arguments[2]) == "date" else arguments[2]
             return _shifted(of, _interval(arguments[1], arguments[0].name.upper()))
         case "date_trunc", 2 if arguments[0].is_string and arguments[0].name.upper() in _TRUNCATED:

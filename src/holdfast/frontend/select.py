@@ -20,6 +20,7 @@ from holdfast.frontend.resolve import Aliases, has_aggregate, has_grouping, reso
 from holdfast.frontend.schema import RESERVED
 from holdfast.frontend.sets import Set, keys_and_sets
 from holdfast.frontend.starred import expand
+from holdfast.frontend.times import with_time
 from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
@@ -47,6 +48,8 @@ def finish_select(
 
     ``names`` are what the output columns are called by whoever reads them, if not by their own names.
     """
+    timed = with_time(select, scope, node, predicate, text)
+    select, scope, node, predicate = timed.select, timed.scope, timed.node, timed.predicate
     items, written = select_items(select, scope, text)
     aliases = {name.lower(): tree for name, tree in reversed(items)}
     if names is not None and len(names) == len(items):
@@ -64,13 +67,13 @@ def finish_select(
     qualify = select.args.get("qualify")
     qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
     if qualified is not None:
-        check_temporal(qualified, "QUALIFY", text)
+        check_timeless(qualified, "QUALIFY", text)
     sorts = _sorts(select, items, scope, text, Aliases(aliases, first=True))
     grouped = select.args.get("group") is not None or having is not None
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
     used += [tree for tree in (having_tree, qualified) if tree is not None]
     if grouped or any(has_aggregate(tree) or has_grouping(tree) for tree in used):
-        grouping = Grouping(keys, items, used, text, sets)
+        grouping = Grouping(keys, items, used, text, sets, timed.session)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]

@@ -89,7 +89,11 @@ def step(spec: TemporalSpec, arrived: list[pa.Table], traces: dict[str, Trace], 
         ),
         spec.layout,
     )
-    return Step({"pending": layer}, _output(spec, come.filter(inside), events.filter(~began)), due=_due(trace, layer, buckets, clock))
+    return Step(
+        {"pending": layer},
+        _output(spec, come.filter(inside), events.filter(~began)),
+        due=_due(trace, layer, buckets, clock),
+    )
 
 
 def _buckets(low: int, high: int) -> Words:

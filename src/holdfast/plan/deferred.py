@@ -2,9 +2,13 @@
 
 ``_hf_instant(x, 'type')``
     ``x`` as a timestamp, as Spark compares it with a value of that type (``timestamp``, ``timestamp_ntz``, ``date``).
+``_hf_time(x)``
+    ``x`` as a timestamp (with or without zone), as Spark takes it for a time window; of a window, its last moment.
+``_hf_gap(x)``
+    ``x`` as the gap of a session: an interval.
 ``_hf_window(x, duration, slide, start, shift)``
     The time window of ``x``, ``struct<start, end>``, ``shift`` slides before the last one that holds it; numbers are
-    microseconds.
+    microseconds, and ``x`` is a timestamp.
 
 The frontends write them; `spark.analysis` settles every `Linear` that has one, so that no plan that runs does.
 """
@@ -18,7 +22,10 @@ from sqlglot import exp
 from holdfast.plan.expression import Tree, read, render
 
 INSTANT = "_hf_instant"
+TIME = "_hf_time"
+GAP = "_hf_gap"
 WINDOW = "_hf_window"
+_PREFIX = "_hf_"
 
 _DAY = 86_400_000_000
 
@@ -27,7 +34,7 @@ TypeOf = Callable[[str], str]
 
 
 def is_deferred(text: str) -> bool:
-    return INSTANT in text or WINDOW in text
+    return _PREFIX in text
 
 
 def settled(text: str, type_of: TypeOf) -> str:
@@ -37,6 +44,10 @@ def settled(text: str, type_of: TypeOf) -> str:
         match call.name:
             case "_hf_instant":
                 call.replace(_instant(call.expressions[0], call.expressions[1].name, type_of))
+            case "_hf_time":
+                call.replace(_time(call.expressions[0], type_of))
+            case "_hf_gap":
+                call.replace(_gap(call.expressions[0], type_of))
             case "_hf_window":
                 call.replace(_window(call.expressions[0], [int(each.name) for each in call.expressions[1:]], type_of))
     return render(root.expressions[0])
@@ -54,18 +65,25 @@ def _instant(value: Tree, valued: str, type_of: TypeOf) -> Tree:
     return _cast(_cast(value, "date") if kind == "string" else value, "timestamp")
 
 
+def _time(value: Tree, type_of: TypeOf) -> Tree:
+    kind = type_of(render(value))
+    if kind.startswith("struct<"):
+        end = exp.Dot(this=value.copy(), expression=exp.Identifier(this="end", quoted=True))
+        return exp.Sub(this=end, expression=_interval("0.000001", "SECOND"))
+    # What Spark takes no window of, it refuses here.
+    type_of(f"window({render(value)}, '1 minute')")
+    return value.copy() if kind in ("timestamp", "timestamp_ntz") else _cast(value, "timestamp")
+
+
+def _gap(value: Tree, type_of: TypeOf) -> Tree:
+    return exp.Cast(this=value.copy(), to=exp.DataType.build("interval", dialect="spark"))
+
+
 def _window(value: Tree, numbers: list[int], type_of: TypeOf) -> Tree:
     """Spark's own arithmetic (`TimeWindowing`): in microseconds, of a timestamp without zone as if it were in UTC."""
     duration, slide, start, shift = numbers
-    kind = type_of(render(value))
-    if kind.startswith("struct<"):  # the window of a window is that of its last moment
-        end = exp.Dot(this=value.copy(), expression=exp.Identifier(this="end", quoted=True))
-        value = exp.Sub(this=end, expression=_interval("0.000001", "SECOND"))
-        kind = type_of(render(value))
-    # What Spark refuses a window of, it refuses here.
-    type_of(f"window({render(value)}, 60000000L)")
-    local = kind == "timestamp_ntz"
-    moment = value if kind in ("timestamp", "timestamp_ntz") else _cast(value, "timestamp")
+    local = type_of(render(value)) == "timestamp_ntz"
+    moment = value
     micros = _local_micros(moment) if local else _call("unix_micros", moment)
     past = _call("pmod", exp.Sub(this=micros, expression=_big(start)), _big(slide))
     if local:

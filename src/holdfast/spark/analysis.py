@@ -184,7 +184,10 @@ class Analyst:
         """When a condition on the clock holds is computed from rows; that must be right in the session's time zone."""
         zone = self.session.conf.get("spark.sql.session.timeZone") or ""
         if calendar == "fixed" and not keeps_days(self.session, zone):
-            construct, advice = "days, local time or truncation", "write INTERVAL 24 HOURS for a day, or set the session's time zone to UTC"
+            construct, advice = (
+                "days, local time or truncation",
+                "write INTERVAL 24 HOURS for a day, or set the session's time zone to UTC",
+            )
         elif calendar == "days" and not keeps_dates(self.session, zone):
             construct, advice = "dates", "compare timestamps with now(), or set the session's time zone to UTC"
         else:
