@@ -219,7 +219,8 @@ class _Step:
     """One step from the clock outwards: over ``of``, a value of ``type``."""
 
     kind: str
-    """``shift`` by an interval, ``months``, ``date`` (of a timestamp), ``midnight`` (of a date), ``trunc``, ``same``."""
+    """``shift`` by an interval, ``months``, ``date`` (of a timestamp), ``midnight`` (of a date), ``trunc``, or the
+    ``same`` in another type."""
 
     of: Tree
     type: str

@@ -102,8 +102,8 @@ def parts(reference: Tree) -> list[exp.Identifier] | None:
 
 def fields_of(tree: Tree, fields: Sequence[exp.Identifier]) -> Tree:
     """``tree.field.field…``"""
-    for field in fields:
-        tree = exp.Dot(this=tree, expression=exp.Identifier(this=field.name, quoted=True))
+    for each in fields:
+        tree = exp.Dot(this=tree, expression=exp.Identifier(this=each.name, quoted=True))
     return tree
 
 

@@ -1,8 +1,8 @@
 """Time windows: ``window(ts, '10 minutes', '5 minutes')`` and ``session_window(ts, '5 minutes')``.
 
 As in Spark, a SELECT has one of them at most, and it stands for a column of its input, ``window`` or
-``session_window``, which is computed before everything else and may be named anywhere in the SELECT. A row whose time is
-NULL is in no window. A row is in one tumbling window; it is in several sliding ones, and then the input is a `Union`
+``session_window``, which is computed before everything else and may be named anywhere in the SELECT. A row whose time
+is NULL is in no window. A row is in one tumbling window; it is in several sliding ones, and then the input is a `Union`
 with a branch for each. What a session is depends on other rows: the column holds the session of the row alone, and
 grouping by it merges those that touch (`frontend.sessions`).
 """

@@ -6,9 +6,9 @@ node; the frontends see to that. An expression is a text in Spark SQL whose colu
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
 Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
-`Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument
-expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a
-column like any other.
+`Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends compute key and
+argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then
+is a column like any other.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def _dates_stay(spark: SparkSession, zone: str) -> bool:
 
 
 def _rules(spark: SparkSession, zone: str) -> Any:
-    return spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()  # type: ignore[union-attr]
+    return spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()
 
 
 def _time(spark: SparkSession) -> Any:
-    return spark._jvm.java.time  # type: ignore[union-attr]
+    return spark._jvm.java.time

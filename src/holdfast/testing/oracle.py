@@ -94,8 +94,8 @@ class Oracle:
         return results
 
 
-def as_of(sql: str, clock: int) -> str:
-    """The query with the moment ``clock`` (microseconds since 1970) for every call of the clock."""
+def as_of(sql: str, clock: int | str) -> str:
+    """The query, or the condition, with the moment ``clock`` (microseconds since 1970) for every call of the clock."""
     tokens = Faithful().tokenize(sql)
     pieces, done = [], 0
     for place, token in enumerate(tokens):
