@@ -68,7 +68,7 @@ def test_windows_and_sessions_equal_the_batch_result(spark: SparkSession, tmp_pa
             clicks.delete(deleted)
             oracle.insert("clicks", inserted)
             oracle.delete("clicks", deleted)
-            epoch = flow.step().number
+            epoch = flow.step().epoch
             for name, frame in oracle.expect(WINDOWED).items():
                 found = flow.read(name)
                 if epoch == 0:
@@ -139,7 +139,7 @@ def test_rows_come_and_go_as_time_passes(spark: SparkSession, tmp_path: Path) ->
             events.delete(deleted)
             oracle.insert("events", inserted)
             oracle.delete("events", deleted)
-            assert flow.step().number == number
+            assert flow.step().epoch == number
             for name, frame in oracle.expect(TIMED, clock.micros).items():
                 assert_same_rows(flow.read(name), frame, f"{name} at {clock.now}")
         assert "rows while their time is, until until" in flow.explain("recent")
