@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.plan.expression import plain
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, Temporal, TopK, Union, Window
 
 Key = tuple[str, ...]
 
@@ -48,6 +48,12 @@ def placement(node: Node) -> Placement:
             return Placement(placement(node.input).needed(node.partition), frozenset({node.partition}))
         case Draw():
             return Placement(placement(node.input).needed(node.input.columns), frozenset({node.input.columns}))
+        case Temporal():
+            below = placement(node.input)
+            if below.stage and below.spread:
+                return below
+            row = tuple(name for name in node.columns if name not in node.moments) or node.columns
+            return Placement(below.stage + 1, frozenset({row}))
         case TopK():
             below = placement(node.input)
             # The first half is made wherever rows lie by some key; rows that lie by none are spread by the whole row.

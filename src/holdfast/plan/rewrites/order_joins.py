@@ -31,7 +31,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from holdfast.plan.expression import Tree, conjunction, conjuncts, quoted, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, Temporal, TopK, Union, Window
 from holdfast.plan.placement import Placement, placement
 from holdfast.plan.rewrites.region import Region, Shape, region, roots
 from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
@@ -89,7 +89,7 @@ def size(node: Node) -> float:
             return max(1.0, size(node.input) * _GROUPS) if node.keys else 1.0
         case TopK():
             return max(1.0, min(float(node.limit), size(node.input)))
-        case Window() | Draw():
+        case Window() | Draw() | Temporal():
             return size(node.input)
 
 

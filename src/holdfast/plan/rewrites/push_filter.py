@@ -10,6 +10,7 @@ good as before (a value belongs to its row and epoch, and no other row has a say
 another branch reads is closed like any keyed node, so that all its readers see the same values.
 Below a `SetOperation`, in both inputs, on the same terms, and if no column is a float: rows that are equal there must
 be so to the condition too.
+Below a `Temporal`: when a row comes and goes is written in the row, and no other row has a say in it.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -18,7 +19,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -54,6 +67,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Draw() as draw:
             moved = [part for part in parts if _touches(part, draw.input.columns)]
             below = replace(draw, input=_filtered(draw.input, moved))
+        case Temporal() as temporal:
+            moved = [part for part in parts if _touches(part, temporal.columns)]
+            below = replace(temporal, input=_filtered(temporal.input, moved))
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
@@ -121,7 +137,7 @@ def source_type(node: Node, name: str) -> str | None:
             return source_type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
             return source_type(node.input, name) if name in node.keys else None
-        case TopK():
+        case TopK() | Temporal():
             return source_type(node.input, name)
         case Window():
             return source_type(node.input, name) if name in node.input.columns else None

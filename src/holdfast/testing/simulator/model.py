@@ -1,8 +1,8 @@
 """The simulated flows: their sources, their views, and what the views must hold, in plain Python.
 
 Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Between them the flows have every kind of
-keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, and a top-k. A run has
-one flow.
+keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, and rows that
+come and go as time passes, over a source whose rows expire. A run has one flow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from functools import cache
 
 from holdfast.errors import HoldfastError
+from holdfast.frontend.expiry import expiring
 from holdfast.frontend.sql import plan_sql
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, TopK, Union
+from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, Temporal, TopK, Union
 from holdfast.plan.rewrites import rewrite
 
 ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
@@ -27,6 +28,9 @@ VIEWS = {
     "cities": "SELECT city, sum(amount) AS total, max(amount) AS most FROM placed GROUP BY city",
     "buyers": "SELECT DISTINCT user FROM orders",
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
+    "live": "SELECT id, user, amount, {start} + id * 100000 AS since, {start} + (id + user * 50) * 100000 AS until "
+    "FROM orders",
+    "lively": "SELECT user, sum(amount) AS total, count(*) AS orders FROM live GROUP BY user",
 }
 
 EDITIONS = (
@@ -37,21 +41,40 @@ EDITIONS = (
 """What ``spend`` may be edited to, and with it ``top``. (Input that was released can be had again from the log only
 where rows of it come and go: so views over ``users`` stay as they are.)"""
 
-FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"))
+FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"), ("live", "lively"))
 """Views that make up a flow; all of them have sinks."""
+
+START = 1_700_000_000_000_000
+"""When a simulation begins, in microseconds. It takes a minute or two."""
+
+LIFE = 40_000_000
+"""So long after the beginning of its time an order expires, in flows in which orders do. Moments are numbers here: no
+Spark is needed to read them."""
 
 Row = tuple[int, ...]
 Bag = Counter[Row]
 
 
 @cache
+def left(flow: tuple[str, ...]) -> dict[str, Node]:
+    """The sources whose rows expire, as what is left of them."""
+    if "live" not in flow:
+        return {}
+    return {"orders": expiring(Source("orders", ORDERS), f"{START + LIFE} + id * 100000")}
+
+
+@cache
 def plans(flow: tuple[str, ...], edition: int = 0) -> dict[str, Node]:
     """The plans of a flow's views."""
     catalog: dict[str, Node] = {name: Source(name, fields) for name, fields in SOURCES.items()}
+    catalog |= left(flow)
     views: dict[str, Node] = {}
     for name in flow:
         sql = EDITIONS[edition] if name == "spend" else VIEWS[name]
-        views[name] = rewrite(plan_sql(name, sql, {**catalog, **views}), keep=views.values())
+        node = plan_sql(name, sql.format(start=START), {**catalog, **views})
+        if name == "live":
+            node = Temporal(node, "since", "until")
+        views[name] = rewrite(node, keep=[*left(flow).values(), *views.values()])
     return views
 
 
@@ -69,7 +92,7 @@ def types(flow: tuple[str, ...], edition: int = 0) -> dict[Node, tuple[Field, ..
 
     def settle(node: Node) -> None:
         match node:
-            case Linear(input=child) | Aggregate(input=child) | TopK(input=child):
+            case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Temporal(input=child):
                 settle(child)
             case Join(left=left, right=right):
                 settle(left)
@@ -83,15 +106,19 @@ def types(flow: tuple[str, ...], edition: int = 0) -> dict[Node, tuple[Field, ..
                 raise HoldfastError(f"the simulator does not know {type(node).__name__}")
         found[node] = tuple(Field(name, "bigint") for name in node.columns)
 
-    for plan in plans(flow, edition).values():
+    for plan in [*left(flow).values(), *plans(flow, edition).values()]:
         settle(plan)
     for name, fields in SOURCES.items():
         settle(Source(name, fields))
     return found
 
 
-def expected(view: str, orders: Bag, users: Bag, edition: int = 0) -> Bag:
-    """The rows of a view over these inputs."""
+def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -> Bag:
+    """The rows of a view over these inputs, when it is ``clock``."""
+    if view == "live":
+        return _live(orders, clock)
+    if view == "lively":
+        return Counter(_spend(Counter({row[:3]: count for row, count in _live(orders, clock).items()})))
     if view in ("spend", "top") and edition:
         edited: Bag = Counter()
         for (number, user, amount), count in orders.items():
@@ -111,6 +138,15 @@ def expected(view: str, orders: Bag, users: Bag, edition: int = 0) -> Bag:
         return Counter({(user,) for _, user, _ in orders})
     ranked = sorted(_spend(orders), key=lambda row: (-row[1], row[0]))
     return Counter((user, total) for user, total, _ in ranked[:3])
+
+
+def _live(orders: Bag, clock: int) -> Bag:
+    found: Bag = Counter()
+    for (number, user, amount), count in orders.items():
+        since, until = START + number * 100_000, START + (number + user * 50) * 100_000
+        if since <= clock < until and clock < since + LIFE:
+            found[number, user, amount, since, until] = count
+    return found
 
 
 def _spend(orders: Bag) -> Iterable[Row]:

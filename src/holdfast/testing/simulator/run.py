@@ -24,7 +24,7 @@ from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, left, plans, types
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
@@ -91,6 +91,7 @@ class Driver:
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
+                expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.opened()
@@ -278,9 +279,8 @@ class Simulation:
                 bags = self.world.upto(history[: upto + 1])
                 said = [each.views["spend"] for each in history[: upto + 1] if each.views and "spend" in each.views]
                 edition = edition_of(said[-1]["log"]) if said else 0
-                self._compare(
-                    f"sink of {view} after epoch {upto}", view, view_after(commits[: upto + 1]), bags, edition
-                )
+                found, clock = view_after(commits[: upto + 1]), history[upto].clock
+                self._compare(f"sink of {view} after epoch {upto}", view, found, bags, clock, edition)
 
     def finish(self) -> None:
         """Let everything heal, take what is left, and compare."""
@@ -291,6 +291,7 @@ class Simulation:
         driver = self.drivers[0]
         self._drive(0, lambda driver: driver.open().step())
         engine = driver.open()
+        self.world.stopped = True
         while not engine.step().idle:
             pass
         self.filled = max(self.filled, engine.recovery.filled or -1)
@@ -304,7 +305,8 @@ class Simulation:
                 raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
         for view in self.world.flow:
             kept, last = engine.readable(view, None)
-            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags, self.world.edition)
+            found, edition = _bag(kept.rows(0, ALL, last)), self.world.edition
+            self._compare(f"view {view}", view, found, bags, history[last].clock, edition)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
@@ -314,8 +316,8 @@ class Simulation:
                     if back >= self.filled:
                         raise
                     continue
-                found = _bag(kept.rows(0, ALL, at))
-                self._compare(f"view {view} as of epoch {back}", view, found, bags, self.world.edition)
+                found, clock = _bag(kept.rows(0, ALL, at)), history[at].clock
+                self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
         self.check_sinks(history)
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
@@ -326,8 +328,8 @@ class Simulation:
         driver.engine = None
 
     @staticmethod
-    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], edition: int) -> None:
-        wanted = expected(view, bags["orders"], bags["users"], edition)
+    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], clock: int, edition: int) -> None:
+        wanted = expected(view, bags["orders"], bags["users"], clock, edition)
         if found != wanted:
             raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
 
