@@ -31,7 +31,7 @@ class State:
         kept = {
             name: nodes.Source(name, source.fields)
             for name, source in declared.sources.items()
-            if source.retracts or not source.replayable
+            if (source.retracts and not source.trusted) or not source.replayable
         }
         self.flow = build(views, kept, types, is_native)
         self.program = compile_program(self.flow, types)
