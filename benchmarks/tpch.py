@@ -1,14 +1,11 @@
 """TPC-H views under refreshes of 0.1 %, query by query, against Spark computing the query anew.
 
 Each query is a view in a flow of its own, filled with the tables at ``--scale``. Then come refreshes: half of the
-orders of each are new, half are deleted, with their lineitems. The time of a refresh is all of ``flow.step()``, with
-the flow's own background work beside it. Spark's time is that of the same query over Parquet files of the tables as
-they are after the last refresh, read as Spark reads them, with adaptive execution, after a warm-up; the two results are
-compared. Queries that read neither orders nor lineitems are refreshed by new quantities and prices of 0.1 % of partsupp.
-Memory is the peak of the JVM and its Python
-workers together while the flow is filled and refreshed.
-
-At scale 1 the whole takes about ??? minutes on two cores.
+orders of each are new, half are deleted, with their lineitems. (Queries that read neither get new quantities and prices
+of 0.1 % of partsupp.) The time of a refresh is all of ``flow.step()``, with the flow's own background work beside it.
+Spark's time is that of the same query over Parquet files of the tables as they are after the last refresh, read as
+Spark reads them, with adaptive execution, after a warm-up; the two results are compared. Memory is the peak of the JVM
+and its Python workers together while the flow is filled and refreshed.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def from_outer(tree: Tree, names: Mapping[str, str] | None = None) -> Tree:
 def attach(node: Node, predicate: Tree | None, items: Sequence[Item]) -> tuple[Node, Tree | None, list[Item]]:
     """``node`` joined with the subqueries of ``predicate`` and ``items``, and these without subqueries."""
     parts = [] if predicate is None else conjuncts(predicate)
-    # What asks no subquery comes first: fewer rows are joined, and the rows that a subquery depends on are filtered too.
+    # What asks no subquery comes first: fewer rows are joined, also those of which a subquery is asked.
     if plain := conjunction([part for part in parts if not has_subquery(part)]):
         node = _only(node, render(plain))
     filters = [part for part in parts if _decides(part)]
@@ -199,7 +199,9 @@ def _matched(node: Node, tree: Tree, sub: Sub) -> tuple[Node, list[tuple[Tree, s
     domain: Node = Linear(node, None, tuple(Named(name, render(argument)) for argument, name in asked.items()))
     domain = Aggregate(domain, domain.columns, ())
     names = _apart(sub.node, [*node.columns, *domain.columns])
-    pairs = [(column(asked[key]), names[name], safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
+    pairs: list[tuple[Tree, str, bool]] = [
+        (column(asked[key]), names[name], safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)
+    ]
     pairs += [(column(asked[value]), names[name], False) for value, name in zip(values, sub.members, strict=True)]
     joined = _join(domain, _renamed(sub.node, names), pairs, "inner")
     arguments = {name: column(asked[argument]) for name, argument in zip(sub.outer, outer, strict=True)}

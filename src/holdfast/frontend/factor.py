@@ -50,7 +50,7 @@ def _common_first(tree: Tree) -> list[Tree]:
 
 
 def _implied(tree: Tree, columns: set[str]) -> Tree | None:
-    """What ``tree`` says of the relation with these columns; None if a branch says nothing of it, or all say no more."""
+    """What ``tree`` says of the relation with these columns; None if a branch says nothing of it, or it says all."""
     told = [[part for part in conjuncts(branch) if _is_about(part, columns)] for branch in _branches(tree)]
     if not all(told):
         return None

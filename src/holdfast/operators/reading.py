@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Literal
 
@@ -28,6 +29,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from holdfast.operators import decimals
 from holdfast.operators import terms as t
 from holdfast.operators.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
 from holdfast.operators.coercion import BOOL, Foreign, common, comparable, is_comparable, numeric, some, widened
@@ -40,6 +42,7 @@ from holdfast.operators.literals import (
     is_integer,
     is_negative_zero,
     read_number,
+    shifted,
 )
 from holdfast.operators.meaning import operands_of, same_meaning
 from holdfast.operators.terms import Column, Comparison, Constant, Term
@@ -68,6 +71,7 @@ _COMPARISONS: dict[type[exp.Expr], Comparison] = {
 }
 _ARITHMETIC: dict[type[exp.Expr], Operator] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _PREDICATES = (exp.Predicate, exp.Connector, exp.Not)
+_LONGEST = 1 << 20
 _LIKE = re.compile(r"(%*)([^%_]*)(%*)", re.DOTALL)
 
 
@@ -242,7 +246,8 @@ def _like(node: exp.Expr, columns: Columns) -> Term:
         raise Foreign("LIKE of that")
     parts = _LIKE.fullmatch(str(pattern.this))
     if parts is None:
-        raise Foreign("LIKE with wildcards inside")
+        matches = t.Matches(BOOL, term, str(pattern.this))
+        return t.Not(BOOL, matches) if node.args.get("negate") else matches
     where: Literal["start", "end", "inside", "whole", "any"]
     if not parts[2]:
         where = "any" if parts[1] else "whole"
@@ -255,8 +260,12 @@ def _like(node: exp.Expr, columns: Columns) -> Term:
 
 
 def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
+    if isinstance(node.expression, exp.Interval):
+        return _shifted(node, columns)
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     operator = _ARITHMETIC[type(node)]
+    if decimal := _decimals(left, right):
+        return _decimal_arithmetic(operator, *decimal, node)
     kind = numeric([left, right])
     left, right = widened(left, kind), widened(right, kind)
     if isinstance(left, Constant) and isinstance(right, Constant):
@@ -267,6 +276,44 @@ def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
     if is_integer(kind) and len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain):
         raise Foreign("Spark collects the literals")
     return term
+
+
+def _decimals(left: Term, right: Term) -> tuple[Term, Term] | None:
+    """Both operands as decimals, if one is a decimal, and the other one or an integer."""
+    if not (pa.types.is_decimal128(left.type) or pa.types.is_decimal128(right.type)):
+        return None
+    one, other = decimals.operand(left), decimals.operand(right)
+    return None if one is None or other is None else (one, other)
+
+
+def _decimal_arithmetic(operator: Operator, left: Term, right: Term, node: exp.Expr) -> Term:
+    precision, scale = decimals.exact_type(operator, left.type, right.type)
+    if precision > decimals.WIDEST:
+        raise Foreign("more digits than can be computed")
+    kind = decimals.adjusted(precision, scale)
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        a, b = left.content, right.content
+        if not isinstance(a, Decimal) or not isinstance(b, Decimal) or precision > decimals.MOST:
+            raise Foreign("literal arithmetic that may round")
+        with localcontext(prec=decimals.MOST):
+            return Constant(kind, a + b if operator == "+" else a - b if operator == "-" else a * b)
+    if any(isinstance(term, Constant) and term.content is None for term in (left, right)):
+        raise Foreign("arithmetic with NULL")
+    _varies(left, right)
+    return decimals.DecimalArithmetic(kind, operator, left, right, _text(node))
+
+
+def _shifted(node: exp.Expr, columns: Columns) -> Term:
+    """A date literal and an interval: another date."""
+    date, interval = _term(node.this, columns), node.expression
+    amount, unit = interval.this, interval.args.get("unit")
+    whole = isinstance(amount, exp.Literal) and re.fullmatch(r"-?\d{1,6}", str(amount.this))
+    if not (isinstance(date, Constant) and date.type == pa.date32() and whole and isinstance(unit, exp.Var)):
+        raise Foreign("an interval")
+    if isinstance(node, exp.Mul):
+        raise Foreign("a product of an interval")
+    count = int(str(amount.this)) * (-1 if isinstance(node, exp.Sub) else 1)
+    return some(shifted(date, count, unit.name.upper()))
 
 
 def _varies(*operands: Term) -> None:
@@ -308,6 +355,8 @@ def _negate(node: exp.Expr, columns: Columns) -> Term:
 def _divide(node: exp.Expr, columns: Columns) -> Term:
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     _varies(left, right)
+    if decimal := _decimals(left, right):
+        return _decimal_quotient(*decimal, node)
     kinds = {left.type, right.type}
     if not (DOUBLE in kinds or all(is_integer(kind) for kind in kinds)):
         raise Foreign(f"division of {kinds}")
@@ -316,6 +365,14 @@ def _divide(node: exp.Expr, columns: Columns) -> Term:
     if isinstance(right, Constant) and right.content == 0:
         raise Foreign("division by the literal zero")
     return Divide(DOUBLE, left, right, isinstance(right, Constant), _text(node))
+
+
+def _decimal_quotient(left: Term, right: Term, node: exp.Expr) -> Term:
+    for term in (left, right):
+        if isinstance(term, Constant) and (term.content is None or (term is right and term.content == 0)):
+            raise Foreign("division of or by that literal")
+    kind = decimals.adjusted(*decimals.quotient_type(left.type, right.type))
+    return decimals.DecimalDivide(kind, left, right, isinstance(right, Constant), _text(node))
 
 
 def _remainder(node: exp.Expr, columns: Columns) -> Term:
@@ -366,6 +423,24 @@ def _coalesce(node: exp.Expr, columns: Columns) -> Term:
     return t.Coalesce(kind, tuple(widened(choice, kind) for choice in choices))
 
 
+def _substring(node: exp.Expr, columns: Columns) -> Term:
+    term = _certain(node.this, columns)
+    places = [node.args.get(name) for name in ("start", "length")]
+    if term.type != pa.string() or isinstance(term, Constant):
+        raise Foreign("substring of that")
+    numbers = [int(place.name) for place in places if isinstance(place, exp.Literal) and place.name.isdigit()]
+    if len(numbers) < 2 or not 1 <= numbers[0] <= _LONGEST or numbers[1] > _LONGEST:
+        raise Foreign("substring from or to somewhere else")
+    return t.Substring(term.type, term, numbers[0] - 1, numbers[1])
+
+
+def _extract(node: exp.Expr, columns: Columns) -> Term:
+    term, part = _certain(node.expression, columns), node.this.name.lower()
+    if term.type != pa.date32() or isinstance(term, Constant) or part not in ("year", "month", "day"):
+        raise Foreign("a part of a time")
+    return t.DatePart(pa.int32(), part, term)
+
+
 def _text(node: exp.Expr) -> str:
     return node.sql(dialect="spark")
 
@@ -377,6 +452,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Columns], Term]] = {
     exp.And: _logic, exp.Or: _logic, exp.Not: _not, exp.Is: _is, exp.IsNan: _is_nan, exp.In: _in,
     exp.Between: _between, exp.Like: _like, exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic,
     exp.Neg: _negate, exp.Div: _divide, exp.Mod: _remainder, exp.Case: _case, exp.If: _if, exp.Coalesce: _coalesce,
+    exp.Substring: _substring, exp.Extract: _extract,
 }  # fmt: skip
 _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Alias: {"this", "alias"},
@@ -391,4 +467,5 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Case: {"this", "ifs", "default"},
     exp.If: {"this", "true", "false"},
     exp.Coalesce: {"this", "expressions"},
+    exp.Substring: {"this", "start", "length"},
 }
