@@ -95,32 +95,32 @@ class EpochJob:
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setJobDescription(subject)
         tell(context, epoch)
-        reports = self._in_one_task(work, subject) if self._may_be_small(epoch) else None
-        planned = time.perf_counter()
-        if reports is None:
+        messages = None
+        if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
+            planned = time.perf_counter()
+            messages = _collected(rdd, subject)
+        if messages is None or messages == [_ENOUGH]:
             rdd = self.plan(work, epoch.partitions)
             planned = time.perf_counter()
-            reports = reports_of(_collected(rdd, subject))
-        ended = time.perf_counter()
+            messages = _collected(rdd, subject)
+        reports = reports_of(messages)
         self._rows = sum(report.arrived for report in reports if report.stage == 0)
-        return Outcome(reports, planned - started, ended - started)
+        return Outcome(reports, planned - started, time.perf_counter() - started)
 
     def _may_be_small(self, epoch: Epoch) -> bool:
         """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
         return usual and not self._crosses and self._rows is not None and self._rows <= SMALL
 
-    def _in_one_task(self, work: Sequence[Work], subject: str) -> tuple[Report, ...] | None:
-        """Run a small epoch; None if it is not small, or comes from where only Spark reads."""
+    def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
+        """The job of a small epoch; None if its rows come from where only Spark reads."""
         items: list[tuple[str, bytes]] = []
         for one in work:
             for offer in one.offers:
                 if one.source.frame(self._spark, offer) is not None:
                     return None
                 items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
-        rdd = self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
-        messages = _collected(rdd, subject)
-        return None if messages == [_ENOUGH] else reports_of(messages)
+        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
