@@ -54,7 +54,7 @@ class Arithmetic(Term):
         try:
             return Value(_CHECKED[self.operator](left.data, right.data), failed, why)
         except pa.ArrowInvalid:
-            data, over = _find_overflow(self.operator, left.data, right.data)
+            data, over = find_overflow(self.operator, left.data, right.data)
             return failing(data, over, f"integer overflow in {self.text}", failed, why)
 
 
@@ -80,7 +80,7 @@ class Negate(Term):
         try:
             return inner._replace(data=pc.negate_checked(inner.data))
         except pa.ArrowInvalid:
-            data, over = _find_overflow("-", pa.scalar(0, self.type), inner.data)
+            data, over = find_overflow("-", pa.scalar(0, self.type), inner.data)
             return failing(data, over, f"integer overflow in {self.text}", inner.failed, inner.why)
 
 
@@ -147,7 +147,7 @@ def failing(data: Any, over: Mask, what: str, failed: Mask | None, why: str) -> 
     return Value(kept, over, what) if failed is None else Value(kept, failed | over, why)
 
 
-def _find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
+def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
     """The wrapped result, and the rows (NULL in neither operand) on which it is not the true one."""
     with np.errstate(over="ignore"):
         a, b = np.broadcast_arrays(_numbers(left), _numbers(right))

@@ -45,6 +45,7 @@ from holdfast.operators.literals import (
     shifted,
 )
 from holdfast.operators.meaning import operands_of, same_meaning
+from holdfast.operators.shifted import Shifted, micros_of
 from holdfast.operators.terms import Column, Comparison, Constant, Term
 
 Columns = Mapping[str, Column]
@@ -260,8 +261,8 @@ def _like(node: exp.Expr, columns: Columns) -> Term:
 
 
 def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
-    if isinstance(node.expression, exp.Interval):
-        return _shifted(node, columns)
+    if isinstance(node.expression, exp.Interval) and not isinstance(node, exp.Mul):
+        return _shifted(node, node.expression, columns)
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     operator = _ARITHMETIC[type(node)]
     if decimal := _decimals(left, right):
@@ -303,17 +304,20 @@ def _decimal_arithmetic(operator: Operator, left: Term, right: Term, node: exp.E
     return decimals.DecimalArithmetic(kind, operator, left, right, _text(node))
 
 
-def _shifted(node: exp.Expr, columns: Columns) -> Term:
-    """A date literal and an interval: another date."""
-    date, interval = _term(node.this, columns), node.expression
-    amount, unit = interval.this, interval.args.get("unit")
-    whole = isinstance(amount, exp.Literal) and re.fullmatch(r"-?\d{1,6}", str(amount.this))
-    if not (isinstance(date, Constant) and date.type == pa.date32() and whole and isinstance(unit, exp.Var)):
-        raise Foreign("an interval")
-    if isinstance(node, exp.Mul):
-        raise Foreign("a product of an interval")
-    count = int(str(amount.this)) * (-1 if isinstance(node, exp.Sub) else 1)
-    return some(shifted(date, count, unit.name.upper()))
+def _shifted(node: exp.Expr, interval: exp.Interval, columns: Columns) -> Term:
+    operand, unit = _operand(node.this, columns), interval.args.get("unit")
+    if not isinstance(interval.this, exp.Literal) or not isinstance(unit, exp.Var):
+        raise Foreign("an interval that is not constant")
+    if isinstance(operand, Constant) and operand.type == pa.date32() and re.fullmatch(r"-?\d{1,6}", interval.name):
+        count = int(interval.name)
+        return some(shifted(operand, count if isinstance(node, exp.Add) else -count, unit.name.upper()))
+    if not pa.types.is_timestamp(operand.type):
+        raise Foreign("an interval that is not added to a timestamp")
+    _varies(operand)
+    micros = micros_of(interval.name, unit.name)
+    if micros is None:
+        raise Foreign("an interval of days, or a part of a microsecond")
+    return Shifted(operand.type, operand, micros if isinstance(node, exp.Add) else -micros, _text(node))
 
 
 def _varies(*operands: Term) -> None:
