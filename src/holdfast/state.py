@@ -37,7 +37,7 @@ class State:
         kept = {
             name: declared.expiring.get(name, nodes.Source(name, source.fields))
             for name, source in declared.sources.items()
-            if source.retracts or not source.replayable
+            if (source.retracts and not source.trusted) or not source.replayable
         }
         self._views = dict(views)
         self._kept = kept

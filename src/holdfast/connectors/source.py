@@ -45,6 +45,10 @@ class Source(ABC):
     """Whether rows can be deleted. If so Holdfast keeps the source's rows, to refuse a deletion of a row that is not
     there."""
 
+    trusted: bool = False
+    """Whether every row that the source deletes is known to be there, as in a database's own record of its changes.
+    Then its rows are not kept for the sake of that check."""
+
     replayable: bool = True
     """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
 

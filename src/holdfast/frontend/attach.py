@@ -8,6 +8,8 @@ are joined to the rows below it:
 - ``EXISTS`` and ``IN`` that a row must satisfy are a semi join, ``NOT EXISTS`` an anti join.
 - ``x NOT IN (S)`` is true if nothing in S equals x, and neither x nor anything in S is NULL, or if S is empty. So it is
   two anti joins: one by ``x = s``, and one that drops, where x is NULL, what has any s, and elsewhere what has a NULL.
+- EXISTS and IN with one comparison more are decided by the least and greatest value of a group (`frontend.extremes`);
+  with other conditions, by the pairs that satisfy them, of each combination of values that the enclosing query has.
 - As a value (under OR, in a select list), EXISTS is a left join with the distinct keys, which matched or did not, and
   IN is put together of three of these: is there an equal s, a NULL one, any at all.
 - A scalar subquery is a left join with its groups, one per value of what it refers to. What an aggregate of no rows is
@@ -23,6 +25,7 @@ from typing import Literal
 from sqlglot import exp
 
 from holdfast.errors import Unsupported
+from holdfast.frontend import extremes
 from holdfast.frontend.labels import label, unique
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render, replace_columns
 from holdfast.plan.nodes import Aggregate, Join, Linear, Named, Node, Union
@@ -101,8 +104,11 @@ def from_outer(tree: Tree, names: Mapping[str, str] | None = None) -> Tree:
 def attach(node: Node, predicate: Tree | None, items: Sequence[Item]) -> tuple[Node, Tree | None, list[Item]]:
     """``node`` joined with the subqueries of ``predicate`` and ``items``, and these without subqueries."""
     parts = [] if predicate is None else conjuncts(predicate)
+    # What asks no subquery comes first: fewer rows are joined, also those of which a subquery is asked.
+    if plain := conjunction([part for part in parts if not has_subquery(part)]):
+        node = _only(node, render(plain))
     filters = [part for part in parts if _decides(part)]
-    rest = [part for part in parts if not _decides(part)]
+    rest = [part for part in parts if has_subquery(part) and not _decides(part)]
     trees = [tree for _, tree in items]
     while found := _innermost([*rest, *trees, *(each for part in filters for each in _bare(part).expressions)]):
         known: dict[Tree, Tree] = {}
@@ -157,6 +163,10 @@ def _filter(node: Node, part: Tree) -> Node:
     if sub.others:
         if sub.kind == "in" and negated:
             raise sub.refused("NOT IN with a correlated condition that is not an equality", "use NOT EXISTS")
+        if (found := _by_extremes(node, tree, sub, "left" if negated else "inner")) is not None:
+            joined, condition = found
+            wanted = exp.Not(this=condition) if negated else condition
+            return Linear(joined, render(wanted), tuple(Named(name, quoted(name)) for name in node.columns))
         return _join(node, *_matched(node, tree, sub), "anti" if negated else "semi")
     pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
     equal = [(value, name, False) for value, name in zip(values, sub.members, strict=True)]
@@ -178,21 +188,52 @@ def _filter(node: Node, part: Tree) -> Node:
 
 
 def _matched(node: Node, tree: Tree, sub: Sub) -> tuple[Node, list[tuple[Tree, str, bool]]]:
-    """Where more than equalities decides: the rows of ``node`` that match, and what to join by: the whole row."""
+    """Where more than equalities decides: the arguments of the call that match, and what to join by: all of them.
+
+    Rows with the same arguments have the same answer, so each combination is asked once."""
     values, keys, outer = _split(tree, sub)
-    names = _apart(sub.node, node.columns)
-    pairs = [(key, names[name], safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
-    pairs += [(value, names[name], False) for value, name in zip(values, sub.members, strict=True)]
-    joined = _join(node, _renamed(sub.node, names), pairs, "inner")
-    arguments = dict(zip(sub.outer, outer, strict=True))
+    asked: dict[Tree, str] = {}
+    for argument in tree.expressions:
+        if argument not in asked:
+            asked[argument] = unique(label(argument), [*node.columns, *asked.values()])
+    domain: Node = Linear(node, None, tuple(Named(name, render(argument)) for argument, name in asked.items()))
+    domain = Aggregate(domain, domain.columns, ())
+    names = _apart(sub.node, [*node.columns, *domain.columns])
+    pairs: list[tuple[Tree, str, bool]] = [
+        (column(asked[key]), names[name], safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)
+    ]
+    pairs += [(column(asked[value]), names[name], False) for value, name in zip(values, sub.members, strict=True)]
+    joined = _join(domain, _renamed(sub.node, names), pairs, "inner")
+    arguments = {name: column(asked[argument]) for name, argument in zip(sub.outer, outer, strict=True)}
     conditions = [_with_arguments(each, names, arguments) for each in sub.others]
-    mine = _apart(node, node.columns)
-    outputs = tuple(Named(mine[name], quoted(name)) for name in node.columns)
+    outputs = tuple(Named(name, quoted(name)) for name in domain.columns)
     matched = Linear(joined, _text(conjunction(conditions)), outputs)
-    return matched, [(column(name), mine[name], True) for name in node.columns]
+    return matched, [(argument, name, True) for argument, name in asked.items()]
 
 
-def _with_arguments(tree: Tree, names: Mapping[str, str], arguments: Mapping[str, Tree]) -> Tree:
+def _by_extremes(node: Node, tree: Tree, sub: Sub, how: Literal["inner", "left"]) -> tuple[Node, Tree] | None:
+    """``node`` joined with the extremes of the subquery's groups, and the condition that decides, if these can."""
+    found = extremes.compared(sub.others[0]) if len(sub.others) == 1 else None
+    if found is None:
+        return None
+    values, keys, outer = _split(tree, sub)
+    kind, value, name = found
+    other = dict(zip(sub.outer, outer, strict=True))[name]
+    if not extremes.same_type(sub.node, value, node, other):
+        return None
+    pairs = [(key, old, safe) for key, (old, safe) in zip(keys, sub.keys, strict=True)]
+    pairs += [(each, old, False) for each, old in zip(values, sub.members, strict=True)]
+    names: list[str] = []
+    for wanted in [*(old for _, old, _ in pairs), "least", "greatest", value]:
+        names.append(unique(wanted, [*node.columns, *names]))
+    right, condition = extremes.groups(sub.node, [old for _, old, _ in pairs], value, kind, names, other)
+    by = [(key, new, safe) for (key, _, safe), new in zip(pairs, names, strict=False)]
+    if how == "left":
+        condition = exp.Anonymous(this="coalesce", expressions=[condition, exp.false()])
+    return _join(node, right, by, how), condition
+
+
+def _with_arguments(tree: Tree, names: Mapping[str, str], arguments: Mapping[str, exp.Column]) -> Tree:
     tree = replace_columns(tree.copy(), {old: column(new) for old, new in names.items()})
 
     def back(node: Tree) -> Tree:
@@ -211,7 +252,7 @@ def _value(node: Node, tree: Tree) -> tuple[Node, Tree]:
         if sub.kind == "in":
             construct = "IN with a correlated condition that is not an equality, as a value"
             raise sub.refused(construct, "use EXISTS")
-        return _mark(node, *_matched(node, tree, sub))
+        return _by_extremes(node, tree, sub, "left") or _mark(node, *_matched(node, tree, sub))
     pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
     if sub.value is not None:
         names = _apart(sub.node, node.columns)

@@ -21,6 +21,7 @@ from typing import Literal
 from sqlglot import exp
 
 from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.factor import factored
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import is_timed
 from holdfast.frontend.names import Relation
@@ -59,7 +60,7 @@ def join_all(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple
     """The inner join of all relations, and the conditions that are still to be checked on its rows."""
     relations, conditions = _on_time(relations, conditions)
     owner = {name: place for place, relation in enumerate(relations) for name in relation.internal}
-    waiting, conditions = list(range(1, len(relations))), list(conditions)
+    waiting, conditions = list(range(1, len(relations))), factored(conditions, [one.internal for one in relations])
     node, joined = relations[0].node, {0}
     while waiting:
         place, keys = _next(waiting, conditions, joined, owner)

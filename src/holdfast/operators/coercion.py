@@ -2,7 +2,7 @@
 
 Only where that is certain, and where the operation in the type chosen here gives the bits that it gives in Spark's:
 integers go to the wider integer, anything numeric next to a double to double, a literal to the type of what it is
-compared with if it is exact there. All else is `Foreign`.
+compared with if it is exact there, decimals and integers to the decimal that holds both. All else is `Foreign`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from holdfast.operators import decimals
 from holdfast.operators.literals import DOUBLE, FLOAT, INTEGERS, cast_literal, compared_to, is_integer
 from holdfast.operators.terms import Constant, Term, Widen
 
@@ -58,6 +59,8 @@ def common(terms: Sequence[Term]) -> pa.DataType:
         return max(kinds, key=INTEGERS.index)
     if DOUBLE in kinds:
         return DOUBLE
+    if (decimal := decimals.wider(kinds)) is not None:
+        return decimal
     raise Foreign(f"no common type of {kinds}")
 
 
@@ -66,9 +69,11 @@ def widened(term: Term, kind: pa.DataType) -> Term:
     if term.type == kind:
         return term
     if isinstance(term, Constant):
-        wide = term.content is None or is_integer(term.type) or (pa.types.is_decimal(term.type) and kind == DOUBLE)
+        wide = term.content is None or is_integer(term.type)
+        wide = wide or (pa.types.is_decimal(term.type) and (kind == DOUBLE or decimals.holds(kind, term.type)))
         return some(cast_literal(term, kind) if wide else None)
     wider = is_integer(term.type) and is_integer(kind) and kind.bit_width > term.type.bit_width
+    wider = wider or decimals.holds(kind, term.type)
     if wider or (kind == DOUBLE and (is_integer(term.type) or term.type == FLOAT)):
         return Widen(kind, term)
     raise Foreign(f"{term.type} as {kind}")

@@ -15,11 +15,11 @@ from holdfast.operators.stage import Epoch, Report, Router
 
 
 def read_parts(
-    program: Program, epoch: Epoch, items: Iterable[tuple[str, Part]], partition: int
+    program: Program, epoch: Epoch, items: Iterable[tuple[str, Part]], partition: int, *, keep: bool = False
 ) -> tuple[Router, Report]:
     """Read parts of sources, and route their rows."""
     report = Report(0, partition, started=time.time())
-    router = Router(program, epoch, report)
+    router = Router(program, epoch, report, keep=keep)
     for name, part in items:
         schema = program.sources[name]
         plain = pa.schema(list(schema)[:-1])

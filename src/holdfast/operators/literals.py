@@ -97,6 +97,26 @@ def read_timestamp(text: str, kind: pa.DataType) -> Constant | None:
     return Constant(kind, days * _DAY + (hour * 3600 + minute * 60 + second - ahead) * 1_000_000 + micros)
 
 
+def shifted(date: Constant, count: int, unit: str) -> Constant | None:
+    """A date so many ``unit``s (days, months, years) later. A month that has no such day ends earlier."""
+    if not isinstance(date.content, int):
+        return None
+    try:
+        day = datetime.date.fromordinal(date.content + _EPOCH)
+        if unit == "DAY":
+            day = datetime.date.fromordinal(day.toordinal() + count)
+        elif unit in ("MONTH", "YEAR"):
+            months = day.year * 12 + day.month - 1 + count * (12 if unit == "YEAR" else 1)
+            first = datetime.date(months // 12, months % 12 + 1, 1)
+            last = datetime.date((months + 1) // 12, (months + 1) % 12 + 1, 1) - datetime.timedelta(days=1)
+            day = first.replace(day=min(day.day, last.day))
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return Constant(pa.date32(), day.toordinal() - _EPOCH)
+
+
 def _days(text: str) -> int | None:
     found = _DATE.fullmatch(text)
     if found is None:

@@ -12,16 +12,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from holdfast.operators.arithmetic import Arithmetic, Divide
+from holdfast.operators.decimals import DecimalArithmetic, DecimalDivide
 from holdfast.operators.terms import Column, Compare, Constant, Term
+
+_SUMS_AND_PRODUCTS = (Arithmetic, DecimalArithmetic)
 
 
 def operands_of(term: Term) -> list[Term]:
     """The operands of a chain of one commutative operator: a, b, c of (a + b) + c. Of anything else, itself."""
-    if not isinstance(term, Arithmetic) or term.operator == "-":
+    if not isinstance(term, _SUMS_AND_PRODUCTS) or term.operator == "-":
         return [term]
     found: list[Term] = []
     for side in (term.left, term.right):
-        alike = isinstance(side, Arithmetic) and side.operator == term.operator and side.type == term.type
+        # The types of a chain of decimals differ from link to link.
+        alike = type(side) is type(term) and (isinstance(term, DecimalArithmetic) or side.type == term.type)
+        alike = alike and getattr(side, "operator", "") == term.operator
         found.extend(operands_of(side) if alike else [side])
     return found
 
@@ -33,7 +38,7 @@ def meaning(term: Term) -> str:
     if isinstance(term, Constant):
         return repr(term)
     chain = operands_of(term)
-    if len(chain) > 1 and isinstance(term, Arithmetic):
+    if len(chain) > 1 and isinstance(term, _SUMS_AND_PRODUCTS):
         return f"({f' {term.operator} '.join(sorted(meaning(operand) for operand in chain))})"
     if isinstance(term, Compare):
         # a > b is b < a to Spark, and a = b is b = a; which operand it looks at first is then its choice.
@@ -54,7 +59,7 @@ def has_twins(roots: Sequence[Term]) -> bool:
     seen: dict[str, list[tuple[Term, bool]]] = defaultdict(list)
     for root in roots:
         for term, lazy in _walk(root, lazy=False):
-            if isinstance(term, Arithmetic) or term.raises:
+            if isinstance(term, _SUMS_AND_PRODUCTS) or term.raises:
                 seen[meaning(term)].append((term, lazy))
     for twins in seen.values():
         if len(twins) < 2:
@@ -69,6 +74,6 @@ def has_twins(roots: Sequence[Term]) -> bool:
 def _walk(term: Term, lazy: bool) -> Iterator[tuple[Term, bool]]:
     """Every term below, and whether Spark might not look at it because the operand before it is NULL."""
     yield term, lazy
-    second = {Arithmetic: 1, Compare: 1, Divide: 0}.get(type(term))
+    second = {Arithmetic: 1, DecimalArithmetic: 1, Compare: 1, Divide: 0, DecimalDivide: 0}.get(type(term))
     for place, operand in enumerate(term.operands):
         yield from _walk(operand, lazy or place == second)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Literal
 
@@ -28,6 +29,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from holdfast.operators import decimals
 from holdfast.operators import terms as t
 from holdfast.operators.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
 from holdfast.operators.coercion import BOOL, Foreign, common, comparable, is_comparable, numeric, some, widened
@@ -40,6 +42,7 @@ from holdfast.operators.literals import (
     is_integer,
     is_negative_zero,
     read_number,
+    shifted,
 )
 from holdfast.operators.meaning import operands_of, same_meaning
 from holdfast.operators.shifted import Shifted, micros_of
@@ -69,6 +72,7 @@ _COMPARISONS: dict[type[exp.Expr], Comparison] = {
 }
 _ARITHMETIC: dict[type[exp.Expr], Operator] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _PREDICATES = (exp.Predicate, exp.Connector, exp.Not)
+_LONGEST = 1 << 20
 _LIKE = re.compile(r"(%*)([^%_]*)(%*)", re.DOTALL)
 
 
@@ -243,7 +247,8 @@ def _like(node: exp.Expr, columns: Columns) -> Term:
         raise Foreign("LIKE of that")
     parts = _LIKE.fullmatch(str(pattern.this))
     if parts is None:
-        raise Foreign("LIKE with wildcards inside")
+        matches = t.Matches(BOOL, term, str(pattern.this))
+        return t.Not(BOOL, matches) if node.args.get("negate") else matches
     where: Literal["start", "end", "inside", "whole", "any"]
     if not parts[2]:
         where = "any" if parts[1] else "whole"
@@ -260,6 +265,8 @@ def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
         return _shifted(node, node.expression, columns)
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     operator = _ARITHMETIC[type(node)]
+    if decimal := _decimals(left, right):
+        return _decimal_arithmetic(operator, *decimal, node)
     kind = numeric([left, right])
     left, right = widened(left, kind), widened(right, kind)
     if isinstance(left, Constant) and isinstance(right, Constant):
@@ -272,12 +279,40 @@ def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
     return term
 
 
+def _decimals(left: Term, right: Term) -> tuple[Term, Term] | None:
+    """Both operands as decimals, if one is a decimal, and the other one or an integer."""
+    if not (pa.types.is_decimal128(left.type) or pa.types.is_decimal128(right.type)):
+        return None
+    one, other = decimals.operand(left), decimals.operand(right)
+    return None if one is None or other is None else (one, other)
+
+
+def _decimal_arithmetic(operator: Operator, left: Term, right: Term, node: exp.Expr) -> Term:
+    precision, scale = decimals.exact_type(operator, left.type, right.type)
+    if precision > decimals.WIDEST:
+        raise Foreign("more digits than can be computed")
+    kind = decimals.adjusted(precision, scale)
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        a, b = left.content, right.content
+        if not isinstance(a, Decimal) or not isinstance(b, Decimal) or precision > decimals.MOST:
+            raise Foreign("literal arithmetic that may round")
+        with localcontext(prec=decimals.MOST):
+            return Constant(kind, a + b if operator == "+" else a - b if operator == "-" else a * b)
+    if any(isinstance(term, Constant) and term.content is None for term in (left, right)):
+        raise Foreign("arithmetic with NULL")
+    _varies(left, right)
+    return decimals.DecimalArithmetic(kind, operator, left, right, _text(node))
+
+
 def _shifted(node: exp.Expr, interval: exp.Interval, columns: Columns) -> Term:
     operand, unit = _operand(node.this, columns), interval.args.get("unit")
-    if not pa.types.is_timestamp(operand.type) or not isinstance(unit, exp.Var):
-        raise Foreign("an interval that is not added to a timestamp")
-    if not isinstance(interval.this, exp.Literal):
+    if not isinstance(interval.this, exp.Literal) or not isinstance(unit, exp.Var):
         raise Foreign("an interval that is not constant")
+    if isinstance(operand, Constant) and operand.type == pa.date32() and re.fullmatch(r"-?\d{1,6}", interval.name):
+        count = int(interval.name)
+        return some(shifted(operand, count if isinstance(node, exp.Add) else -count, unit.name.upper()))
+    if not pa.types.is_timestamp(operand.type):
+        raise Foreign("an interval that is not added to a timestamp")
     _varies(operand)
     micros = micros_of(interval.name, unit.name)
     if micros is None:
@@ -324,6 +359,8 @@ def _negate(node: exp.Expr, columns: Columns) -> Term:
 def _divide(node: exp.Expr, columns: Columns) -> Term:
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     _varies(left, right)
+    if decimal := _decimals(left, right):
+        return _decimal_quotient(*decimal, node)
     kinds = {left.type, right.type}
     if not (DOUBLE in kinds or all(is_integer(kind) for kind in kinds)):
         raise Foreign(f"division of {kinds}")
@@ -332,6 +369,14 @@ def _divide(node: exp.Expr, columns: Columns) -> Term:
     if isinstance(right, Constant) and right.content == 0:
         raise Foreign("division by the literal zero")
     return Divide(DOUBLE, left, right, isinstance(right, Constant), _text(node))
+
+
+def _decimal_quotient(left: Term, right: Term, node: exp.Expr) -> Term:
+    for term in (left, right):
+        if isinstance(term, Constant) and (term.content is None or (term is right and term.content == 0)):
+            raise Foreign("division of or by that literal")
+    kind = decimals.adjusted(*decimals.quotient_type(left.type, right.type))
+    return decimals.DecimalDivide(kind, left, right, isinstance(right, Constant), _text(node))
 
 
 def _remainder(node: exp.Expr, columns: Columns) -> Term:
@@ -382,6 +427,24 @@ def _coalesce(node: exp.Expr, columns: Columns) -> Term:
     return t.Coalesce(kind, tuple(widened(choice, kind) for choice in choices))
 
 
+def _substring(node: exp.Expr, columns: Columns) -> Term:
+    term = _certain(node.this, columns)
+    places = [node.args.get(name) for name in ("start", "length")]
+    if term.type != pa.string() or isinstance(term, Constant):
+        raise Foreign("substring of that")
+    numbers = [int(place.name) for place in places if isinstance(place, exp.Literal) and place.name.isdigit()]
+    if len(numbers) < 2 or not 1 <= numbers[0] <= _LONGEST or numbers[1] > _LONGEST:
+        raise Foreign("substring from or to somewhere else")
+    return t.Substring(term.type, term, numbers[0] - 1, numbers[1])
+
+
+def _extract(node: exp.Expr, columns: Columns) -> Term:
+    term, part = _certain(node.expression, columns), node.this.name.lower()
+    if term.type != pa.date32() or isinstance(term, Constant) or part not in ("year", "month", "day"):
+        raise Foreign("a part of a time")
+    return t.DatePart(pa.int32(), part, term)
+
+
 def _text(node: exp.Expr) -> str:
     return node.sql(dialect="spark")
 
@@ -393,6 +456,7 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Columns], Term]] = {
     exp.And: _logic, exp.Or: _logic, exp.Not: _not, exp.Is: _is, exp.IsNan: _is_nan, exp.In: _in,
     exp.Between: _between, exp.Like: _like, exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic,
     exp.Neg: _negate, exp.Div: _divide, exp.Mod: _remainder, exp.Case: _case, exp.If: _if, exp.Coalesce: _coalesce,
+    exp.Substring: _substring, exp.Extract: _extract,
 }  # fmt: skip
 _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Alias: {"this", "alias"},
@@ -407,4 +471,5 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Case: {"this", "ifs", "default"},
     exp.If: {"this", "true", "false"},
     exp.Coalesce: {"this", "expressions"},
+    exp.Substring: {"this", "start", "length"},
 }

@@ -43,7 +43,8 @@ TICK = -2
 """A message without rows, to every partition: a quiet one advances too."""
 FAILED = -3
 """An error that a task met."""
-Message = tuple[int, tuple[int, bytes]]
+Message = tuple[int, tuple[int, bytes | pa.Table]]
+"""(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,10 @@ def _with_columns(table: pa.Table, names: list[str]) -> pa.Table:
 class Router:
     """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
 
-    def __init__(self, program: Program, epoch: Epoch, report: Report) -> None:
+    def __init__(self, program: Program, epoch: Epoch, report: Report, *, keep: bool = False) -> None:
+        """``keep``: messages stay in this task."""
         self.program = program
+        self.keep = keep
         self.epoch = epoch
         self.report = report
         self.here: dict[int, list[pa.Table]] = {}
@@ -209,7 +212,7 @@ class Router:
         else:
             for partition, part in split(prepared, self.epoch.partitions):
                 if self.epoch.runs(operator.id, partition):
-                    self.messages.append((partition, (route.channel, encode(part))))
+                    self.messages.append((partition, (route.channel, part if self.keep else encode(part))))
             self.report.spend("split", since)
 
 
@@ -233,18 +236,18 @@ def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def run_stage(
-    program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message]
+    program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message], *, keep: bool = False
 ) -> tuple[Router, Report]:
     """Run the operators of a stage over what arrived for one partition."""
     report = Report(stage, partition, started=time.time())
     since = time.perf_counter()
-    router = Router(program, epoch, report)
+    router = Router(program, epoch, report, keep=keep)
     mine = {channel for operator in program.at(stage) for channel in operator.channels}
     failed = False
     for owner, (channel, buffer) in messages:
         failed = failed or channel == FAILED
         if channel in mine:
-            table = decode(buffer)
+            table = buffer if isinstance(buffer, pa.Table) else decode(buffer)
             report.arrived += table.num_rows
             router.here.setdefault(channel, []).append(table)
         else:

@@ -244,6 +244,54 @@ class Like(Term):
 
 
 @dataclass(frozen=True)
+class Matches(Term):
+    """``LIKE`` a pattern with wildcards anywhere, and without escapes."""
+
+    operand: Term
+    pattern: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        return Value(pc.match_like(self.operand.value(frame).data, self.pattern))
+
+
+@dataclass(frozen=True)
+class Substring(Term):
+    """``substring`` from the place ``start``, counted from 0, of ``length`` characters."""
+
+    operand: Term
+    start: int
+    length: int
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.utf8_slice_codeunits(inner.data, self.start, self.start + self.length))
+
+
+@dataclass(frozen=True)
+class DatePart(Term):
+    """The year, the month or the day of a date."""
+
+    part: Literal["year", "month", "day"]
+    operand: Term
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.cast(getattr(pc, self.part)(inner.data), pa.int32()))
+
+
+@dataclass(frozen=True)
 class Choose(Term):
     """CASE: the value of the first branch whose condition is true, else the default."""
 

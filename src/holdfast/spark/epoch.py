@@ -4,6 +4,8 @@
 
 The exchange moves messages ``(partition, (channel, buffer))``; a partition is a range of key hashes. All operators of a
 stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
+An epoch that is as small as the one before it was is a single task instead (`operators.whole`), unless rows must cross
+through Spark on their way.
 The RDDs are built anew each epoch (an RDD that ran has its exchange behind it); the program is broadcast once.
 """
 
@@ -21,7 +23,19 @@ from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program
-from holdfast.operators.stage import Epoch, Message, Report, Router, failure, finish, reports_of, run_stage, ticks
+from holdfast.operators.stage import (
+    TICK,
+    Epoch,
+    Message,
+    Report,
+    Router,
+    failure,
+    finish,
+    reports_of,
+    run_stage,
+    ticks,
+)
+from holdfast.operators.whole import SMALL, Enough, run_whole
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Outcome, Work
 from holdfast.spark.catalyst import (
@@ -42,6 +56,8 @@ from holdfast.spark.told import current_epoch, current_partition, tell
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
+_ENOUGH: Message = (0, (TICK, b"enough"))
+"""What a task sends that has more to do than it was sent for."""
 
 
 class EpochJob:
@@ -60,6 +76,9 @@ class EpochJob:
             if cross is not None:
                 self._crossings[stage] = self._prepared(cross, stage, _wide_stage_task(self._broadcast, stage, cross))
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
+        self._crosses = any(path.catalyst for path in flow.paths)
+        self._rows: int | None = None
+        """How many rows the last epoch took in."""
 
     def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
         schema = wide_schema(cross)
@@ -76,16 +95,32 @@ class EpochJob:
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setJobDescription(subject)
         tell(context, epoch)
-        rdd = self.plan(work, epoch.partitions)
-        planned = time.perf_counter()
-        try:
-            messages = rdd.collect()
-        except Exception as error:
-            known = translated(error, subject)
-            if known is None:
-                raise
-            raise known from None
-        return Outcome(reports_of(messages), planned - started, time.perf_counter() - started)
+        messages = None
+        if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
+            planned = time.perf_counter()
+            messages = _collected(rdd, subject)
+        if messages is None or messages == [_ENOUGH]:
+            rdd = self.plan(work, epoch.partitions)
+            planned = time.perf_counter()
+            messages = _collected(rdd, subject)
+        reports = reports_of(messages)
+        self._rows = sum(report.arrived for report in reports if report.stage == 0)
+        return Outcome(reports, planned - started, time.perf_counter() - started)
+
+    def _may_be_small(self, epoch: Epoch) -> bool:
+        """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
+        usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
+        return usual and not self._crosses and self._rows is not None and self._rows <= SMALL
+
+    def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
+        """The job of a small epoch; None if its rows come from where only Spark reads."""
+        items: list[tuple[str, bytes]] = []
+        for one in work:
+            for offer in one.offers:
+                if one.source.frame(self._spark, offer) is not None:
+                    return None
+                items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
+        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
@@ -135,6 +170,31 @@ class EpochJob:
             yield messages_of(through_spark(wide, cross, self._broadcast, 0))
         if any(not route.catalyst for route in self._program.routes.get(work.name, ())):
             yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
+
+
+def _collected(rdd: RDD[Message], subject: str) -> list[Message]:
+    try:
+        messages: list[Message] = rdd.collect()
+        return messages
+    except Exception as error:
+        known = translated(error, subject)
+        if known is None:
+            raise
+        raise known from None
+
+
+def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
+    def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
+        epoch = current_epoch()
+        items = [item for one in lists for item in one]
+        try:
+            return iter(list(run_whole(broadcast.value, epoch, _unpacked(items))))
+        except Enough:
+            return iter([_ENOUGH])
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+
+    return task
 
 
 def _own_partition(partition: int) -> int:

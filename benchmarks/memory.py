@@ -1,0 +1,66 @@
+"""How much memory a process and its children use: the peak, sampled."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+
+_EVERY = 0.25
+
+
+class Peak:
+    """Within ``with``, samples the memory of this process's children (the JVM, and the Python workers that it starts).
+
+    It is the proportional set size: pages that several processes have mapped, such as layers, count once. ``self`` is
+    not counted: a benchmark holds its input.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, sum(map(_memory, _descendants(os.getpid()))))
+            if self._done.wait(_EVERY):
+                return
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    parent = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    found, waiting = [], [root]
+    while waiting:
+        waiting += (mine := children.get(waiting.pop(), []))
+        found += mine
+    return found
+
+
+def _memory(process: int) -> int:
+    try:
+        with open(f"/proc/{process}/smaps_rollup") as file:
+            for line in file:
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0

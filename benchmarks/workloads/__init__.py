@@ -1,0 +1,1 @@
+"""What benchmarks and tests run: tables, queries and streams of changes."""

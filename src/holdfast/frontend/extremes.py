@@ -1,0 +1,73 @@
+"""EXISTS with one comparison, decided by the least and the greatest value.
+
+``EXISTS (SELECT … FROM s WHERE s.k = t.k AND s.x > t.x)`` asks whether the greatest x of the group k exceeds t.x; with
+``<`` it is the least one, and with ``<>`` one of the two differs. So the subquery is one row per group, kept up to date
+by an aggregate, and no pair of rows is ever looked at. NULLs among s.x are never compared with success, and least and
+greatest leave them out; of an empty group both are NULL, and the comparison is not true.
+
+Only for two columns of one type, straight from their sources: the order of the values must be the order by which they
+are compared, and a comparison of different types casts them first (texts that are compared with numbers are not in the
+order of texts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from holdfast.plan.expression import Tree, column, quoted
+from holdfast.plan.nodes import Aggregate, Call, Linear, Named, Node
+from holdfast.plan.origin import source_type
+
+_MIRRORED: dict[type[Tree], type[exp.Binary]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+    exp.NEQ: exp.NEQ,
+}
+
+
+def compared(condition: Tree) -> tuple[type[exp.Binary], str, str] | None:
+    """A condition that is a comparison of a column of the subquery with one of the enclosing query: how the former is
+    compared with the latter, and both names."""
+    if type(condition) not in _MIRRORED:
+        return None
+    inner, outer, kind = condition.this, condition.expression, type(condition)
+    if not isinstance(inner, exp.Column):
+        inner, outer, kind = outer, inner, _MIRRORED[kind]
+    name = outer.args.get("outer") if isinstance(outer, exp.Anonymous) else None
+    if not isinstance(inner, exp.Column) or not isinstance(name, str) or not issubclass(kind, exp.Binary):
+        return None
+    return kind, inner.name, name
+
+
+def groups(
+    inner: Node, keys: Sequence[str], value: str, kind: type[exp.Binary], names: Sequence[str], other: Tree
+) -> tuple[Node, Tree]:
+    """One row per group of ``inner``, with the ``keys`` under the new ``names``, and two names more for the extremes;
+    and the condition, over that row and ``other``, that the group has a ``value`` that compares so."""
+    *renamed, least, greatest, argument = names
+    taken = tuple(Named(new, quoted(old)) for new, old in zip(renamed, keys, strict=True))
+    below = Linear(inner, None, (*taken, Named(argument, quoted(value))))
+    wanted = {exp.LT: "min", exp.LTE: "min", exp.GT: "max", exp.GTE: "max"}.get(kind)
+    calls = [
+        Call(name, function, (argument,))
+        for name, function in ((least, "min"), (greatest, "max"))
+        if wanted in (None, function)
+    ]
+    condition: Tree | None = None
+    for each in calls:
+        one = kind(this=column(each.name), expression=other.copy())
+        condition = one if condition is None else exp.Or(this=condition, expression=one)
+    assert condition is not None
+    return Aggregate(below, tuple(renamed), tuple(calls)), condition
+
+
+def same_type(inner: Node, value: str, outer: Node, other: Tree) -> bool:
+    """Whether the two columns are known to have one type."""
+    if not isinstance(other, exp.Column):
+        return False
+    kind = source_type(inner, value)
+    return kind is not None and kind == source_type(outer, other.name)
