@@ -136,6 +136,7 @@ _CLAUSES = {
     "sample": ("TABLESAMPLE", "TABLESAMPLE"),
     "pivots": ("PIVOT", "PIVOT"),
     "match": ("MATCH_RECOGNIZE", "MATCH_RECOGNIZE"),
+    "locks": ("FOR UPDATE", "FOR"),
 }
 
 
@@ -162,9 +163,7 @@ def check_statement(statement: Tree, text: Text) -> None:
     """Refuse everything that is not a query."""
     if isinstance(statement, exp.Query):
         return
-    name = statement.key.upper()
-    if isinstance(statement, exp.Command):
-        name = str(statement.this).upper()
-    elif isinstance(statement, exp.Create):
+    name = text.tokens[0].text.upper()
+    if isinstance(statement, exp.Create):
         name = f"CREATE {statement.args.get('kind') or ''}".strip()
     raise text.unsupported(f"the statement {name}", statement, "a view is a SELECT", text.tokens[0].text.upper())

@@ -16,6 +16,7 @@ from holdfast.errors import SqlError
 from holdfast.frontend.build import linear
 from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
+from holdfast.frontend.foreign import check_foreign
 from holdfast.frontend.joins import How, join_all, qualified
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.pivot import pivoted
@@ -41,6 +42,7 @@ def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mappin
     try:
         statement = text.parse()
         check_statement(statement, text)
+        check_foreign(statement, text)
         node = Planner(text, catalog).query(statement)
     except RecursionError:
         raise text.error(SqlError, "the statement is nested too deeply") from None

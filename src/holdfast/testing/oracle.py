@@ -13,7 +13,7 @@ import datetime
 import decimal
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +24,16 @@ from holdfast.frontend.schema import parse_schema
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
+Query = str | Callable[[Callable[[str], DataFrame]], DataFrame]
+"""SQL, or a function that applies DataFrame verbs to the tables and views that it is given by name."""
 
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # A broadcast is a job of its own; the inputs are one partition each, so that nothing is exchanged either.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
 
@@ -56,8 +60,8 @@ class Oracle:
     def rows(self, name: str) -> list[Row]:
         return list(self._rows[name])
 
-    def expect(self, views: Mapping[str, str]) -> dict[str, DataFrame]:
-        """The batch results of ``views`` (name → SQL, in the order in which they were declared)."""
+    def expect(self, views: Mapping[str, Query]) -> dict[str, DataFrame]:
+        """The batch results of ``views`` (name → SQL or verbs, in the order in which they were declared)."""
         for name, schema in self._schemas.items():
             fields = parse_schema(schema, subject=f"input '{name}'")
             columns = [
@@ -65,10 +69,10 @@ class Oracle:
                 for place, field in enumerate(fields)
             ]
             table = pa.table(columns, names=[field.name for field in fields])
-            self._spark.createDataFrame(table).createOrReplaceTempView(name)
+            self._spark.createDataFrame(table).coalesce(1).createOrReplaceTempView(name)
         results = {}
-        for name, sql in views.items():
-            results[name] = self._spark.sql(sql)
+        for name, query in views.items():
+            results[name] = self._spark.sql(query) if isinstance(query, str) else query(self._spark.table)
             results[name].createOrReplaceTempView(name)
         return results
 
