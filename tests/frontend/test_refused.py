@@ -109,7 +109,7 @@ REFUSED = [
     ),
     ("SELECT sum(id) OVER (ORDER BY id ^GROUPS 1 PRECEDING) AS f FROM orders", "a frame by GROUPS"),
     (
-        "SELECT sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING ^EXCLUDE CURRENT ROW) AS f FROM orders",
+        "SELECT sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING ^EXCLUDE TIES) AS f FROM orders",
         "EXCLUDE in a frame",
     ),
     ("SELECT array_agg(id ^ORDER BY user) AS a FROM orders", "ORDER BY inside a call"),

@@ -6,7 +6,7 @@ from .maker import NUMBERS, ORDERED, WHOLE, Column, Maker, Query, Relation
 from .registry import CHANGE, GROUP, add, construct
 
 AGGREGATES, GROUPING = "Aggregates", "Grouping"
-_ALL = tuple(sorted(NUMBERS | ORDERED)) + ("struct<a:int,b:string>", "array<int>")
+_ALL = (*sorted(NUMBERS | ORDERED), "struct<a:int,b:string>", "array<int>")
 _COMPARED = tuple(sorted(ORDERED))
 _NUMBERS = tuple(sorted(NUMBERS))
 _SETS = tuple(sorted(ORDERED - {"double", "float"}))
@@ -76,7 +76,7 @@ def grouped(g: Maker, relation: Relation, calls: list[Column], chance: float = 0
 
 
 def _function(name: str) -> None:
-    _, text, _, cost, example = _CALLS[name]
+    *_, cost, example = _CALLS[name]
 
     def plain(g: Maker) -> Query:
         relation = g.relation()
@@ -91,7 +91,7 @@ for each in _CALLS:
 
 @construct(
     "FILTER (WHERE …)", AGGREGATES, CHANGE,
-    "SELECT user, sum(units) FILTER (WHERE paid) AS s, count(*) FILTER (WHERE units > 1) AS n FROM orders GROUP BY user",
+    "SELECT user, sum(units) FILTER (WHERE paid) AS s, count(*) FILTER (WHERE id > 1) AS n FROM orders GROUP BY user",
 )  # fmt: skip
 def filtered(g: Maker) -> Query:
     relation = g.relation()
@@ -159,7 +159,10 @@ def everything(g: Maker) -> Query:
 def keys(g: Maker) -> Query:
     relation = g.relation()
     items = [g.expression(relation), g.expression(relation), any_call(g, relation)]
-    return g.query(items, relation.text, g.where(relation) + " GROUP BY x0, 2")
+    # An alias that no column of the input has: Spark would take the column.
+    listed = ", ".join(f"{each.text} AS g{place}" for place, each in enumerate(items))
+    grouped = f"(SELECT {listed} FROM {relation.text}{g.where(relation)} GROUP BY g0, 2)"
+    return g.query([Column(f"g{place}", each.kind) for place, each in enumerate(items)], grouped)
 
 
 @construct("GROUP BY ALL", GROUPING, CHANGE, "SELECT user, paid, count(*) AS n FROM orders GROUP BY ALL")
@@ -224,6 +227,6 @@ _pivot(
 )
 _pivot(
     "PIVOT of several aggregates",
-    "SELECT * FROM (SELECT user, paid, units FROM orders) PIVOT (sum(units) AS s, max(units) AS m FOR paid IN (true, false))",
+    "SELECT * FROM (SELECT user, paid, units FROM orders) PIVOT (sum(units) AS s, max(units) AS m FOR paid IN (true))",
     "sum(v) AS a, count(v) AS b; min(v) AS a, avg(v) AS b",
 )

@@ -26,6 +26,9 @@ TOGETHER = 20
 
 EPOCHS = 3
 
+passed: set[int] = set()
+"""The cases that were run in this process, and were right."""
+
 
 def check(spark: SparkSession, directory: Path, numbers: Sequence[int]) -> None:
     """Run cases that are made to the same changes (those of one flow), and compare."""
@@ -60,6 +63,7 @@ def check(spark: SparkSession, directory: Path, numbers: Sequence[int]) -> None:
             flow.step()
             for view, expected in oracle.expect(batch).items():
                 _compare(flow, view, epoch, expected.toArrow(), owner[view], story)
+    passed.update(numbers)
 
 
 def _compare(flow: hf.Flow, view: str, epoch: int, expected: pa.Table, case: Case, story: list[str]) -> None:

@@ -2,7 +2,8 @@
 
 Every query that a `Maker` makes has one answer, so that Spark's is the right one: where ties would show, an order has
 every column in it. A column whose kind is None is not exact (Spark's sums of doubles depend on the order of rows): it
-may be passed on, and nothing else. Expressions that can fail on a row (overflow, division by zero) are tested elsewhere.
+may be passed on, and nothing else. Expressions that can fail on a row (overflow, division by zero) are tested
+elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The constructs that the oracle runs: each with an example, what an epoch of it costs, and how to make queries of it.
 
-An example is a view over the tables of `data`; it is run as it stands, and printed in docs/sql.md. ``make`` makes a query
-whose input may be any other construct's query.
+An example is a view over the tables of `data`; it is run as it stands, and printed in docs/sql.md. ``make`` makes a
+query whose input may be any other construct's query.
 """
 
 from __future__ import annotations

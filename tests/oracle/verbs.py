@@ -43,8 +43,8 @@ _verb(
 _verb("selectExpr", CHANGE, 'orders.selectExpr("id + 1 AS n", "user")', "n bigint, user string")
 _verb(
     "withColumn, drop, withColumnRenamed", CHANGE,
-    'orders.select("id", "units", "user").withColumn("n", F.col("units") + 1).drop("units").withColumnRenamed("user", "u")',
-    "id bigint, u string, n int",
+    'orders.select("id", "user").withColumn("n", F.col("id") + 1).drop("id").withColumnRenamed("user", "u")',
+    "u string, n bigint",
 )  # fmt: skip
 _verb("distinct, dropDuplicates", CHANGE, 'orders.select("user", "paid").distinct()', "user string, paid boolean")
 _verb("union", CHANGE, 'orders.select("user").union(users.select("name"))', "user string")
@@ -79,13 +79,13 @@ _verb(
 for how in ("inner", "left", "right", "full"):
     _verb(
         f"join(…, how='{how}')", CHANGE,
-        f'orders.alias("o").join(users.alias("u"), F.col("o.user") == F.col("u.name"), "{how}").select("o.units", "u.city")',
+        f'orders.join(users, F.col("user") == F.col("name"), "{how}").select("units", "city")',
         "units int, city string",
     )  # fmt: skip
 for how in ("semi", "anti"):
     _verb(
         f"join(…, how='{how}')", CHANGE,
-        f'orders.alias("o").join(users.alias("u"), F.col("o.user") == F.col("u.name"), "{how}").select("o.units", "o.paid")',
+        f'orders.join(users, F.col("user") == F.col("name"), "{how}").select("units", "paid")',
         "units int, paid boolean",
     )  # fmt: skip
 _verb("crossJoin", SIDE, 'orders.select("units").crossJoin(users.select("city"))', "units int, city string")

@@ -55,7 +55,7 @@ def _neighbour(function: str) -> None:
     def make(g: Maker) -> Query:
         relation = g.exact(g.relation())
         column = g.random.choice(relation.columns)
-        default = g.random.choice(["", ", 1", f", 2, {column.text}", f", 1, {column.text}"])
+        default = g.random.choice(["", ", 1", f", 2, {column.text}", f", 1, {column.text}", ", 0", ", -1"])
         nulls = g.random.choice(["", "", " IGNORE NULLS"])
         text = _over(g, relation, f"{function}({column.text}{default}){nulls}", True)
         return g.query([*relation.columns, Column(text, column.kind)], relation.text)
@@ -158,7 +158,7 @@ def qualify(g: Maker) -> Query:
 
 @construct(
     "WHERE rn <= n: the first rows of each group", WINDOWS, CHANGE,
-    "SELECT id, user FROM (SELECT id, user, row_number() OVER (PARTITION BY user ORDER BY id) AS rn FROM orders) WHERE rn <= 2",
+    "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY user ORDER BY id) AS rn FROM orders) WHERE rn <= 2",
 )  # fmt: skip
 def first_rows(g: Maker) -> Query:
     relation = g.exact(g.relation())
