@@ -32,8 +32,8 @@ test-slow: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)
 
 docs: $(STAMP)
-	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases_equal_batch.py \
-	  tests/oracle/test_documentation.py $(ARGS)
+	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases_even.py \
+	  tests/oracle/test_cases_odd.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check src tests benchmarks

@@ -21,6 +21,9 @@ from .registry import CONSTRUCTS, Construct
 FAMILIES = (relational, joining, aggregating, windowing, verbs)
 """The modules that fill the registry."""
 
+CASES, MANY = 500, 20_000
+"""How many are run, and how many in the long run."""
+
 View = str | Callable[[Callable[[str], Any]], Any]
 """SQL, or verbs on the tables that a function gives by name."""
 

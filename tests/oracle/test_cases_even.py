@@ -1,7 +1,8 @@
 """After every epoch, each view equals Spark's batch result of the same SQL, and its changes add up to it.
 
 The cases are those of `cases`: each construct of the registry alone, and constructs over one another. This family
-catches whatever makes an operator, a rewrite, an expression or the routing between them wrong.
+catches whatever makes an operator, a rewrite, an expression or the routing between them wrong. Half of its flows are
+here and half in `test_cases_odd`, so that two processes can run them at once; the long run is here too.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from .check import asked_for, check, numbers_to_run
+from .cases import CASES, MANY
+from .check import TOGETHER, asked_for, check, flows
 
-CASES, MANY = 500, 20_000
 
-
-def _name(numbers: list[int]) -> str:
+def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-@pytest.mark.parametrize("numbers", numbers_to_run(CASES), ids=_name)
+@pytest.mark.parametrize("numbers", flows(CASES)[::2], ids=name)
 def test_every_view_equals_the_batch_result_after_every_epoch(
     spark: SparkSession, tmp_path: Path, numbers: list[int]
 ) -> None:
@@ -28,7 +28,7 @@ def test_every_view_equals_the_batch_result_after_every_epoch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("numbers", numbers_to_run(MANY)[CASES // len(numbers_to_run(CASES)[0]) :], ids=_name)
+@pytest.mark.parametrize("numbers", flows(MANY)[CASES // TOGETHER :], ids=name)
 def test_many_more_views_equal_the_batch_result(spark: SparkSession, tmp_path: Path, numbers: list[int]) -> None:
     check(spark, tmp_path, numbers)
 
