@@ -157,7 +157,8 @@ class Flow:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"view: the name must be a text, not {name!r}")
         queries = {**self._queries, name: query}
-        views = self._planned(queries)
+        # Earlier views are as they were, unless one of them is replaced.
+        views = self._planned(queries, known={} if name in self._queries else self._views)
         self._typed(name, views[name])
         self._queries, self._views = queries, views
         self._declared()
@@ -193,11 +194,15 @@ class Flow:
         return Table(catalog[name], column_sql=_column_sql, name=name, functions=self._functions)
 
     def _planned(
-        self, queries: dict[str, str | Table], functions: dict[str, nodes.Outside] | None = None
+        self,
+        queries: dict[str, str | Table],
+        functions: dict[str, nodes.Outside] | None = None,
+        known: dict[str, nodes.Node] | None = None,
     ) -> dict[str, nodes.Node]:
+        """The plans of ``queries``; those that are ``known`` need not be made again."""
         functions = self._functions if functions is None else functions
-        views: dict[str, nodes.Node] = {}
-        for name, query in queries.items():
+        views: dict[str, nodes.Node] = dict(known or {})
+        for name, query in ((name, query) for name, query in queries.items() if name not in views):
             plan = plan_sql(name, query, self._catalog(views), functions) if isinstance(query, str) else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
             views[name] = rewrite(plan, keep=views.values())
