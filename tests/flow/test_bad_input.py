@@ -78,6 +78,13 @@ def test_what_is_not_supported_is_refused_with_its_place(spark: SparkSession, tm
     flow.close()
 
 
+def test_a_struct_with_two_fields_of_one_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow, _ = _flow(spark, tmp_path)
+    with pytest.raises(Unsupported, match="view 'v': a struct with two fields called 'k' is not supported"):
+        flow.view("v", "SELECT max_by(x, struct(k, k)) AS m FROM t")
+    flow.close()
+
+
 def test_deleting_a_row_that_is_not_there_is_refused_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     flow, t = _flow(spark, tmp_path)
     flow.view("v", SUM)

@@ -40,8 +40,12 @@ _CALLS: dict[str, tuple[tuple[str, ...], str, str | None, str, str]] = {
     "bit_or": (WHOLE, "bit_or({})", SAME, GROUP, "bit_or(units)"),
     "bit_xor": (WHOLE, "bit_xor({})", SAME, GROUP, "bit_xor(units)"),
     # The value breaks the ties of the order, so that Spark has but one answer.
-    "max_by": (_COMPARED, "max_by({0}, struct({1}, {0}))", SAME, CHANGE, "max_by(id, struct(amount, id))"),
-    "min_by": (_COMPARED, "min_by({0}, struct({1}, {0}))", SAME, CHANGE, "min_by(id, struct(amount, id))"),
+    "max_by": (
+        _COMPARED, "max_by({0}, named_struct('o', {1}, 'v', {0}))", SAME, CHANGE, "max_by(id, struct(amount, id))",
+    ),
+    "min_by": (
+        _COMPARED, "min_by({0}, named_struct('o', {1}, 'v', {0}))", SAME, CHANGE, "min_by(id, struct(amount, id))",
+    ),
     "collect_list, array_agg": (
         _COMPARED, "sort_array(collect_list({}))", LIST, GROUP, "sort_array(collect_list(id))",
     ),

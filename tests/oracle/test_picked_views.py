@@ -7,8 +7,10 @@ import math
 from pathlib import Path
 from random import Random
 
+import pytest
 from pyspark.sql import SparkSession
 
+from . import edges
 from .check import run
 from .data import DOMAINS, Change, Row
 
@@ -180,3 +182,9 @@ def test_picked_aggregates_and_pivots_equal_the_batch_result(spark: SparkSession
 def test_picked_joins_and_subqueries_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
     views = {**JOINS, **SUBQUERIES}
     run(spark, tmp_path, 3, views, PAIRED, _few, told=lambda view: f"{view} = {views[view]}")
+
+
+@pytest.mark.parametrize("name", ["CONSTANT", "WIDENED", "SUBQUERIES", "SHAPES"])
+def test_views_at_the_edges_equal_the_batch_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    views = getattr(edges, name)
+    run(spark, tmp_path, len(name), views, told=lambda view: f"{view} = {views[view]}")

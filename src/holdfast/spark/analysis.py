@@ -33,7 +33,7 @@ from holdfast.plan.nodes import (
     WindowCall,
 )
 from holdfast.plan.windows import NEIGHBOURS, over_text
-from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
+from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
 
 _REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
 """Types of an order whose values a frame can reach for."""
@@ -210,13 +210,23 @@ class Analyst:
 
     def _ask(self, view: str, query: str) -> tuple[Field, ...]:
         try:
-            return fields_of(self.session.sql(query).schema)
+            schema = self.session.sql(query).schema
         except ParseException as refusal:
             raise SqlError(f"view '{view}': {_first_line(refusal)}", view=view) from None
         except AnalysisException as refusal:
             raise TypeMismatch(
                 f"view '{view}': {_first_line(refusal)}", view=view, condition=refusal.getCondition()
             ) from None
+        for field in schema.fields:
+            # Spark hands no such struct to anybody but itself.
+            if (name := doubled_field(field.dataType)) is not None:
+                construct = f"a struct with two fields called {name!r}"
+                raise Unsupported(
+                    f"view '{view}': {construct} is not supported: name one of them with AS",
+                    view=view,
+                    construct=construct,
+                )
+        return fields_of(schema)
 
 
 def _call_text(call: Call) -> str:
