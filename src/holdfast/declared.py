@@ -31,6 +31,8 @@ class Declared:
 
     sinks: Sequence[tuple[str, Sink]]
     settings: Settings
+    expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
+    """Source → its rows without those that have expired, typed; only of sources whose rows expire."""
 
 
 @dataclass

@@ -70,6 +70,10 @@ class Engine:
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
+        self._due: int | None = 0
+        """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
+        that was opened just now: then the first epoch finds out."""
+
         self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
         try:
             self._state = State(declared, views, types, self._directory.traces)
@@ -222,7 +226,8 @@ class Engine:
     # -- epochs ---------------------------------------------------------------------------------------------------
 
     def step(self) -> EpochResult:
-        """Run one epoch, if anything waits. The very first runs in any case: a view over nothing has a result too."""
+        """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
+        view over nothing has a result too."""
         if self._durability.fenced is not None:
             raise self._durability.fenced
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
@@ -239,7 +244,7 @@ class Engine:
                 for name in self._state.flow.sources
                 if (offer := self.declared.sources[name].poll()) is not None
             }
-            if not offers and self.last >= 0:
+            if not offers and self.last >= 0 and not self._is_time():
                 return EpochResult(None)
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
@@ -258,11 +263,17 @@ class Engine:
                 raise
             break
         marks.reach("epoch.ran")
+        self._due = min((report.due for report in outcome.reports if report.due is not None), default=None)
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
+
+    def _is_time(self) -> bool:
+        """Whether rows come or go by now because time has passed."""
+        timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
+        return timed and self._due is not None and self._due <= self._runner.clock()
 
     def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
@@ -321,6 +332,7 @@ class Engine:
             traces=str(self._directory.traces),
             deliver=deliver,
             clock=lineage.clock,
+            before=self.history[lineage.epoch - 1].clock if lineage.epoch else -(2**63),
             seed=lineage.seed,
             lineage=lineage.answered({}).to_json(),
             answers=lineage.answers if again else None,

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
-from holdfast.errors import DeclarationError, UnknownName
+from holdfast.errors import DeclarationError, TypeMismatch, UnknownName
+from holdfast.frontend.expiry import expiring
 from holdfast.frontend.functions import RESERVED_NAMES
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.frontend.schema import parse_schema, parse_type
@@ -83,6 +85,7 @@ class Flow:
         self._spark = spark
         self._partitions = partitions
         self._sources: dict[str, Source] = {}
+        self._expiring: dict[str, nodes.Node] = {}
         self._functions: dict[str, nodes.Outside] = {}
         self._queries: dict[str, str | Table] = {}
         self._views: dict[str, nodes.Node] = {}
@@ -96,22 +99,28 @@ class Flow:
 
     # -- declarations ---------------------------------------------------------------------------------------------
 
-    def source(self, name: str, source: Source) -> Self:
+    def source(self, name: str, source: Source, *, expires: str | None = None) -> Self:
         """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
-        `Source`."""
+        `Source`.
+
+        ``expires`` says when a row goes, in SQL: ``"ts + INTERVAL 1 DAY"``. From that moment on no view sees it, and
+        none keeps state for it. A row for which it is NULL stays; one that comes too late is not seen at all.
+        """
         if not isinstance(source, Source):
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
             )
         self._new_name(name, "source")
+        self._expire(name, source, expires)
         self._sources[name] = source
         self._declared()
         return self
 
-    def input(self, name: str, schema: str) -> Input:
-        """A collection that code changes, with ``insert``, ``delete`` and ``update``."""
+    def input(self, name: str, schema: str, *, expires: str | None = None) -> Input:
+        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`."""
         self._new_name(name, "input")
         pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
+        self._expire(name, pushed, expires)
         self._sources[name] = pushed
         self._declared()
         return pushed
@@ -205,12 +214,23 @@ class Flow:
         for name, query in ((name, query) for name, query in queries.items() if name not in views):
             plan = plan_sql(name, query, self._catalog(views), functions) if isinstance(query, str) else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
-            views[name] = rewrite(plan, keep=views.values())
+            views[name] = rewrite(plan, keep=[*self._expiring.values(), *views.values()])
         return views
 
     def _catalog(self, views: dict[str, nodes.Node]) -> dict[str, nodes.Node]:
         sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self._sources.items()}
-        return {**sources, **views}
+        return {**sources, **self._expiring, **views}
+
+    def _expire(self, name: str, source: Source, expires: str | None) -> None:
+        """Note that the rows of a source expire."""
+        if expires is None:
+            return
+        node = expiring(nodes.Source(name, tuple(source.fields)), expires)
+        try:
+            self._typed(name, node)
+        except TypeMismatch as error:
+            raise TypeMismatch(str(error).replace("view", "source", 1), **error.fields) from None
+        self._expiring[name] = node
 
     def _new_name(self, name: str, kind: str) -> None:
         if not name or not isinstance(name, str):
@@ -315,6 +335,8 @@ class Flow:
             views = {name: judge.settle(name, node) for name, node in self._views.items()}
             for name, source in self._sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
+            left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
+            declared = replace(declared, expiring=left)
             cluster = Cluster(self._spark, judge.session, partitions)
             self._engine = Engine(declared, views, judge.types, cluster, self._told)
         return self._engine

@@ -28,8 +28,9 @@ class State:
         """``views`` are the declared ones, typed; ``directory`` holds the local traces."""
         self.declared = declared
         self.directory = directory
+        # Rows that have expired are not kept either: to what reads the log they are as good as never there.
         kept = {
-            name: nodes.Source(name, source.fields)
+            name: declared.expiring.get(name, nodes.Source(name, source.fields))
             for name, source in declared.sources.items()
             if source.retracts or not source.replayable
         }

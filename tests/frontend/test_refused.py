@@ -57,15 +57,36 @@ REFUSED = [
     ("SELECT mode() ^WITHIN GROUP (ORDER BY id DESC) AS c FROM orders", "WITHIN GROUP"),
     ("SELECT ^covar_pop(DISTINCT id, amount) AS c FROM orders", "DISTINCT in covar_pop"),
     ("SELECT ^corr(id, amount) AS c FROM orders", "the aggregate corr"),
-    ("SELECT user, count(*) FROM orders GROUP BY ^window(ts, '1 hour'), user", "the time window window"),
+    ("SELECT id FROM orders WHERE ^window(ts, '1 hour').start > ts", "the time window window here"),
+    ("SELECT ^window(ts, '1 hour'), window(ts, '2 hours') FROM orders", "a second time window in one SELECT"),
+    ("SELECT count(*) AS n FROM orders GROUP BY ^window(ts, user)", "a time window whose duration is not a text"),
+    ("SELECT ^window(ts, '1 hour', '1 second') AS w FROM orders", "a sliding window of 3600 slides"),
+    (
+        "SELECT count(*) AS n FROM orders GROUP BY ^session_window(ts, '1 hour').start",
+        "session_window that is not a key of GROUP BY by itself",
+    ),
+    (
+        "SELECT user, count(*) AS n FROM orders GROUP BY ROLLUP (user, ^session_window(ts, '1 hour'))",
+        "session_window with GROUPING SETS",
+    ),
     ("SELECT * FROM orders ^TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
     ("SELECT id, ^shuffle(tags) AS r FROM orders", "the nondeterministic function shuffle"),
     ("SELECT ^spark_partition_id() AS r FROM orders", "the nondeterministic function spark_partition_id"),
     ("SELECT id, ^current_user AS u FROM orders", "the nondeterministic function current_user"),
-    ("SELECT id FROM orders WHERE ts > ^now()", "the current time in WHERE"),
-    ("SELECT id FROM orders WHERE ts > ^localtimestamp", "the current time in WHERE"),
-    ("SELECT user, max(ts) AS m FROM orders GROUP BY user HAVING max(ts) < ^now()", "the current time in HAVING"),
+    ("SELECT id FROM orders WHERE hour(^now()) = 3", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE ts <> ^current_date()", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE ts > ^now() - INTERVAL 1 MONTH", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE ts > ^now() OR ts < now()", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE ts > ^now() - make_interval(id)", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE ts IN (^localtimestamp)", "this condition on the current time in WHERE"),
+    ("SELECT id FROM orders WHERE unix_timestamp(^now()) > id", "this condition on the current time in WHERE"),
+    (
+        "SELECT user, max(ts) AS m FROM orders GROUP BY user HAVING NOT max(ts) BETWEEN ^now() AND ts",
+        "this condition on the current time in HAVING",
+    ),
+    ("SELECT o.id FROM orders o LEFT JOIN users u ON o.id = u.id AND o.ts > ^now()", "the current time in ON"),
     ("SELECT ^current_date() AS d, count(*) AS n FROM orders GROUP BY d", "the current time in GROUP BY"),
+    ("SELECT id FROM orders QUALIFY rank() OVER (ORDER BY id) = 1 AND ts > ^now()", "the current time in QUALIFY"),
     ("SELECT count(*) FILTER (WHERE ts > ^now()) AS n FROM orders", "the current time in FILTER"),
     ("SELECT transform(tags, x -> ^rand()) AS r FROM orders", "rand inside a lambda function"),
     ("SELECT id, ^rand(id) AS r FROM orders", "rand with a seed that is not a number"),
@@ -174,9 +195,27 @@ def test_a_nondeterministic_function_that_is_not_drawn_is_refused_with_what_to_d
         plan_sql("v", f"SELECT {call} AS r FROM orders", CATALOG)
 
 
-def test_time_in_a_filter_is_refused_with_the_reason() -> None:
-    with pytest.raises(Unsupported, match="time in a filter: rows would leave the view as time passes"):
-        plan_sql("v", "SELECT id FROM orders WHERE ts > current_timestamp()", CATALOG)
+def test_months_from_a_timestamp_are_refused_with_the_way_out() -> None:
+    with pytest.raises(Unsupported, match=r"months can be taken from current_date\(\) alone"):
+        plan_sql("v", "SELECT id FROM orders WHERE ts > now() - INTERVAL 1 YEAR", CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ("window(ts, '1 month')", "a time window cannot be in months; write days"),
+        ("window(ts, 'soon')", "'soon' is not a duration"),
+        ("window(ts, '1 hour', '2 hours')", "0 < slide <= duration"),
+        ("window(ts, '0 hours')", "0 < slide <= duration"),
+        ("window(ts, '1 hour', '1 hour', '-1 hour')", "a start within one slide"),
+        ("window(ts)", "found 1 arguments"),
+        ("session_window(ts, '1 hour', '2 hours')", "session_window takes a time and a gap"),
+        ("window(max(ts), '1 hour')", "aggregate max in window"),
+    ],
+)
+def test_a_time_window_that_is_none_is_an_error(window: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
+        plan_sql("v", f"SELECT {window} AS w FROM orders", CATALOG)
 
 
 def test_hints_are_ignored() -> None:

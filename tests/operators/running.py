@@ -103,6 +103,9 @@ class Runner:
             module, spec, types, directory, dice, slot,
         )  # fmt: skip
         self.digests: list[str] = []
+        self.clock = 0
+        """The clock of the next epoch."""
+        self._before = -(2**63)
 
     @property
     def chain(self) -> Chain:
@@ -120,7 +123,8 @@ class Runner:
                 suffix: Trace.open(self.directory / suffix, layout, low, high, number - 1, self.chain)
                 for suffix, layout in layouts.items()
             }
-            step = self.module.step(self.spec, mine, traces, Context(number, low, high, number == 0))
+            context = Context(number, low, high, number == 0, self.clock, before=self._before)
+            step = self.module.step(self.spec, mine, traces, context)
             for suffix, layout in layouts.items():
                 write_layer(
                     self.directory / suffix, step.layers[suffix], layout,
@@ -130,6 +134,7 @@ class Runner:
             assert len(bag(found)) == len(found), "the output holds a row twice, or a row that cancels"
             output += found
         self.digests.append(digest)
+        self._before = self.clock
         self.merge_some()
         return bag(output)
 

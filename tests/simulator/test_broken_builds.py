@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from holdfast.durability import Durability
 from holdfast.engine import Engine
+from holdfast.operators import temporal
+from holdfast.operators.step import Context
 from holdfast.store import parquet
 from holdfast.testing.simulator import Failure, run, shrink, simulate
 from holdfast.testing.simulator.actions import Feed, Step, actions_of
@@ -74,3 +79,13 @@ def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPa
 def test_a_seed_gives_the_same_actions_always() -> None:
     assert actions_of(7, 30) == actions_of(7, 30)
     assert actions_of(7, 30) != actions_of(8, 30)
+
+
+def test_time_that_does_not_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = temporal.step
+
+    def standing(spec: Any, arrived: Any, traces: Any, context: Context) -> Any:
+        return step(spec, arrived, traces, replace(context, before=context.clock))
+
+    monkeypatch.setattr(temporal, "step", standing)
+    assert "is wrong" in caught()[1].what

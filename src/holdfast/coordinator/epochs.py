@@ -25,6 +25,7 @@ class Coordinator:
         self._base = len(history) - 1
         self._tail: list[str] = []
         self._head = history[-1].digest if history else GENESIS
+        self._clock = history[-1].clock if history else 0
         self._running: Lineage | None = None
 
     @property
@@ -42,10 +43,12 @@ class Coordinator:
         return Chain(self._base, tuple(self._tail))
 
     def begin(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
-        """The lineage of the next epoch. It is not part of the history until `complete`."""
+        """The lineage of the next epoch. It is not part of the history until `complete`.
+
+        Its clock never goes back, whatever the host's does: time that has passed in a view has passed."""
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
-        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self._term)
+        self._running = Lineage(self.last + 1, self._head, offers, max(clock, self._clock), seed, self._term)
         return self._running
 
     def complete(self, lineage: Lineage) -> None:
@@ -54,6 +57,7 @@ class Coordinator:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
         self._head = lineage.digest
+        self._clock = lineage.clock
         self._tail.append(lineage.digest)
         if len(self._tail) > WINDOW:
             forgotten = len(self._tail) - WINDOW

@@ -10,8 +10,9 @@ from sqlglot import exp
 from holdfast.frontend.attach import attach, has_subquery
 from holdfast.frontend.draws import has_wish, innermost, wished
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.moments import split
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render
-from holdfast.plan.nodes import Draw, Drawn, Linear, Named, Node
+from holdfast.plan.nodes import Draw, Drawn, Linear, Named, Node, Temporal
 
 Item = tuple[str, Tree]  # an output column: its name, and the bare tree that computes it
 
@@ -19,7 +20,8 @@ Item = tuple[str, Tree]  # an output column: its name, and the bare tree that co
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
 
-    What the expressions wish to draw is drawn below, for the rows that the deterministic part of the predicate keeps.
+    Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, for the
+    rows that the deterministic part of the predicate keeps.
     The subqueries in them are joined below.
     """
     node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
@@ -35,6 +37,7 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
 
 def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
     """The rows of ``node`` with all that the trees wish to draw, and predicate and trees over that."""
+    node, predicate = timed(node, predicate)
     trees = list(trees)
     while wishes := innermost(trees + ([] if predicate is None else [predicate])):
         parts = [] if predicate is None else conjuncts(predicate)
@@ -42,6 +45,26 @@ def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[No
         predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
         trees = [_granted(tree, known) for tree in trees]
     return node, predicate, trees
+
+
+def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
+    """The rows of ``node`` while the conditions on the clock hold, and what is left of the predicate."""
+    times, parts = split(predicate)
+    if times is None:
+        return node, predicate
+    plain = [part for part in parts if not has_wish(part) and not has_subquery(part)]
+    rest = [part for part in parts if has_wish(part) or has_subquery(part)]
+    items: list[Item] = [(name, column(name)) for name in node.columns]
+    moments: list[str | None] = []
+    for name, function, trees in (("since", "greatest", times.starts), ("until", "least", times.ends)):
+        found = list(dict.fromkeys(trees))
+        moments.append(unique(name, [each for each, _ in items]) if found else None)
+        if found:
+            # Both pass over NULLs, which stand for no bound.
+            tree = found[0] if len(found) == 1 else exp.Anonymous(this=function, expressions=found)
+            items.append((moments[-1] or "", tree))
+    below = linear(node, conjunction([*plain, *dict.fromkeys(times.known)]), items)
+    return Temporal(below, moments[0], moments[1], times.calendar), conjunction(rest)
 
 
 def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[Node, dict[Tree, str]]:

@@ -21,7 +21,8 @@ from holdfast.frontend.place import Text
 from holdfast.plan.expression import Tree, render
 from holdfast.plan.nodes import Drawn
 
-_CLOCK = Drawn("", "clock", (), "timestamp")
+CLOCK = Drawn("", "clock", (), "timestamp")
+"""What all calls of the clock wish for."""
 
 # What each call of the clock makes of the instant. Days and local times are those of Spark's session.
 _TIMES: dict[str, Callable[[Tree], Tree]] = {
@@ -48,7 +49,7 @@ def wish(name: str, arguments: Sequence[Tree], text: Text, place: Tree) -> Tree:
     if name in _TIMES:
         if arguments:
             raise text.error(SqlError, f"{name} takes no arguments, found {len(arguments)}", place)
-        return _TIMES[name](_wish("current_timestamp", _CLOCK, (), place))
+        return _TIMES[name](_wish("current_timestamp", CLOCK, (), place))
     function = _RANDOM[name]
     salt = f"seed {_seed(name, arguments, text, place)}" if arguments else text.next_draw()
     kind = "string" if function == "uuid" else "double"
@@ -88,19 +89,19 @@ def innermost(trees: Sequence[Tree]) -> list[Tree]:
 
 def is_clock(tree: Tree) -> bool:
     """Does this tree draw nothing but the clock?"""
-    return all(wished(node) in (None, _CLOCK) for node in tree.walk())
+    return all(wished(node) in (None, CLOCK) for node in tree.walk())
 
 
 def check_timeless(tree: Tree, clause: str, text: Text) -> None:
     """Refuse the clock where a view would have to change without any change of its inputs."""
     for node in tree.walk():
-        if wished(node) == _CLOCK:
+        if wished(node) == CLOCK:
             raise _untimely(node, clause, text)
 
 
 def _untimely(node: Tree, clause: str, text: Text) -> Unsupported:
     if clause == "GROUP BY":
         advice = "name it in a subquery, where it is the time at which each row came, and group by that name"
-        return text.unsupported("the current time in GROUP BY", node, advice)
-    advice = "time in a filter: rows would leave the view as time passes; not yet supported"
+    else:
+        advice = "filter by it in WHERE, in a subquery"
     return text.unsupported(f"the current time in {clause}", node, advice)

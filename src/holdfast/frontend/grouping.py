@@ -20,6 +20,7 @@ from holdfast.frontend.build import Item, extend, linear, over
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import is_aggregate, is_grouping
+from holdfast.frontend.sessions import Session, by_session
 from holdfast.frontend.sets import Set
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Call, Node, Union
@@ -29,7 +30,8 @@ class Grouping:
     """The aggregation of ``node``'s rows (those that ``predicate`` keeps) by ``keys``.
 
     ``named`` are the output columns the user asked for: a key or aggregate that is one of them takes its name.
-    ``sets``: the sets of keys to group by, if not by all of them once.
+    ``sets``: the sets of keys to group by, if not by all of them once. ``session``: the rows' sessions, whose column
+    must be a key then.
     """
 
     def __init__(
@@ -39,8 +41,13 @@ class Grouping:
         used: Sequence[Tree],
         text: Text,
         sets: Sequence[Set] | None = None,
+        session: Session | None = None,
     ) -> None:
         self.text, self.sets = text, sets
+        self._session = None if session is None else column(session.column)
+        if session is not None and (sets is not None or self._session not in keys):
+            where = "with GROUPING SETS" if sets is not None else "that is not a key of GROUP BY by itself"
+            raise text.unsupported(f"session_window {where}", session.call, "group by it and by plain keys")
         self._wanted = {tree: name for name, tree in reversed(named)}
         self._taken: list[str] = [name for name, _ in named]
         self.inputs: dict[Tree, str] = {}
@@ -75,6 +82,10 @@ class Grouping:
 
     def _call(self, tree: Tree) -> None:
         arguments = list(tree.expressions)
+        if self._session is not None and self._session in tree.find_all(exp.Column):
+            raise self.text.unsupported(
+                "session_window inside an aggregate", None, "it is the same in all of the group"
+            )
         constants = tuple(each.name for each in arguments[1:]) if tree.name == "percentile" else ()
         arguments = arguments[:1] if constants else arguments
         distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
@@ -123,6 +134,8 @@ class Grouping:
 
     def plan(self, node: Node, predicate: Tree | None) -> Node:
         below = linear(node, predicate, [(name, tree) for tree, name in self.inputs.items()])
+        if self._session is not None:
+            return by_session(below, self.keys, self.results[self._session], self.calls)
         if self.sets is None:
             return Aggregate(below, tuple(self.keys), tuple(self.calls))
         copies: list[Item] = [(copy, column(name)) for name, copy in self._copies.items()]

@@ -15,13 +15,14 @@ on both sides, takes the join apart (`_apart`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlglot import exp
 
 from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.moments import is_timed
 from holdfast.frontend.names import Relation
 from holdfast.plan.expression import Tree, column, conjunction
 from holdfast.plan.nodes import Join, Node, Union
@@ -56,6 +57,7 @@ def as_one(node: Node) -> Relation:
 
 def join_all(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:
     """The inner join of all relations, and the conditions that are still to be checked on its rows."""
+    relations, conditions = _on_time(relations, conditions)
     owner = {name: place for place, relation in enumerate(relations) for name in relation.internal}
     waiting, conditions = list(range(1, len(relations))), list(conditions)
     node, joined = relations[0].node, {0}
@@ -66,6 +68,17 @@ def join_all(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple
         joined.add(place)
         waiting.remove(place)
     return node, conditions
+
+
+def _on_time(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple[list[Relation], list[Tree]]:
+    """The relations, each with the conditions on the clock that are its own: what they drop need not be joined, nor
+    kept for it. And the conditions that are left."""
+    found, rest = list(relations), list(conditions)
+    for place, relation in enumerate(relations if len(relations) > 1 else ()):
+        own = [each for each in rest if is_timed(each) and _used(each) <= set(relation.internal)]
+        found[place] = replace(relation, node=_filtered(relation.node, own))
+        rest = [each for each in rest if all(each is not one for one in own)]
+    return found, rest
 
 
 def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: dict[str, int]) -> tuple[int, list[Key]]:
@@ -155,7 +168,7 @@ def _used(tree: Tree) -> set[str]:
 
 def _key(condition: Tree, here: set[str], there: set[str]) -> Key | None:
     """The condition as a key, if it is an equality between columns ``here`` and columns ``there``."""
-    if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)):
+    if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)) or is_timed(condition):
         return None
     for left, right in ((condition.this, condition.expression), (condition.expression, condition.this)):
         ours, theirs = _used(left), _used(right)

@@ -8,7 +8,7 @@ names ignore case, and a column that USING joined is one column when it is not q
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlglot import exp
@@ -63,6 +63,9 @@ class Scope:
     subqueries: Subqueries | None = None
     """Plans the subqueries of expressions; None where there may be none."""
 
+    computed: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are not to be seen in ``*``, where no other has the name: user's name, lower case → plan's name."""
+
     def visible(self, relation: Relation | None = None) -> list[tuple[str, str]]:
         """(user's name, plan's name) of what ``*`` (or ``relation.*``) stands for, in Spark's order."""
         if relation is not None:
@@ -99,8 +102,8 @@ def parts(reference: Tree) -> list[exp.Identifier] | None:
 
 def fields_of(tree: Tree, fields: Sequence[exp.Identifier]) -> Tree:
     """``tree.field.field…``"""
-    for field in fields:
-        tree = exp.Dot(this=tree, expression=exp.Identifier(this=field.name, quoted=True))
+    for each in fields:
+        tree = exp.Dot(this=tree, expression=exp.Identifier(this=each.name, quoted=True))
     return tree
 
 
@@ -114,6 +117,8 @@ def look_up(scope: Scope, names: Sequence[exp.Identifier], text: Text) -> Tree |
     found = scope.candidates(names[0].name)
     if found:
         return fields_of(column(_only(found, names[0].name, names[0], text)), names[1:])
+    if (inner := scope.computed.get(names[0].name.lower())) is not None:
+        return fields_of(column(inner), names[1:])
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from holdfast.errors import DeclarationError, SqlError, Unsupported
 from holdfast.plan.expression import Faithful, Tree
@@ -57,6 +57,7 @@ class Text:
             raise SqlError(f"{self.subject}: SQL must be a string, found {type(self.sql).__name__}", view=self.view)
         try:
             self.tokens = Faithful().tokenize(self.sql)
+            _read_windows_as_names(self.tokens)
             statements = Faithful().parser().parse(self.tokens, self.sql)
         except TokenError as error:
             raise self._syntax(str(error).split("\n")[0], len(self.sql.rstrip()) - 1) from None
@@ -73,10 +74,7 @@ class Text:
 
     def _refuse_unreadable(self) -> None:
         """Refuse what Spark can read and sqlglot cannot."""
-        for token, following in itertools.pairwise(self.tokens):
-            if token.text.lower() == "window" and following.text == "(":
-                advice = "group by date_trunc(…) instead"
-                raise self._refused("the time window window", token, advice)
+        for token in self.tokens:
             if self.sql.startswith(">>>", token.start):
                 raise self._refused(">>>", token, "write shiftrightunsigned(…)")
 
@@ -167,3 +165,13 @@ class Text:
         """``construct`` is right in Spark, but cannot be maintained (yet)."""
         message = f"{construct} is not supported" + (f": {advice}" if advice else "")
         return self.error(Unsupported, message, tree, keyword, after=after, construct=construct)
+
+
+def _read_windows_as_names(tokens: list[Token]) -> None:
+    """To Spark ``window`` is a name like any other, unless it begins a clause: ``WINDOW w AS (…)``."""
+    for place, token in enumerate(tokens):
+        if token.token_type != TokenType.WINDOW:
+            continue
+        following = [each.text.upper() for each in tokens[place + 1 : place + 4]]
+        if len(following) < 3 or following[1:] != ["AS", "("]:
+            token.token_type = TokenType.VAR

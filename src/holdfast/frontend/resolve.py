@@ -239,6 +239,8 @@ class _Resolver:
         if name in functions.AGGREGATES:
             return self._aggregate(call, variables, inside)
         arguments = list(call.expressions)
+        if name == "window_time":
+            return self._window_time(call, variables, inside)
         for each in arguments:
             if isinstance(each, exp.Distinct):
                 raise self.text.error(SqlError, f"DISTINCT in {name}, which is not an aggregate", call)
@@ -255,6 +257,16 @@ class _Resolver:
             self._check_names(call, visited)
         this = call.this.copy() if isinstance(call.this, exp.Expr) else name
         return exp.Anonymous(this=this, expressions=visited)
+
+    def _window_time(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
+        """The last moment of a time window: its end is the first that is not in it."""
+        if len(call.expressions) != 1:
+            raise self.text.error(
+                SqlError, f"window_time takes a window, found {len(call.expressions)} arguments", call
+            )
+        end = fields_of(self.visit(call.expressions[0], variables, inside), [exp.to_identifier("end")])
+        least = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
+        return exp.Sub(this=end, expression=least)
 
     def _wish(self, call: exp.Anonymous, variables: Mapping[str, str], inside: bool) -> Tree:
         name = call.name.lower()

@@ -12,6 +12,7 @@ from holdfast.frontend.build import Item, linear, over
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.naming import output_name
 from holdfast.frontend.place import Text
@@ -19,6 +20,7 @@ from holdfast.frontend.resolve import Aliases, has_aggregate, has_grouping, reso
 from holdfast.frontend.schema import RESERVED
 from holdfast.frontend.sets import Set, keys_and_sets
 from holdfast.frontend.starred import expand
+from holdfast.frontend.times import with_time
 from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Node, Order, TopK
@@ -46,6 +48,8 @@ def finish_select(
 
     ``names`` are what the output columns are called by whoever reads them, if not by their own names.
     """
+    timed = with_time(select, scope, node, predicate, text)
+    select, scope, node, predicate = timed.select, timed.scope, timed.node, timed.predicate
     items, written = select_items(select, scope, text)
     aliases = {name.lower(): tree for name, tree in reversed(items)}
     if names is not None and len(names) == len(items):
@@ -59,7 +63,7 @@ def finish_select(
     if having is not None:
         having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
     if having_tree is not None:
-        check_timeless(having_tree, "HAVING", text)
+        check_temporal(having_tree, "HAVING", text)
     qualify = select.args.get("qualify")
     qualified = None if qualify is None else resolve(qualify.this, scope, text, Aliases(aliases))
     if qualified is not None:
@@ -69,7 +73,7 @@ def finish_select(
     used = [tree for _, tree in items] + [sort.tree for sort in sorts]
     used += [tree for tree in (having_tree, qualified) if tree is not None]
     if grouped or any(has_aggregate(tree) or has_grouping(tree) for tree in used):
-        grouping = Grouping(keys, items, used, text, sets)
+        grouping = Grouping(keys, items, used, text, sets, timed.session)
         node = grouping.plan(node, predicate)
         items = [(name, grouping.above(tree, place)) for (name, tree), place in zip(items, written, strict=True)]
         sorts = [replace(sort, tree=grouping.above(sort.tree, sort.written)) for sort in sorts]

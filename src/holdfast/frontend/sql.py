@@ -18,6 +18,7 @@ from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.foreign import check_foreign
 from holdfast.frontend.joins import How, join_all, qualified
+from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.pivot import pivoted
 from holdfast.frontend.place import Text
@@ -137,7 +138,7 @@ class Planner:
         where = select.args.get("where")
         if where is not None:
             tree = resolve(where.this, scope, self.text, aggregates="WHERE", windows="WHERE")
-            check_timeless(tree, "WHERE", self.text)
+            check_temporal(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
         node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
         return finish_select(select, scope, node, conjunction(conditions), self.text, names)
@@ -200,7 +201,7 @@ class Planner:
             merged |= {right.name: left.name for left, right in pairs}
             relations = tuple(each for one in reach for each in one.relations)
             tree = resolve(on, Scope((*relations, relation), merged), self.text, aggregates="ON", windows="ON")
-            check_timeless(tree, "ON", self.text)
+            (check_temporal if how == "inner" else check_timeless)(tree, "ON", self.text)
             conditions += conjuncts(tree)
         chain.join(relation, [relation], how, [each for each in conditions if not _is_true(each)], pairs)
 

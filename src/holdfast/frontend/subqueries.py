@@ -21,6 +21,7 @@ from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.joins import join_all
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import Aliases, resolve
@@ -40,7 +41,8 @@ class _Linked:
         where = select.args.get("where")
         if where is not None:
             tree = resolve(where.this, self.scope, text, aggregates="WHERE", windows="WHERE")
-            check_timeless(tree, "WHERE", text)
+            for part in conjuncts(tree):
+                (check_timeless if outer_columns(part) else check_temporal)(part, "WHERE", text)
             conditions += conjuncts(tree)
         conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
         self.node, self.rest = join_all(units, [each for each in conditions if not outer_columns(each)])

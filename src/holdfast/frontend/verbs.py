@@ -20,6 +20,7 @@ from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.joins import How, as_one
 from holdfast.frontend.labels import unique
+from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
 from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
@@ -146,7 +147,7 @@ class Table:
             aggregates="a condition",
             windows="a condition",
         )
-        check_timeless(tree, "a condition", text)
+        check_temporal(tree, "a condition", text)
         node = self._state.node
         node = linear(node, conjunction(conjuncts(tree)), [(name, column(name)) for name in node.columns])
         return Table._of(replace(self._state, node=node, order=(), blurred=self._ordered))
@@ -276,7 +277,7 @@ class Table:
                     aggregates="a join condition",
                     windows="a join condition",
                 )
-                check_timeless(tree, "a join condition", text)
+                (check_temporal if kind == "inner" else check_timeless)(tree, "a join condition", text)
                 conditions += conjuncts(tree)
         chain.join(as_one(other_node), other_relations, kind, conditions, using)
         return Table._of(

@@ -54,8 +54,8 @@ class Arithmetic(Term):
         try:
             return Value(_CHECKED[self.operator](left.data, right.data), failed, why)
         except pa.ArrowInvalid:
-            data, over = _find_overflow(self.operator, left.data, right.data)
-            return _failing(data, over, f"integer overflow in {self.text}", failed, why)
+            data, over = find_overflow(self.operator, left.data, right.data)
+            return failing(data, over, f"integer overflow in {self.text}", failed, why)
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Negate(Term):
         try:
             return inner._replace(data=pc.negate_checked(inner.data))
         except pa.ArrowInvalid:
-            data, over = _find_overflow("-", pa.scalar(0, self.type), inner.data)
-            return _failing(data, over, f"integer overflow in {self.text}", inner.failed, inner.why)
+            data, over = find_overflow("-", pa.scalar(0, self.type), inner.data)
+            return failing(data, over, f"integer overflow in {self.text}", inner.failed, inner.why)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Divide(Term):
         zero = pc.fill_null(pc.and_(pc.equal(right.data, pa.scalar(0.0)), pc.is_valid(left.data)), False)
         if not pc.any(zero).as_py():
             return Value(data, failed, why)
-        return _failing(data, zero.to_numpy(zero_copy_only=False), f"division by zero in {self.text}", failed, why)
+        return failing(data, zero.to_numpy(zero_copy_only=False), f"division by zero in {self.text}", failed, why)
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ def _one_nan(data: Any) -> Any:
     return pc.if_else(strange, pa.scalar(np.nan, data.type), data)
 
 
-def _failing(data: Any, over: Mask, what: str, failed: Mask | None, why: str) -> Value:
+def failing(data: Any, over: Mask, what: str, failed: Mask | None, why: str) -> Value:
     """The value with NULL on the rows that failed here, and these added to the rows that failed below."""
     kept = pc.if_else(pa.array(over), pa.scalar(None, data.type), data)
     return Value(kept, over, what) if failed is None else Value(kept, failed | over, why)
 
 
-def _find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
+def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
     """The wrapped result, and the rows (NULL in neither operand) on which it is not the true one."""
     with np.errstate(over="ignore"):
         a, b = np.broadcast_arrays(_numbers(left), _numbers(right))

@@ -13,11 +13,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import aggregate, draw, join, log, outer, over, semi, setops, topk, window
+from holdfast.operators import aggregate, draw, join, log, outer, over, semi, setops, temporal, topk, window
 from holdfast.operators.expressions import Stretch, compile_stretch
 from holdfast.operators.sides import JoinSpec
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Order, SetOperation, TopK, Window, WindowCall
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Field,
+    Join,
+    Linear,
+    Order,
+    SetOperation,
+    Temporal,
+    TopK,
+    Window,
+    WindowCall,
+)
 from holdfast.plan.types import arrow_type
 
 KINDS: dict[str, ModuleType] = {
@@ -30,6 +42,7 @@ KINDS: dict[str, ModuleType] = {
     "global": topk,
     "window": window,
     "draw": draw,
+    "temporal": temporal,
     "log": log,
 }
 
@@ -221,6 +234,9 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             )
             inputs = types[node.input]
             return draw.DrawSpec(operator.id, _arrow(inputs), draws, operator.name), [tuple(range(len(inputs)))]
+        case "temporal", Temporal():
+            start, end = (None if name is None else node.columns.index(name) for name in (node.start, node.end))
+            return temporal.TemporalSpec(_arrow(operator.fields), start, end, operator.keys[0]), [whole]
         case (("bucket" | "global"), TopK()):
             order = _order(node.order, node.columns)
             return (

@@ -42,6 +42,7 @@ from holdfast.operators.literals import (
     read_number,
 )
 from holdfast.operators.meaning import operands_of, same_meaning
+from holdfast.operators.shifted import Shifted, micros_of
 from holdfast.operators.terms import Column, Comparison, Constant, Term
 
 Columns = Mapping[str, Column]
@@ -255,6 +256,8 @@ def _like(node: exp.Expr, columns: Columns) -> Term:
 
 
 def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
+    if isinstance(node.expression, exp.Interval) and not isinstance(node, exp.Mul):
+        return _shifted(node, node.expression, columns)
     left, right = _operand(node.this, columns), _operand(node.expression, columns)
     operator = _ARITHMETIC[type(node)]
     kind = numeric([left, right])
@@ -267,6 +270,19 @@ def _arithmetic(node: exp.Expr, columns: Columns) -> Term:
     if is_integer(kind) and len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain):
         raise Foreign("Spark collects the literals")
     return term
+
+
+def _shifted(node: exp.Expr, interval: exp.Interval, columns: Columns) -> Term:
+    operand, unit = _operand(node.this, columns), interval.args.get("unit")
+    if not pa.types.is_timestamp(operand.type) or not isinstance(unit, exp.Var):
+        raise Foreign("an interval that is not added to a timestamp")
+    if not isinstance(interval.this, exp.Literal):
+        raise Foreign("an interval that is not constant")
+    _varies(operand)
+    micros = micros_of(interval.name, unit.name)
+    if micros is None:
+        raise Foreign("an interval of days, or a part of a microsecond")
+    return Shifted(operand.type, operand, micros if isinstance(node, exp.Add) else -micros, _text(node))
 
 
 def _varies(*operands: Term) -> None:

@@ -62,6 +62,9 @@ class Epoch:
     """The logs whose output the driver wants (for sinks)."""
 
     clock: int = 0
+    before: int = -(2**63)
+    """The clock of the epoch before."""
+
     seed: int = 0
     lineage: str = ""
     """The epoch's lineage, as it goes into the footer of every layer."""
@@ -103,6 +106,9 @@ class Report:
 
     written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     """Trace → the layers that the task wrote: file name and bytes."""
+
+    due: int | None = None
+    """At what clock something happens in this task although nothing arrives. None: never."""
 
     arrived: int = 0
 
@@ -293,11 +299,22 @@ def run_operator(
         # A history that is taken as one epoch would draw other values than those that others have seen.
         step = _remembered(operator, low, high, epoch)
     else:
-        context = Context(epoch.number, low, high, initial, epoch.clock, epoch.seed, _answers(operator, epoch, writes))
+        context = Context(
+            epoch.number,
+            low,
+            high,
+            initial,
+            clock=epoch.clock,
+            seed=epoch.seed,
+            before=epoch.before,
+            answers=_answers(operator, epoch, writes),
+        )
         step = _step(operator, arrived, traces, context, epoch)
     since = report.spend("kernel", since)
     if step.answers:
         report.answers[operator.id] = step.answers
+    if step.due is not None:
+        report.due = step.due if report.due is None else min(report.due, step.due)
     if writes:
         for suffix, layout in module.layouts(operator.spec).items():
             directory = trace_directory(epoch, operator.id, suffix)

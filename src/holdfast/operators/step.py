@@ -39,6 +39,9 @@ class Context:
     seed: int = 0
     """The lineage's: microseconds since 1970, and the epoch's seed."""
 
+    before: int = -(2**63)
+    """The clock of the epoch before."""
+
     answers: Mapping[str, str] | None = None
     """In a replay: question → answer, what the operator's outside functions returned, from the lineage."""
 
@@ -51,3 +54,6 @@ class Step:
     output: pa.Table
     answers: Mapping[str, str] = field(default_factory=dict)
     """Question → answer, for the lineage: what outside functions returned. No two partitions ask the same question."""
+
+    due: int | None = None
+    """At what clock something will happen although nothing arrives; not later than that. None: never."""

@@ -22,7 +22,20 @@ import sqlglot
 from sqlglot import exp
 
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Field,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 
 Types = Mapping[Node, tuple[Field, ...]]
 
@@ -49,7 +62,7 @@ class Operator:
     id: str
     kind: str
     """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins), ``set``,
-    ``bucket`` or ``global`` (the two halves of a top-k), ``window``, ``draw``, ``log``."""
+    ``bucket`` or ``global`` (the two halves of a top-k), ``window``, ``draw``, ``temporal``, ``log``."""
 
     node: Node
     ports: int
@@ -103,28 +116,29 @@ def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
 
 def build(
     views: Mapping[str, Node],
-    kept_sources: Mapping[str, Source],
+    kept_sources: Mapping[str, Node],
     types: Types,
     is_native: Callable[[tuple[Linear, ...], tuple[Field, ...], Types], bool],
 ) -> Dataflow:
-    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` kept and checked."""
+    """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
+    rows have expired) kept and checked."""
     flow = Dataflow()
-    for name, source in kept_sources.items():
-        flow.sources[name] = source
-        keys = tuple(range(len(source.fields)))
+    for name, node in kept_sources.items():
+        keys = tuple(range(len(node.columns)))
         operator = Operator(
-            id=log_id(fingerprint(source), keys),
+            id=log_id(fingerprint(node), keys),
             kind="log",
-            node=source,
+            node=node,
             ports=1,
             keys=(keys,),
             spread=(keys,),
-            fields=source.fields,
+            fields=node.fields if isinstance(node, Source) else types[node],
             name=name,
             check=True,
         )
+        for producer, steps in _producers(flow, node, types):
+            flow.paths.append(Path(producer, steps, operator.id, 0))
         flow.operators[operator.id] = operator
-        flow.paths.append(Path(name, (), operator.id, 0))
         flow.views[name] = operator.id
     for name, node in views.items():
         _add_log(flow, name, node, types)
@@ -183,6 +197,8 @@ def _arrangement(node: Node) -> tuple[int, ...]:
             keys = (tuple(range(len(node.input.columns))),)
         case SetOperation():
             keys = (tuple(range(len(node.columns))),)
+        case Temporal():
+            keys = (_temporal_key(node),)
         case TopK():
             return ()
         case _:
@@ -192,6 +208,16 @@ def _arrangement(node: Node) -> tuple[int, ...]:
         if all(place is not None for place in found):
             return tuple(place for place in found if place is not None)
     return whole
+
+
+def _temporal_key(node: Temporal) -> tuple[int, ...]:
+    """By which columns the rows of a `Temporal` meet: as they are spread already, or by all of what they were before
+    their moments were computed."""
+    key = _arrangement(node.input)
+    if len(key) < len(node.columns):
+        return key
+    moments = {node.columns.index(name) for name in node.moments}
+    return tuple(place for place in key if place not in moments) or key
 
 
 def _join_spread(node: Join) -> tuple[tuple[int, ...], ...]:
@@ -226,7 +252,9 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [(_operator(flow, node, types), ())]
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw, types: Types) -> str:
+def _operator(
+    flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw | Temporal, types: Types
+) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -274,6 +302,12 @@ def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Win
             row = tuple(range(len(node.input.columns)))
             operator = Operator(
                 id=mark, kind="draw", node=node, ports=1, keys=(row,), spread=(row,), fields=types[node]
+            )
+        case Temporal():
+            feeds = (node.input,)
+            key = _temporal_key(node)
+            operator = Operator(
+                id=mark, kind="temporal", node=node, ports=1, keys=(key,), spread=(key,), fields=types[node]
             )
         case TopK():
             # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in

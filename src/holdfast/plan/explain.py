@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, TopK, Window
+from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, Temporal, TopK, Window
 from holdfast.plan.windows import call_text
 
 
@@ -118,6 +118,9 @@ def _title(operator: Operator) -> str:
             return f"window{by}{' in order of ' + order if order else ''}: {calls}{first}"
         case "draw", Draw():
             return "draw " + ", ".join(f"{_call(draw)} as {draw.name}" for draw in node.draws)
+        case "temporal", Temporal():
+            since = "" if node.start is None else f" from {node.start}"
+            return "rows while their time is," + since + ("" if node.end is None else f" until {node.end}")
     return operator.kind
 
 

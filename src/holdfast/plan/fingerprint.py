@@ -18,7 +18,20 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, Order, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Node,
+    Order,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 from holdfast.plan.walk import reachable
 
 VERSION = 1
@@ -98,6 +111,9 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
                 for each in node.draws
             )
             return _digest("draw", known[id(node.input)], draws)
+        case Temporal():
+            moments = (None if name is None else node.columns.index(name) for name in (node.start, node.end))
+            return _digest("temporal", known[id(node.input)], *moments)
 
 
 def _digest(*parts: object) -> str:

@@ -6,9 +6,9 @@ node; the frontends see to that. An expression is a text in Spark SQL whose colu
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
 Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
-`Window`, `Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument
-expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a
-column like any other.
+`Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends compute key and
+argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then
+is a column like any other.
 """
 
 from __future__ import annotations
@@ -291,14 +291,39 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
-Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Window | Draw
+@dataclass(frozen=True)
+class Temporal:
+    """Each row of the input while its time is: ``start`` and ``end`` are columns of type timestamp, and a row is there
+    as of an epoch if start ≤ clock < end. NULL, and no column, is always and for ever.
+
+    The clock is that of the epoch's lineage. Columns: the input's.
+    """
+
+    input: Node
+    start: str | None
+    end: str | None
+    calendar: str = ""
+    """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
+    (``days``), or that all days have 24 hours (``fixed``)."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The columns that say when."""
+        return tuple(name for name in (self.start, self.end) if name is not None)
+
+
+Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Window | Draw | Temporal
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
     """The order in which a person expects to see the rows: a top-k's own, as far as its columns are to be seen."""
     if isinstance(node, TopK):
         return node.order
-    if isinstance(node, Draw):
+    if isinstance(node, (Draw, Temporal)):
         return shown_order(node.input)
     if not isinstance(node, Linear):
         return ()
@@ -317,6 +342,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
         case Source():
             return ()
         case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
+            return (child,)
+        case Temporal(input=child):
             return (child,)
         case Union(inputs=children):
             return children

@@ -16,6 +16,7 @@ from holdfast.plan.nodes import (
     Node,
     SetOperation,
     Source,
+    Temporal,
     TopK,
     Union,
     Window,
@@ -54,7 +55,7 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source():
             return node
-        case Linear() | Aggregate() | TopK() | Window() | Draw():
+        case Linear() | Aggregate() | TopK() | Window() | Draw() | Temporal():
             return replace(node, input=children[0])
         case Union():
             return replace(node, inputs=children)

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SqlError, TypeMismatch, Unsupported
+from holdfast.plan.deferred import is_deferred, settled
 from holdfast.plan.nodes import (
     Aggregate,
     Call,
@@ -27,6 +28,7 @@ from holdfast.plan.nodes import (
     Reach,
     SetOperation,
     Source,
+    Temporal,
     TopK,
     Union,
     Window,
@@ -34,6 +36,10 @@ from holdfast.plan.nodes import (
 )
 from holdfast.plan.windows import NEIGHBOURS, over_text
 from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
+from holdfast.spark.zones import keeps_dates, keeps_days
+
+_MOMENTS = {"timestamp", "timestamp_ntz", "date"}
+"""Types of what can be a moment."""
 
 _REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
 """Types of an order whose values a frame can reach for."""
@@ -61,7 +67,7 @@ class Analyst:
             case Source():
                 return node, node.fields
             case Linear():
-                linear = replace(node, input=self.settle(view, node.input))
+                linear = self._spelled_out(view, replace(node, input=self.settle(view, node.input)))
                 return linear, self._linear_types(view, linear)
             case Union():
                 return self._settle_union(view, node)
@@ -87,6 +93,20 @@ class Analyst:
             case Draw():
                 draw = replace(node, input=self.settle(view, node.input))
                 return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
+            case Temporal():
+                return self._settle_temporal(view, node)
+
+    def _spelled_out(self, view: str, node: Linear) -> Linear:
+        """The node without expressions that wait for types."""
+        if not any(map(is_deferred, [node.predicate or "", *(output.sql for output in node.outputs)])):
+            return node
+        rows = null_row(self.types[node.input])
+
+        def type_of(text: str) -> str:
+            return self._ask(view, f"SELECT {text} AS x FROM ({rows})")[0].type
+
+        outputs = tuple(Named(output.name, settled(output.sql, type_of)) for output in node.outputs)
+        return Linear(node.input, None if node.predicate is None else settled(node.predicate, type_of), outputs)
 
     def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
         where = f" WHERE {node.predicate}" if node.predicate else ""
@@ -134,6 +154,50 @@ class Analyst:
         self._settled[join] = join
         self.types[join] = fields
         return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _settle_temporal(self, view: str, node: Temporal) -> tuple[Node, tuple[Field, ...]]:
+        below = self.settle(view, node.input)
+        have = {field.name: field.type for field in self.types[below]}
+        for name in node.moments:
+            if have[name] not in _MOMENTS:
+                raise TypeMismatch(
+                    f"view '{view}': {name} is a moment, expected a timestamp or a date, found {have[name]}", view=view
+                )
+        self._check_zone(view, node.calendar)
+        below, moments = self._cast_keys(view, below, node.moments, ["timestamp"] * len(node.moments))
+        found = dict(zip(node.moments, moments, strict=True))
+        temporal = replace(
+            node,
+            input=below,
+            start=None if node.start is None else found[node.start],
+            end=None if node.end is None else found[node.end],
+        )
+        if temporal.columns == node.columns:
+            return temporal, self.types[below]
+        self._settled[temporal] = temporal
+        self.types[temporal] = self.types[below]
+        by_name = {field.name: field for field in self.types[below]}
+        wrapped = Linear(temporal, None, tuple(Named(name, quoted(name)) for name in node.columns))
+        return wrapped, tuple(by_name[name] for name in node.columns)
+
+    def _check_zone(self, view: str, calendar: str) -> None:
+        """When a condition on the clock holds is computed from rows; that must be right in the session's time zone."""
+        zone = self.session.conf.get("spark.sql.session.timeZone") or ""
+        if calendar == "fixed" and not keeps_days(self.session, zone):
+            construct, advice = (
+                "days, local time or truncation",
+                "write INTERVAL 24 HOURS for a day, or set the session's time zone to UTC",
+            )
+        elif calendar == "days" and not keeps_dates(self.session, zone):
+            construct, advice = "dates", "compare timestamps with now(), or set the session's time zone to UTC"
+        else:
+            return
+        raise Unsupported(
+            f"view '{view}': a condition on the current time with {construct} is not supported in the time zone "
+            f"{zone}, where clocks are put back: {advice}",
+            view=view,
+            construct=f"a condition on the current time with {construct}",
+        )
 
     def _settle_window(self, view: str, node: Window) -> tuple[Node, tuple[Field, ...]]:
         below = self.settle(view, node.input)

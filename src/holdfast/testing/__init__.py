@@ -4,6 +4,7 @@ Is the view right?
 
 * `Oracle` says what every view must hold, by Spark's own batch result of the same SQL;
 * `assert_same_rows` compares two tables as bags of rows;
+* `stopped_clock` sets the time, for views in which rows come and go as it passes;
 * `total_of_changes` adds a changelog up to the rows that it stands for.
 
 Does it survive?
@@ -21,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.testing.clock import stopped_clock
     from holdfast.testing.crash import MARKS, Crash, crash_at
     from holdfast.testing.memory import MemoryLocation
     from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
@@ -37,6 +39,7 @@ __all__ = [
     "crash_at",
     "shrink",
     "simulate",
+    "stopped_clock",
     "total_of_changes",
 ]
 
@@ -50,6 +53,7 @@ _HOMES = {
     "crash_at": "crash",
     "shrink": "simulator",
     "simulate": "simulator",
+    "stopped_clock": "clock",
     "total_of_changes": "oracle",
 }
 

@@ -19,13 +19,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from sqlglot.tokenizer_core import TokenType
 
 from holdfast.frontend.schema import parse_schema
+from holdfast.plan.expression import Faithful
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
 Query = str | Callable[[Callable[[str], DataFrame]], DataFrame]
 """SQL, or a function that applies DataFrame verbs to the tables and views that it is given by name."""
+
+_TIMES = {
+    **dict.fromkeys(("now", "current_timestamp"), "timestamp_micros({})"),
+    **dict.fromkeys(("current_date", "curdate"), "CAST(timestamp_micros({}) AS DATE)"),
+    "localtimestamp": "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
+}
+"""Calls of the clock, and what they are at a moment."""
 
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -40,14 +49,17 @@ _INTERPRETED = {
 class Oracle:
     """What a flow's views must be, according to Spark."""
 
-    def __init__(self, spark: SparkSession, schemas: Mapping[str, str]) -> None:
-        """``schemas``: input → its schema, as given to ``flow.input``."""
+    def __init__(
+        self, spark: SparkSession, schemas: Mapping[str, str], expires: Mapping[str, str] | None = None
+    ) -> None:
+        """``schemas``: input → its schema, as given to ``flow.input``; so ``expires``."""
         # A session of its own, without generated code: over a few rows, compiling a query costs more than running it.
         self._spark = spark.newSession()
         for key, value in _INTERPRETED.items():
             self._spark.conf.set(key, value)
         self._schemas = dict(schemas)
         self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
+        self._expires = dict(expires or {})
 
     def insert(self, name: str, rows: Iterable[Row]) -> None:
         self._rows[name] += rows
@@ -60,8 +72,13 @@ class Oracle:
     def rows(self, name: str) -> list[Row]:
         return list(self._rows[name])
 
-    def expect(self, views: Mapping[str, Query]) -> dict[str, DataFrame]:
-        """The batch results of ``views`` (name → SQL or verbs, in the order in which they were declared)."""
+    def expect(self, views: Mapping[str, Query], clock: int | None = None) -> dict[str, DataFrame]:
+        """The batch results of ``views`` (name → SQL or verbs, in the order in which they were declared).
+
+        ``clock``: the moment as of which they are, in microseconds since 1970. Calls of the clock in the SQL stand for
+        that, and rows that have expired by then are left out. (What a flow shows for ``now()`` in a select list is
+        another thing, the time at which the row came.)
+        """
         for name, schema in self._schemas.items():
             fields = parse_schema(schema, subject=f"input '{name}'")
             columns = [
@@ -69,12 +86,36 @@ class Oracle:
                 for place, field in enumerate(fields)
             ]
             table = pa.table(columns, names=[field.name for field in fields])
-            self._spark.createDataFrame(table).coalesce(1).createOrReplaceTempView(name)
+            frame = self._spark.createDataFrame(table).coalesce(1)
+            if clock is not None and name in self._expires:
+                expires = self._expires[name]
+                frame = frame.where(f"({expires}) IS NULL OR ({expires}) > {_TIMES['now'].format(clock)}")
+            frame.createOrReplaceTempView(name)
         results = {}
         for name, query in views.items():
-            results[name] = self._spark.sql(query) if isinstance(query, str) else query(self._spark.table)
+            if isinstance(query, str):
+                results[name] = self._spark.sql(query if clock is None else as_of(query, clock))
+            else:
+                results[name] = query(self._spark.table)
             results[name].createOrReplaceTempView(name)
         return results
+
+
+def as_of(sql: str, clock: int | str) -> str:
+    """The query, or the condition, with the moment ``clock`` (microseconds since 1970) for every call of the clock."""
+    tokens = Faithful().tokenize(sql)
+    pieces, done = [], 0
+    for place, token in enumerate(tokens):
+        name = token.text.lower()
+        if name not in _TIMES or token.token_type == TokenType.STRING or sql[token.start] == "`":
+            continue
+        called = [each.text for each in tokens[place + 1 : place + 3]] == ["(", ")"]
+        field = place > 0 and tokens[place - 1].text == "."
+        if field or (name in ("now", "curdate") and not called):
+            continue
+        pieces += [sql[done : token.start], _TIMES[name].format(clock)]
+        done = tokens[place + 2].end + 1 if called else token.end + 1
+    return "".join([*pieces, sql[done:]])
 
 
 def assert_same_rows(found: DataFrame | pa.Table, expected: DataFrame | pa.Table, subject: str = "") -> None:

@@ -60,6 +60,12 @@ def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
     return Slice(layer, start, stop, piece.after, piece.upto, cut)
 
 
+def subs(piece: Slice) -> Words:
+    """The second sort key of the piece's layer, which must have one."""
+    assert piece.layer.sub is not None  # the layout was checked when the slice was opened
+    return piece.layer.sub
+
+
 def hash_runs(piece: Slice, hashes: Words) -> tuple[Ints, Ints, Ints]:
     """For the hashes (sorted, unique) that are in the piece: which they are, and the rows [left, right) of the layer
     that have them."""

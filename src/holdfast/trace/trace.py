@@ -78,6 +78,32 @@ class Trace:
             found.append((piece, np.repeat(pairs, after - first), physical.ranges(first, after - first)))
         return self._gathered(found)
 
+    def between(self, hashes: Words, after: np.uint64, upto: np.uint64) -> Block:
+        """All rows with these hashes (sorted, unique) and after < sub ≤ upto. A hash's run is searched, never
+        scanned."""
+        found = []
+        for piece in self.slices:
+            left, right = self._beyond(piece, hashes, after)
+            stop = search.upper_bound(search.subs(piece), left, right, np.full(len(left), upto))
+            rows = physical.ranges(left, stop - left)
+            found.append((piece, np.zeros(len(rows), np.int64), rows))
+        return self._gathered(found)[1]
+
+    def least(self, hashes: Words, after: np.uint64) -> int | None:
+        """The least sub above ``after`` of any row that the pieces hold under these hashes, be it one that cancels."""
+        found = []
+        for piece in self.slices:
+            left, right = self._beyond(piece, hashes, after)
+            some = left[left < right]
+            found += [int(search.subs(piece)[some].min())] if len(some) else []
+        return min(found, default=None)
+
+    @staticmethod
+    def _beyond(piece: Slice, hashes: Words, after: np.uint64) -> tuple[Ints, Ints]:
+        """The rows [left, right) of each hash whose sub is above ``after``."""
+        _, left, right = search.hash_runs(piece, hashes)
+        return search.upper_bound(search.subs(piece), left, right, np.full(len(left), after)), right
+
     def first(self, hashes: Words, count: int, *, last: bool = False) -> tuple[Ints, Block]:
         """For each hash (sorted, unique), rows of positive diff, consolidated over layers and epochs, that include the
         first (``last``: the last) ``count`` in order of sub, counting multiplicity, and all that tie with the

@@ -28,6 +28,7 @@ from holdfast.plan.nodes import (
     Node,
     SetOperation,
     Source,
+    Temporal,
     TopK,
     Union,
     Window,
@@ -76,6 +77,8 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             needs[id(node.input)] |= _seen(node, wanted)
         case Draw():
             needs[id(node.input)] |= _drawn_from(node, wanted)
+        case Temporal():
+            needs[id(node.input)] |= wanted | set(node.moments)
         case Source():
             pass
 
@@ -127,6 +130,9 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             if not draws:
                 return below
             return node if below is node.input and len(draws) == len(node.draws) else Draw(below, draws)
+        case Temporal():
+            below = _only(done[id(node.input)], wanted | set(node.moments))
+            return node if below is node.input else replace(node, input=below)
 
 
 def _joined(node: Join, wanted: set[str]) -> tuple[set[str], set[str]]:

@@ -8,6 +8,7 @@ a union casts its inputs to their common type, and ``x = '01'`` is another quest
 Below a `Draw`, if it touches input columns alone: the rows it drops then draw nothing, and what the others draw is as
 good as before (a value belongs to its row and epoch, and no other row has a say in it). A `Draw` that another view or
 another branch reads is closed like any keyed node, so that all its readers see the same values.
+Below a `Temporal`: when a row comes and goes is written in the row, and no other row has a say in it.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -16,7 +17,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Draw,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
 
@@ -52,6 +65,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Draw() as draw:
             moved = [part for part in parts if _touches(part, draw.input.columns)]
             below = replace(draw, input=_filtered(draw.input, moved))
+        case Temporal() as temporal:
+            moved = [part for part in parts if _touches(part, temporal.columns)]
+            below = replace(temporal, input=_filtered(temporal.input, moved))
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
@@ -106,7 +122,7 @@ def _type(node: Node, name: str) -> str | None:
             return _type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
             return _type(node.input, name) if name in node.keys else None
-        case TopK():
+        case TopK() | Temporal():
             return _type(node.input, name)
         case Window():
             return _type(node.input, name) if name in node.input.columns else None

@@ -23,7 +23,7 @@ from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans, types
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
@@ -87,6 +87,7 @@ class Driver:
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
+                expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.opened()
@@ -262,7 +263,8 @@ class Simulation:
                 if upto < len(commits) - 1 and upto % 3:
                     continue
                 bags = self.world.upto(history[: upto + 1])
-                self._compare(f"sink of {view} after epoch {upto}", view, view_after(commits[: upto + 1]), bags)
+                found, clock = view_after(commits[: upto + 1]), history[upto].clock
+                self._compare(f"sink of {view} after epoch {upto}", view, found, bags, clock)
 
     def finish(self) -> None:
         """Let everything heal, take what is left, and compare."""
@@ -272,6 +274,7 @@ class Simulation:
             driver.die()
         driver = self.drivers[0]
         engine = driver.open()
+        self.world.stopped = True
         while not engine.step().idle:
             pass
         self.filled = max(self.filled, engine.recovery.filled or -1)
@@ -285,7 +288,7 @@ class Simulation:
                 raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
         for view in self.world.flow:
             kept, last = engine.readable(view, None)
-            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags)
+            self._compare(f"view {view}", view, _bag(kept.rows(0, ALL, last)), bags, history[last].clock)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
@@ -295,7 +298,8 @@ class Simulation:
                     if back >= self.filled:
                         raise
                     continue
-                self._compare(f"view {view} as of epoch {back}", view, _bag(kept.rows(0, ALL, at)), bags)
+                found, clock = _bag(kept.rows(0, ALL, at)), history[at].clock
+                self._compare(f"view {view} as of epoch {back}", view, found, bags, clock)
         self.check_sinks()
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
@@ -306,8 +310,8 @@ class Simulation:
         driver.engine = None
 
     @staticmethod
-    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag]) -> None:
-        wanted = expected(view, bags["orders"], bags["users"])
+    def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], clock: int) -> None:
+        wanted = expected(view, bags["orders"], bags["users"], clock)
         if found != wanted:
             raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
 

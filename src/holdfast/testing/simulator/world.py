@@ -17,7 +17,7 @@ from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.errors import Fenced, InputError, StoreError
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.model import FLOWS, SOURCES, Bag, Row
+from holdfast.testing.simulator.model import FLOWS, SOURCES, START, Bag, Row
 from holdfast.testing.unreliable import Unreliable
 
 LOCATIONS = 3
@@ -68,10 +68,14 @@ class World:
         self.sink_failing = 0.0
         """How often sinks fail."""
 
-        self._now = 1_700_000_000_000_000
+        self.stopped = False
+        """Whether time stands still."""
+
+        self._now = START
 
     def tick(self) -> int:
-        self._now += self.random.randrange(1, 2_000_000)
+        passed = self.random.randrange(1, 2_000_000)
+        self._now += 0 if self.stopped else passed
         return self._now
 
     def locations(self) -> list[Unreliable]:

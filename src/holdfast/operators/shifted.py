@@ -1,0 +1,54 @@
+"""A timestamp plus or minus a constant interval of hours, minutes or seconds: so many microseconds.
+
+Days and more are not here: in Spark they are days of the session's time zone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.operators.arithmetic import failing, find_overflow
+from holdfast.operators.terms import Frame, Term, Value
+
+_MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
+
+
+@dataclass(frozen=True)
+class Shifted(Term):
+    """``operand``, a timestamp, moved by so many microseconds."""
+
+    operand: Term
+    micros: int
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    @property
+    def raises(self) -> bool:
+        return True
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        numbers, by = pc.cast(inner.data, pa.int64()), pa.scalar(self.micros)
+        try:
+            return inner._replace(data=pc.cast(pc.add_checked(numbers, by), self.type))
+        except pa.ArrowInvalid:
+            data, over = find_overflow("+", numbers, by)
+            why = f"timestamp overflow in {self.text}"
+            return failing(pc.cast(data, self.type), over, why, inner.failed, inner.why)
+
+
+def micros_of(number: str, unit: str) -> int | None:
+    """The microseconds of ``INTERVAL 'number' unit``; None if it is not so simple."""
+    size = _MICROS.get(unit.upper().rstrip("S"))
+    try:
+        total = None if size is None else Decimal(number.strip()) * size
+    except InvalidOperation:
+        return None
+    return int(total) if total is not None and total == int(total) and abs(total) < 2**63 else None

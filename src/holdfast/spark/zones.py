@@ -1,0 +1,48 @@
+"""What can be relied on in a time zone: whether days have 24 hours, and whether a date can come twice.
+
+A condition on the clock is turned into moments of a row (`frontend.moments`), which takes that what is compared with
+the row never goes back while time passes. Where clocks are put back, local time does; the date does so only where they
+are put back at midnight.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_FROM, _UPTO = 2000, 2100
+"""The years in which transitions are looked at."""
+
+
+def keeps_days(spark: SparkSession, zone: str) -> bool:
+    """Do all days have 24 hours?"""
+    return bool(_rules(spark, zone).isFixedOffset())
+
+
+def keeps_dates(spark: SparkSession, zone: str) -> bool:
+    """Is every date over when the next one has begun?"""
+    return keeps_days(spark, zone) or _dates_stay(spark, zone)
+
+
+@lru_cache(maxsize=32)
+def _dates_stay(spark: SparkSession, zone: str) -> bool:
+    rules = _rules(spark, zone)
+    at = _time(spark).Instant.parse(f"{_FROM}-01-01T00:00:00Z")
+    while (transition := rules.nextTransition(at)) is not None:
+        at = transition.getInstant()
+        last, first = transition.getDateTimeBefore().minusNanos(1), transition.getDateTimeAfter()
+        if first.toLocalDate().isBefore(last.toLocalDate()):
+            return False
+        if first.getYear() > _UPTO:
+            break
+    return True
+
+
+def _rules(spark: SparkSession, zone: str) -> Any:
+    return spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()
+
+
+def _time(spark: SparkSession) -> Any:
+    return spark._jvm.java.time

@@ -1,0 +1,46 @@
+"""A clock that a test sets: for views in which rows come and go as time passes.
+
+::
+
+    with hf.testing.stopped_clock("2026-01-01 12:00:00") as clock:
+        flow.step()
+        clock.advance(hours=1)
+        flow.step()
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.spark.cluster import Cluster
+
+
+class Clock:
+    """What flows in this process take for the time."""
+
+    def __init__(self, now: datetime.datetime) -> None:
+        self.now = now
+
+    def advance(self, **much: float) -> None:
+        """Let time pass: ``hours=1``, ``minutes=5``, as `datetime.timedelta` has them."""
+        self.now += datetime.timedelta(**much)
+
+    @property
+    def micros(self) -> int:
+        """Microseconds since 1970."""
+        return (self.now - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+
+
+@contextmanager
+def stopped_clock(now: str | datetime.datetime) -> Iterator[Clock]:
+    """Until its end, the time of all flows is ``now`` (UTC, if it says nothing else), and passes only by `advance`."""
+    moment = datetime.datetime.fromisoformat(now) if isinstance(now, str) else now
+    clock = Clock(moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC))
+    real = Cluster.clock
+    Cluster.clock = lambda self: clock.micros  # type: ignore[method-assign]
+    try:
+        yield clock
+    finally:
+        Cluster.clock = real  # type: ignore[method-assign]
