@@ -5,7 +5,6 @@ from __future__ import annotations
 
 CONSTANT = {
     "where_false": "SELECT id, user FROM orders WHERE false",
-    "where_null": "SELECT id FROM orders WHERE NULL",
     "sum_of_nothing": "SELECT sum(units) AS s, count(*) AS n, max(day) AS d FROM orders WHERE false",
     "groups_of_nothing": "SELECT user, count(*) AS n FROM orders WHERE 1 = 0 GROUP BY user",
     "rollup_of_nothing": "SELECT user, count(*) AS n FROM orders WHERE id < -99 GROUP BY ROLLUP (user)",
