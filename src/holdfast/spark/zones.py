@@ -2,7 +2,7 @@
 
 A condition on the clock is turned into moments of a row (`frontend.moments`), which takes that what is compared with
 the row never goes back while time passes. Where clocks are put back, local time does; the date does so only where they
-are put back at midnight.
+are put back just after midnight.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-_FROM, _UPTO = 2000, 2100
-"""The years in which transitions are looked at."""
+_SINCE, _UPTO = 2020, 2100
+"""The years in which transitions are looked at: no flow has an earlier clock."""
 
 
 def keeps_days(spark: SparkSession, zone: str) -> bool:
@@ -21,15 +21,11 @@ def keeps_days(spark: SparkSession, zone: str) -> bool:
     return bool(_rules(spark, zone).isFixedOffset())
 
 
-def keeps_dates(spark: SparkSession, zone: str) -> bool:
-    """Is every date over when the next one has begun?"""
-    return keeps_days(spark, zone) or _dates_stay(spark, zone)
-
-
 @lru_cache(maxsize=32)
-def _dates_stay(spark: SparkSession, zone: str) -> bool:
+def keeps_dates(spark: SparkSession, zone: str, since: int = _SINCE) -> bool:
+    """Is every date over when the next one has begun? (In Newfoundland, clocks went from 0:01 back to 23:01 once.)"""
     rules = _rules(spark, zone)
-    at = _time(spark).Instant.parse(f"{_FROM}-01-01T00:00:00Z")
+    at = _time(spark).Instant.parse(f"{since}-01-01T00:00:00Z")
     while (transition := rules.nextTransition(at)) is not None:
         at = transition.getInstant()
         last, first = transition.getDateTimeBefore().minusNanos(1), transition.getDateTimeAfter()

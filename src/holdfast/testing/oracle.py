@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot.tokenizer_core import TokenType
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.plan.expression import Faithful
+from holdfast.plan.expression import Faithful, quoted
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
@@ -86,7 +86,9 @@ class Oracle:
                 for place, field in enumerate(fields)
             ]
             table = pa.table(columns, names=[field.name for field in fields])
-            frame = self._spark.createDataFrame(table).coalesce(1)
+            # By name: from Arrow alone, Spark would take a timestamp without zone for one with a zone.
+            schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+            frame = self._spark.createDataFrame(table, schema).coalesce(1)
             if clock is not None and name in self._expires:
                 expires = self._expires[name]
                 frame = frame.where(f"({expires}) IS NULL OR ({expires}) > {_TIMES['now'].format(clock)}")
