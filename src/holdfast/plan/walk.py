@@ -9,7 +9,9 @@ from dataclasses import replace
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Named,
@@ -54,7 +56,7 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source():
             return node
-        case Linear() | Aggregate() | TopK() | Window() | Draw():
+        case Linear() | Generate() | Apply() | Aggregate() | TopK() | Window() | Draw():
             return replace(node, input=children[0])
         case Union():
             return replace(node, inputs=children)

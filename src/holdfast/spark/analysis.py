@@ -17,9 +17,11 @@ from pyspark.sql import SparkSession
 from holdfast.errors import SqlError, TypeMismatch, Unsupported
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Call,
     Draw,
     Field,
+    Generate,
     Join,
     Linear,
     Named,
@@ -63,6 +65,13 @@ class Analyst:
             case Linear():
                 linear = replace(node, input=self.settle(view, node.input))
                 return linear, self._linear_types(view, linear)
+            case Generate():
+                generate = replace(node, input=self.settle(view, node.input))
+                return generate, self._generate_types(view, generate)
+            case Apply():
+                apply = replace(node, input=self.settle(view, node.input))
+                made = tuple(Field(call.name, call.function.returns) for call in apply.calls)
+                return apply, self.types[apply.input] + made
             case Union():
                 return self._settle_union(view, node)
             case SetOperation():
@@ -93,6 +102,12 @@ class Analyst:
         columns = ", ".join(f"{output.sql} AS {quoted(output.name)}" for output in node.outputs)
         query = f"SELECT {columns or NOTHING} FROM ({null_row(self.types[node.input])}){where}"
         return self._ask(view, query) if columns else self._ask(view, query)[1:]
+
+    def _generate_types(self, view: str, node: Generate) -> tuple[Field, ...]:
+        known = self.types[node.input]
+        names = ", ".join(map(quoted, node.names))
+        query = f"SELECT * FROM ({null_row(known)}) LATERAL VIEW OUTER {node.generator} `_generated` AS {names}"
+        return known + self._ask(view, query)[-len(node.names) :]
 
     def _settle_union(self, view: str, node: Union) -> tuple[Node, tuple[Field, ...]]:
         children = [self.settle(view, child) for child in node.inputs]
