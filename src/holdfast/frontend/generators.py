@@ -32,6 +32,10 @@ from holdfast.plan.rewrites.push_filter import source_type
 
 GENERATED = "__generated"
 _ROWS = ("explode", "posexplode", "inline", "variant_explode")  # these have a form with _outer
+_MAPS = (
+    "map", "map_concat", "map_filter", "map_from_arrays", "map_from_entries", "map_sort", "map_zip_with", "str_to_map",
+    "transform_keys", "transform_values",
+)  # fmt: skip
 _KNOWN = (*_ROWS, *(f"{name}_outer" for name in _ROWS), "json_tuple", "stack")
 
 
@@ -70,6 +74,8 @@ def read_generator(
             raise text.error(SqlError, "json_tuple needs a text and the names of fields", written)
     elif len(arguments) != 1:
         raise text.error(SqlError, f"{name} takes one argument, found {len(arguments)}", written)
+    if function == "variant_explode" and clause != "LATERAL":
+        raise text.unsupported(f"{name} in this place", written, "write FROM t, LATERAL variant_explode(…) AS v")
     if any(map(has_window, arguments)):
         raise text.unsupported(f"a window function inside {name}", written, "compute it in a subquery")
     found = tuple(names) if names else _default_names(function, arguments, scope, text, written)
@@ -84,9 +90,8 @@ def _default_names(
 ) -> tuple[str, ...]:
     """What Spark calls the columns."""
     kind = _kind(arguments[0], scope)
-    is_map = (kind or "").startswith("map<") or (
-        isinstance(arguments[0], exp.Anonymous) and arguments[0].name.lower() in ("map", "str_to_map", "map_concat")
-    )
+    made = arguments[0].name.lower() if isinstance(arguments[0], exp.Anonymous) else ""
+    is_map = (kind or "").startswith("map<") or made in _MAPS
     match function:
         case "explode":
             return ("key", "value") if is_map else ("col",)
@@ -113,18 +118,16 @@ def _kind(tree: Tree, scope: Scope) -> str | None:
     return None
 
 
-def output_columns(generator: Generator) -> list[Item]:
-    """Its columns, as output columns of a select list."""
-    return [
-        (name, exp.Anonymous(this=GENERATED, expressions=[_marked(generator), exp.Literal.number(place)]))
-        for place, name in enumerate(generator.names)
-    ]
-
-
-def _marked(generator: Generator) -> Tree:
+def output_columns(generator: Generator, number: int) -> list[Item]:
+    """Its columns, as output columns of a select list; ``number`` tells the generators of the list apart."""
     # Whether it is outer goes into the name: the tree is compared and copied as a whole.
     this = f"{generator.call.name}{'_outer' if generator.outer else ''}"
-    return exp.Anonymous(this=this, expressions=[each.copy() for each in generator.call.expressions])
+    call = exp.Anonymous(this=this, expressions=[each.copy() for each in generator.call.expressions])
+    items: list[Item] = []
+    for place, name in enumerate(generator.names):
+        marks = [exp.Literal.number(number), exp.Literal.number(place), exp.Literal.number(len(generator.names))]
+        items.append((name, exp.Anonymous(this=GENERATED, expressions=[call.copy(), *marks])))
+    return items
 
 
 def has_generated(tree: Tree) -> bool:
@@ -136,32 +139,30 @@ def _is_generated(tree: Tree) -> bool:
 
 
 def plan_generated(
-    node: Node, predicate: Tree | None, names: Sequence[str], trees: Sequence[Tree], text: Text
+    node: Node, predicate: Tree | None, names: Sequence[str], trees: Sequence[Tree]
 ) -> tuple[Node, list[Tree]]:
     """The rows of ``node`` that ``predicate`` keeps with what the trees generate, and the trees over that.
 
-    ``names``: what the first of the trees, the output columns, are called.
+    ``names``: what the first of the trees, the output columns, are called. Several generators multiply: each makes its
+    rows of what the one before made.
     """
-    columns = {each: None for tree in trees for each in tree.walk() if _is_generated(each)}
-    calls = list(dict.fromkeys(each.expressions[0] for each in columns))
-    if len(calls) > 1:
-        advice = "put one of them into LATERAL VIEW"
-        raise text.unsupported("more than one generator in a select list", None, advice)
     called = {tree: name for name, tree in zip(names, trees, strict=False)}
-    places = sorted(columns, key=lambda each: int(each.expressions[1].name))
-    wanted = [called.get(each, each.expressions[0].name) for each in places]
-    for tree in trees:
-        nested = next((each for each in tree.walk() if _is_generated(each) and each is not tree), None)
-        if nested is not None:
-            advice = "compute with its columns in an outer query, or use LATERAL VIEW"
-            raise text.unsupported("a generator inside an expression", None, advice)
-    name = calls[0].name
-    function = name.removesuffix("_outer")
-    call = exp.Anonymous(this=function, expressions=[each.copy() for each in calls[0].expressions])
-    generator = Generator(call, tuple(wanted), name != function)
-    node, made = generated(node, predicate, generator)
-    known = {place: column(each) for place, each in zip(places, made, strict=True)}
-    return node, [known.get(tree, tree) for tree in trees]
+    while found := [each for tree in trees for each in tree.walk(bfs=False) if _is_generated(each)]:
+        inner = next(each for each in found if not any(map(has_generated, each.expressions[0].expressions)))
+        call, number, _, width = inner.expressions
+        places = [exp.Literal.number(place) for place in range(int(width.name))]
+        columns = [
+            exp.Anonymous(this=GENERATED, expressions=[call.copy(), number.copy(), place, width.copy()])
+            for place in places
+        ]
+        function = call.name.removesuffix("_outer")
+        plain = exp.Anonymous(this=function, expressions=[each.copy() for each in call.expressions])
+        wanted = tuple(called.get(each, function) for each in columns)
+        node, made = generated(node, predicate, Generator(plain, wanted, call.name != function))
+        predicate = None
+        granted = {each: column(name) for each, name in zip(columns, made, strict=True)}
+        trees = [tree.transform(lambda each, granted=granted: granted.get(each, each)) for tree in trees]
+    return node, list(trees)
 
 
 def generated(node: Node, predicate: Tree | None, generator: Generator) -> tuple[Node, tuple[str, ...]]:

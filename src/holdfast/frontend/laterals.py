@@ -18,6 +18,24 @@ from holdfast.frontend.resolve import resolve
 from holdfast.plan.expression import Tree, conjuncts
 from holdfast.plan.nodes import Node
 
+_CLAUSES = frozenset(
+    [
+        "JOIN",
+        ",",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "MINUS",
+        "LATERAL",
+        "WINDOW",
+    ]
+)
+
 
 class LateralViews:
     """The LATERAL VIEWs of a SELECT, over the scope of its FROM."""
@@ -89,6 +107,9 @@ def join_lateral(
     chain.after_comma = comma or any(one.after_comma for one in chains)
     generator, relation = read_lateral(lateral, replace(chain.scope, outer=outer), text, "LATERAL")
     on = join.args.get("on")
+    if how == "left" and not _has_on(lateral, text):
+        # Spark drops the rows without elements then, which nobody means.
+        raise text.unsupported("LEFT JOIN LATERAL without ON", lateral, "write ON true", "LATERAL")
     conditions: list[Tree] = []
     if on is not None and not (isinstance(on, exp.Boolean) and on.this):
         if how == "left":
@@ -102,6 +123,21 @@ def join_lateral(
     chain.relations = [*chain.relations, relation]
     chain.conditions += conditions
     return [chain]
+
+
+def _has_on(lateral: exp.Lateral, text: Text) -> bool:
+    """Does ON follow? sqlglot reads a JOIN without ON as one ON TRUE."""
+    start, depth = text.offset(lateral) or 0, 0
+    for token in text.tokens:
+        if token.start <= start:
+            continue
+        word = token.text.upper()
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth < 0 or (depth == 0 and word in _CLAUSES):
+            return False
+        if depth == 0 and word == "ON":
+            return True
+    return False
 
 
 def _over_one(chain: Chain, generator: Generator) -> list[Relation]:

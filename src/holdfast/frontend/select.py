@@ -79,6 +79,11 @@ def finish_select(
         predicate = None if having_tree is None else grouping.above(having_tree, having)
         qualified = None if qualified is None else grouping.above(qualified, qualify)
     trees = [tree for _, tree in items] + [sort.tree for sort in sorts] + ([] if qualified is None else [qualified])
+    if any(map(has_generated, trees)):
+        node, trees = plan_generated(node, predicate, [name for name, _ in items], trees)
+        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
+        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
+        predicate, qualified = None, None if qualified is None else trees[-1]
     if any(map(has_window, trees)):
         names_of = [name for name, _ in items] + [None] * (len(trees) - len(items))
         node, trees = plan_windows(node, predicate, names_of, trees)
@@ -87,13 +92,6 @@ def finish_select(
         predicate = None if qualified is None else trees[-1]
     elif qualify is not None:
         raise text.error(SqlError, "QUALIFY needs a window function, in it or in the select list", qualify)
-    if any(map(has_generated, trees)):
-        if any(map(has_window, used)):
-            raise text.unsupported("a generator beside a window function", written[0], "use a subquery for one of them")
-        node, trees = plan_generated(node, predicate, [name for name, _ in items], trees, text)
-        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
-        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
-        predicate = None
     if select.args.get("distinct") is not None:
         node = linear(node, predicate, items)
         node = Aggregate(node, node.columns, ())
@@ -119,7 +117,7 @@ def select_items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Ite
     items: list[Item] = []
     written: list[Tree] = []
     aliases: dict[str, Tree] = {}
-    for expression in select.expressions:
+    for number, expression in enumerate(select.expressions):
         starred = expand(expression, scope, text)
         if starred is not None:
             items += starred
@@ -129,7 +127,7 @@ def select_items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Ite
         if isinstance(inner, exp.Anonymous) and is_generator(inner):
             given = [each.name for each in expression.expressions] if isinstance(expression, exp.Aliases) else []
             given = [expression.alias] if isinstance(expression, exp.Alias) else given
-            made = output_columns(read_generator(inner, given, scope, text, Aliases(aliases)))
+            made = output_columns(read_generator(inner, given, scope, text, Aliases(aliases)), number)
             aliases |= {name.lower(): tree for name, tree in made if name.lower() not in aliases}
             items += made
             written += [expression] * len(made)

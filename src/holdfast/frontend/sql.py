@@ -27,7 +27,7 @@ from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.frontend.subqueries import SubqueryPlanner
 from holdfast.frontend.windows import with_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
-from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Union
+from holdfast.plan.nodes import Aggregate, Node, SetOperation, Union, UserFunction
 
 _HOW: dict[str, How] = {
     "": "inner", "CROSS": "inner", "LEFT": "left", "LEFT OUTER": "left", "RIGHT": "right", "RIGHT OUTER": "right",
@@ -35,7 +35,9 @@ _HOW: dict[str, How] = {
 }  # fmt: skip
 
 
-def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, Outside] | None = None) -> Node:
+def plan_sql(
+    name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, UserFunction] | None = None
+) -> Node:
     """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read, ``functions`` the
     user's functions it may call, by lower-case name."""
     text = Text(sql, f"view {name!r}", name, functions=functions)

@@ -349,6 +349,7 @@ class Draw:
         return self.input.columns + tuple(draw.name for draw in self.draws)
 
 
+UserFunction = Outside | Function
 Step = Linear | Generate | Apply
 """What works on a change alone, row by row."""
 

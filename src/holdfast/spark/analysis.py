@@ -40,6 +40,9 @@ from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
 _REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
 """Types of an order whose values a frame can reach for."""
 
+_NO_KEY = re.compile(r"\bmap<|\bvariant\b")
+"""Types that hold what Spark compares with nothing."""
+
 
 class Analyst:
     """Types plans. It remembers every node it has seen."""
@@ -80,6 +83,7 @@ class Analyst:
                 return self._settle_join(view, node)
             case Aggregate():
                 aggregate = replace(node, input=self.settle(view, node.input))
+                self._check_maps(view, aggregate)
                 keys = [quoted(key) for key in aggregate.keys]
                 columns = keys + [f"{_call_text(call)} AS {quoted(call.name)}" for call in aggregate.calls]
                 group = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -105,6 +109,11 @@ class Analyst:
 
     def _generate_types(self, view: str, node: Generate) -> tuple[Field, ...]:
         known = self.types[node.input]
+        if node.generator.startswith("variant_explode("):
+            argument = node.generator.removeprefix("variant_explode(").removesuffix(")")
+            self._ask(view, f"SELECT schema_of_variant({argument}) AS s FROM ({null_row(known)})")
+            kinds = ("int", "string", "variant")
+            return known + tuple(map(Field, node.names, kinds))
         names = ", ".join(map(quoted, node.names))
         query = f"SELECT * FROM ({null_row(known)}) LATERAL VIEW OUTER {node.generator} `_generated` AS {names}"
         return known + self._ask(view, query)[-len(node.names) :]
@@ -131,7 +140,9 @@ class Analyst:
                 next(field.type for field in self.types[side] if field.name == key)
                 for side, key in ((left, left_key), (right, right_key))
             ]
-            if kinds[0] == kinds[1]:
+            # A join that goes by whole rows (`frontend.joins`) is our own; users' keys are Spark's to judge.
+            whole = node.left_keys == node.left.columns and len(node.null_safe) == len(node.left_keys)
+            if kinds[0] == kinds[1] and (whole or not _NO_KEY.search(kinds[0])):
                 widened.append(kinds[0])
                 continue
             both = null_row([Field("l", kinds[0]), Field("r", kinds[1])])
@@ -183,6 +194,19 @@ class Analyst:
         kind = next(field.type for field in self.types[node] if field.name == other)
         node, (found,) = self._cast_keys(view, node, (name,), [kind])
         return node, found
+
+    def _check_maps(self, view: str, node: Aggregate) -> None:
+        """Equal maps may have their entries in another order; Spark sorts them first, Holdfast does not."""
+        kinds = {field.name: field.type for field in self.types[node.input]}
+        counted = [name for call in node.calls if call.distinct for name in call.arguments]
+        for name in (*node.keys, *counted):
+            if "map<" in kinds[name]:
+                raise Unsupported(
+                    f"view '{view}': grouping by column '{name}' of type {kinds[name]} is not supported: "
+                    "group by array_sort(map_entries(…)) instead",
+                    view=view,
+                    construct="grouping by a map",
+                )
 
     def _check_reach(self, view: str, call: WindowCall, node: Node) -> None:
         """Values of some types cannot be told apart by 64 bits, or not be added to exactly."""

@@ -23,6 +23,12 @@ from holdfast.plan.expression import Tree, read, render
 from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
 from holdfast.spark.types import quoted
 
+# Spark has variant_explode in lateral joins alone, which it may plan as joins.
+_VARIANT = (
+    "CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') "
+    "THEN transform(CAST({0} AS array<variant>), e -> named_struct('key', CAST(NULL AS string), 'value', e)) "
+    "WHEN startswith(schema_of_variant({0}), 'OBJECT') THEN map_entries(CAST({0} AS map<string, variant>)) END"
+)
 _PASSED = ("__owner", "__channel", "__buffer")
 
 
@@ -138,9 +144,8 @@ def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str,
         return f"LATERAL VIEW OUTER {generator}({given}) __made AS {', '.join(f'__made{i}' for i in range(count))}"
 
     names = [f"__made{place}" for place in range(len(types))]
-    if function in ("variant_explode", "json_tuple"):
-        found = f"{there} AND __made0 IS NOT NULL" if function == "variant_explode" and not step.outer else there
-        return view(function, arguments[0], arguments[1:], len(types)), found, names
+    if function == "json_tuple":
+        return view(function, arguments[0], arguments[1:], len(types)), there, names
     found = there if step.outer else f"{there} AND __made0 IS NOT NULL"
     if function == "explode":
         return (
@@ -150,6 +155,9 @@ def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str,
         )
     if function == "posexplode":
         return view("posexplode", arguments[0], (), len(types)), found, names
+    if function == "variant_explode":
+        made = ["__made0", "__made1.key", "__made1.value"]
+        return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
     fields = ",".join(f"f{place}:{field.type}" for place, field in enumerate(types))
     whole = arguments[0] if function == "inline" else _stacked(call, len(types))
     # A cast of structs goes by position: it gives the fields names that are known here.

@@ -45,6 +45,11 @@ class Oracle:
         self._schemas = dict(schemas)
         self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
 
+    @property
+    def session(self) -> SparkSession:
+        """The session in which the views' SQL is run: register functions of yours here that it calls."""
+        return self._spark
+
     def insert(self, name: str, rows: Iterable[Row]) -> None:
         self._rows[name] += rows
 
