@@ -206,7 +206,7 @@ def refused(build: Any) -> HoldfastError:
         (lambda: orders.dropDuplicates(["id"]), Unsupported, "dropDuplicates with a subset"),
         (lambda: orders.select("shuffle(array(1)) AS r"), Unsupported, "the nondeterministic function shuffle"),
         (lambda: orders.where("year(now()) > 2020"), Unsupported, "this condition on the current time in a condition"),
-        (lambda: orders.select("explode(array(1)) AS r"), Unsupported, "the generator explode"),
+        (lambda: orders.select("1 + explode(array(1)) AS r"), Unsupported, "the generator explode in this place"),
         (lambda: orders.agg("approx_percentile(id)"), Unsupported, "the aggregate approx_percentile"),
         (lambda: orders.orderBy("amount").select("id").limit(3), Unsupported, "call limit directly after orderBy"),
         (lambda: orders.orderBy("amount").where("id > 1").limit(3), Unsupported, "call limit directly after orderBy"),

@@ -28,7 +28,7 @@ from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, SetOperation, Source, Union, UserFunction
 
 ColumnSql = Callable[[Any], str]
 
@@ -56,7 +56,7 @@ class _State:
     blurred: bool = False
     """There was an order, but a verb came after it: ``limit`` could not tell which rows are first."""
 
-    functions: Mapping[str, Outside] = field(default_factory=dict)
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
     """The user's functions that expressions may call, by lower-case name."""
 
 
@@ -69,7 +69,7 @@ class Table:
         *,
         column_sql: ColumnSql = _no_columns,
         name: str | None = None,
-        functions: Mapping[str, Outside] | None = None,
+        functions: Mapping[str, UserFunction] | None = None,
     ) -> None:
         name = name if name is not None else plan.name if isinstance(plan, Source) else ""
         scope = Scope((Relation(name, plan, plan.columns, plan.columns),), {})

@@ -6,7 +6,19 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, Temporal, TopK, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Apply,
+    Call,
+    Draw,
+    Drawn,
+    Generate,
+    Join,
+    SetOperation,
+    Temporal,
+    TopK,
+    Window,
+)
 from holdfast.plan.windows import call_text
 
 
@@ -147,6 +159,13 @@ def _path_text(path: Path) -> str:
     how = "in place" if path.local else "exchange"
     steps = []
     for step in path.steps:
+        if isinstance(step, Generate):
+            steps.append(f"{'outer ' if step.outer else ''}{step.generator} as {', '.join(step.names)}")
+            continue
+        if isinstance(step, Apply):
+            calls = [f"{each.function.name}({', '.join(each.arguments)}) as {each.name}" for each in step.calls]
+            steps.append("call " + ", ".join(calls))
+            continue
         if step.predicate:
             steps.append(f"where {step.predicate}")
         computed = [f"{output.sql} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]

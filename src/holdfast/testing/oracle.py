@@ -61,6 +61,11 @@ class Oracle:
         self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
         self._expires = dict(expires or {})
 
+    @property
+    def session(self) -> SparkSession:
+        """The session in which the views' SQL is run: register functions of yours here that it calls."""
+        return self._spark
+
     def insert(self, name: str, rows: Iterable[Row]) -> None:
         self._rows[name] += rows
 

@@ -9,6 +9,7 @@ Below a `Draw`, if it touches input columns alone: the rows it drops then draw n
 good as before (a value belongs to its row and epoch, and no other row has a say in it). A `Draw` that another view or
 another branch reads is closed like any keyed node, so that all its readers see the same values.
 Below a `Temporal`: when a row comes and goes is written in the row, and no other row has a say in it.
+Below a `Generate` or an `Apply`, if it touches input columns alone: these copy a row, or add to it.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -19,7 +20,9 @@ from dataclasses import replace
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Node,
@@ -68,6 +71,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Temporal() as temporal:
             moved = [part for part in parts if _touches(part, temporal.columns)]
             below = replace(temporal, input=_filtered(temporal.input, moved))
+        case Generate() | Apply() as step:
+            moved = [part for part in parts if _touches(part, step.input.columns)]
+            below = replace(step, input=_filtered(step.input, moved))
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
@@ -100,32 +106,37 @@ def _renamed(parts: list[str], union: Union, member: Node) -> list[str]:
 
 def _one_type(union: Union, name: str) -> bool:
     place = union.columns.index(name)
-    types = {_type(each, each.columns[place]) for each in union.inputs}
+    types = {source_type(each, each.columns[place]) for each in union.inputs}
     return len(types) == 1 and None not in types
 
 
-def _type(node: Node, name: str) -> str | None:
+def source_type(node: Node, name: str) -> str | None:
     """The type of a column that comes straight from a source; None if it is computed."""
     match node:
         case Source():
             return next(field.type for field in node.fields if field.name == name)
         case Linear():
             inner = plain(next(output.sql for output in node.outputs if output.name == name))
-            return None if inner is None else _type(node.input, inner)
+            return None if inner is None else source_type(node.input, inner)
+        case Generate():
+            return source_type(node.input, name) if name in node.input.columns else None
+        case Apply():
+            returns = {call.name: call.function.returns for call in node.calls}
+            return returns[name] if name in returns else source_type(node.input, name)
         case Union():
-            return _type(node.inputs[0], name) if _one_type(node, name) else None
+            return source_type(node.inputs[0], name) if _one_type(node, name) else None
         case SetOperation():
             place = node.columns.index(name)
-            types = {_type(each, each.columns[place]) for each in (node.left, node.right)}
+            types = {source_type(each, each.columns[place]) for each in (node.left, node.right)}
             return types.pop() if len(types) == 1 else None
         case Join():
-            return _type(node.left if name in node.left.columns else node.right, name)
+            return source_type(node.left if name in node.left.columns else node.right, name)
         case Aggregate():
-            return _type(node.input, name) if name in node.keys else None
+            return source_type(node.input, name) if name in node.keys else None
         case TopK() | Temporal():
-            return _type(node.input, name)
+            return source_type(node.input, name)
         case Window():
-            return _type(node.input, name) if name in node.input.columns else None
+            return source_type(node.input, name) if name in node.input.columns else None
         case Draw():
             drawn = {draw.name: draw.type for draw in node.draws}
-            return drawn[name] if name in drawn else _type(node.input, name)
+            return drawn[name] if name in drawn else source_type(node.input, name)
