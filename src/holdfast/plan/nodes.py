@@ -5,10 +5,10 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Generate`, `Apply`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
-`Window`, `Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key and argument
-expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then is a
-column like any other.
+Linear nodes (`Linear`, `Generate`, `Apply`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`,
+`Aggregate`, `TopK`, `Window`, `Draw`) need their trace. Keyed nodes take plain columns only: the frontends compute key
+and argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and
+then is a column like any other.
 """
 
 from __future__ import annotations

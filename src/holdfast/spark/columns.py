@@ -30,7 +30,8 @@ def column_sql(column: Any) -> str:
         return str(node.expression())  # may carry an alias of its own
     if _kind(node) == "Alias":
         names = [quoted(str(each)) for each in _items(node.name())]
-        return f"{_text(node.child())} AS {names[0] if len(names) == 1 else f'({", ".join(names)})'}"
+        listed = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        return f"{_text(node.child())} AS {listed}"
     return _sorted(node) if _kind(node) == "SortOrder" else _text(node)
 
 
