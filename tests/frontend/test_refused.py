@@ -23,6 +23,7 @@ CATALOG = {
 REFUSED = [
     ("SELECT * FROM orders o ^NATURAL JOIN users u", "NATURAL JOIN"),
     ("SELECT 1 FROM orders o, ^LATERAL (SELECT name FROM users) u", "a LATERAL subquery"),
+    ("SELECT e FROM orders ^LATERAL VIEW upper(tags) x AS e", "LATERAL VIEW of something that is no generator"),
     (
         "SELECT sum(id) OVER (ORDER BY id ^RANGE BETWEEN id PRECEDING AND CURRENT ROW) AS s FROM orders",
         "a frame whose bound is not a number",
@@ -46,6 +47,24 @@ REFUSED = [
     ("SELECT 1 + ^explode(tags) AS t FROM orders", "the generator explode in this place"),
     ("SELECT id FROM orders WHERE ^explode(tags) = 1", "the generator explode in this place"),
     ("SELECT * FROM users ^UNPIVOT (v FOR n IN (id))", "UNPIVOT"),
+    ("SELECT size(^explode(tags)) AS t FROM orders", "the generator explode in this place"),
+    ("SELECT id FROM orders WHERE ^explode_outer(tags) = 'x'", "the generator explode_outer in this place"),
+    ("SELECT ^inline(array(s)) FROM orders", "inline without names for its columns"),
+    ("SELECT ^variant_explode(s) FROM orders", "variant_explode in this place"),
+    ("SELECT 1 AS x FROM orders LATERAL VIEW ^variant_explode(s) v", "variant_explode in this place"),
+    ("SELECT ^explode(array(rank() OVER (ORDER BY id))) AS x FROM orders", "a window function inside explode"),
+    (
+        "SELECT id FROM orders LATERAL VIEW explode(tags) g AS t JOIN ^users ON users.id = t",
+        "a join behind LATERAL VIEW",
+    ),
+    ("SELECT o.id FROM orders o LEFT JOIN ^LATERAL explode(tags) g(t)", "LEFT JOIN LATERAL without ON"),
+    ("SELECT o.id FROM orders o LEFT JOIN ^LATERAL explode(tags) g(t) ON t > 1", "a condition on LEFT JOIN LATERAL"),
+    ("SELECT o.id FROM orders o FULL JOIN ^LATERAL explode(tags) g(t) ON true", "FULL JOIN LATERAL"),
+    (
+        "SELECT o.id FROM orders o, LATERAL explode(tags) g(t) RIGHT JOIN ^users u ON u.id = t",
+        "RIGHT JOIN behind a comma and LATERAL",
+    ),
+    ("SELECT explode(tags) AS t, count(*) AS n FROM orders ^GROUP BY ALL", "GROUP BY ALL with a generator"),
     ("SELECT id FROM orders UNION ALL BY ^NAME SELECT id FROM users", "UNION BY NAME"),
     ("SELECT ^approx_count_distinct(id) AS c FROM orders", "the aggregate approx_count_distinct"),
     ("SELECT ^percentile(id, amount) AS c FROM orders", "percentile at a percentage that is not a number"),

@@ -21,8 +21,8 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
 
     Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, and users'
-    functions are called there, for the rows that the deterministic part of the predicate keeps.
-    The subqueries in them are joined below.
+    functions are called there, for the rows that the part of the predicate without wishes keeps. The subqueries in them
+    are joined below.
     """
     node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
     items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]

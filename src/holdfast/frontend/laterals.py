@@ -45,7 +45,6 @@ class LateralViews:
         self._generators: list[Generator] = []
         laterals: list[exp.Lateral] = select.args.get("laterals") or []
         for lateral in laterals:
-            _check_order(select, lateral, text)
             generator, relation = read_lateral(lateral, self.scope, text, "LATERAL VIEW")
             self._generators.append(generator)
             self.scope = replace(self.scope, relations=(*self.scope.relations, relation))
@@ -58,8 +57,10 @@ class LateralViews:
         return node
 
 
-def _check_order(select: exp.Select, lateral: exp.Lateral, text: Text) -> None:
-    place = text.offset(lateral)
+def check_order(select: exp.Select, text: Text) -> None:
+    """Refuse a join behind LATERAL VIEW, which Spark does not read and sqlglot would put before it."""
+    laterals = select.args.get("laterals") or ()
+    place = text.offset(laterals[0]) if laterals else None
     for join in select.args.get("joins") or ():
         behind = text.offset(join.this)
         if place is not None and behind is not None and behind > place:

@@ -186,7 +186,7 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tu
         return [], None
     if group.args.get("all"):
         if any(has_generated(tree) for _, tree in items):
-            raise text.unsupported("GROUP BY ALL with a generator", group, "use LATERAL VIEW", "GROUP", after=True)
+            raise text.unsupported("GROUP BY ALL with a generator", group, "use LATERAL VIEW", "GROUP")
         return [tree for _, tree in items if not has_aggregate(tree) and not has_window(tree)], None
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
 

@@ -18,7 +18,7 @@ from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
 from holdfast.frontend.foreign import check_foreign
 from holdfast.frontend.joins import How, as_one, join_all, qualified
-from holdfast.frontend.laterals import LateralViews, join_lateral
+from holdfast.frontend.laterals import LateralViews, check_order, join_lateral
 from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.pivot import pivoted
@@ -162,6 +162,7 @@ class Planner:
 
     def _tables(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
         """The same without LATERAL VIEWs."""
+        check_order(select, self.text)
         from_ = select.args.get("from_")
         if from_ is None:
             advice = "a view needs an input that can change"

@@ -63,6 +63,9 @@ class Record(tuple[Any, ...]):
     def __getitem__(self, place: Any) -> Any:
         return super().__getitem__(self._names.index(place) if isinstance(place, str) else place)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self._names, tuple(self))
+
     def asDict(self) -> dict[str, Any]:
         return dict(zip(self._names, self, strict=True))
 
@@ -172,8 +175,8 @@ def _checked(call: Called, result: Any, rows: int) -> pa.Array:
         return _as_array(result, call.type)
     except _BAD_VALUE as error:
         raise EvaluationError(
-            f"function '{call.name}' returned {type(result).__name__} of {getattr(result, 'dtype', None) or getattr(result, 'type', 'values')}"
-            f", which is not of the declared type {call.type}: {error}",
+            f"function '{call.name}' returned a {type(result).__name__} which is not of the declared type {call.type}: "
+            f"{error}",
             function=call.name,
         ) from error
 
