@@ -11,7 +11,7 @@ BENCHMARKS := against_structured_streaming cost_follows_change latency_and_stora
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
          export PYSPARK_PYTHON="$(CURDIR)/$(VENV)/bin/python";
 
-.PHONY: setup demo test test-slow check bench clean
+.PHONY: setup demo test test-slow docs check bench clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -30,6 +30,10 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)
+
+docs: $(STAMP)
+	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases_even.py \
+	  tests/oracle/test_cases_odd.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check src tests benchmarks

@@ -27,7 +27,7 @@ def spark() -> Iterator[object]:
     session.stop()
 
 
-_LONG = ("oracle/test_views_equal_batch", "durability/", "simulator/", "verify/", "flow/")
+_LONG = ("oracle/test_cases", "durability/", "simulator/", "verify/", "flow/")
 """Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end."""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
@@ -27,7 +27,7 @@ from holdfast.frontend.nearest import did_you_mean
 from holdfast.frontend.schema import parse_schema, parse_type
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
-from holdfast.functions import is_nondeterministic, meaning
+from holdfast.functions import Function, describe, meaning
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
@@ -87,7 +87,7 @@ class Flow:
         self._partitions = partitions
         self._sources: dict[str, Source] = {}
         self._expiring: dict[str, nodes.Node] = {}
-        self._functions: dict[str, nodes.Outside] = {}
+        self._functions: dict[str, nodes.UserFunction] = {}
         self._queries: dict[str, str | Table] = {}
         self._views: dict[str, nodes.Node] = {}
         self._sinks: list[tuple[str, Sink]] = []
@@ -126,13 +126,41 @@ class Flow:
         self._declared()
         return pushed
 
-    def udf(self, name: str, function: Callable[..., Any], returns: str) -> Self:
+    @overload
+    def udf(self, name: str, function: Callable[..., Any], returns: str | None = None) -> Self: ...
+
+    @overload
+    def udf(self, name: str, *, returns: str) -> Callable[[Function], Function]: ...
+
+    def udf(
+        self, name: str, function: Callable[..., Any] | None = None, returns: str | None = None
+    ) -> Self | Callable[[Function], Function]:
         """Let SQL call ``function`` by ``name``: ``SELECT id, geocode(city) AS place FROM orders``.
 
-        It must be marked with ``hf.nondeterministic``, and is called once for each row that comes, with Python values;
-        its answers, of the Spark type ``returns``, are kept. Declaring it again with another body, or other constants
-        in it, makes the views that call it anew.
+        A plain function is called for each row, with Python values. One whose type hints say ``pandas.Series`` or
+        ``pyarrow.Array`` is called with columns and gives one. So is what PySpark's ``udf``, ``pandas_udf`` and
+        ``arrow_udf`` made; these know what they return, all others return the Spark type ``returns``. It must be
+        deterministic: a row that goes has its value computed again. One that is not is marked ``hf.nondeterministic``,
+        and called once for each row that comes; its answers are kept.
+
+        Declaring it again with another body, or other constants in it, makes the views that call it anew. Without a
+        function it is a decorator: ``@flow.udf("double", returns="long")``.
         """
+        if function is None:
+
+            def declare(function: Function) -> Function:
+                self.udf(name, function, returns)
+                return function
+
+            return declare
+        known = self._user_function(name, function, returns)
+        functions = {**self._functions, known.name: known}
+        views = self._planned(self._queries, functions)
+        self._functions, self._views = functions, views
+        self._declared()
+        return self
+
+    def _user_function(self, name: str, function: Callable[..., Any], returns: str | None) -> nodes.UserFunction:
         subject = f"udf {name!r}"
         if not isinstance(name, str) or not name.isidentifier():
             raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
@@ -140,22 +168,29 @@ class Flow:
             raise DeclarationError(f"{subject}: Spark has a function of that name; choose another", name=name)
         if not callable(function):
             raise DeclarationError(f"{subject}: expected a function, found {function!r}", name=name)
-        if not is_nondeterministic(function):
+        found = describe(function)
+        if found.style is None:
             raise DeclarationError(
-                f"{subject}: deterministic functions are not supported yet; mark it with hf.nondeterministic if its "
-                "answers should be kept",
-                name=name,
+                f"{subject}: expected a function of one row, found one of groups or batches", name=name
             )
-        kind = parse_type(returns, subject=subject)
-        arrow_type(kind)
+        given = [parse_type(each, subject=subject) for each in (returns, found.returns) if each is not None]
+        if not given:
+            raise DeclarationError(f"{subject}: say what it returns, as a Spark type: returns='string'", name=name)
+        if len(set(given)) > 1:
+            raise DeclarationError(f"{subject}: it returns {given[1]}, not {given[0]}", name=name)
+        arrow_type(given[0])
         from holdfast.spark.pickled import pickled
 
-        outside = nodes.Outside(name.lower(), kind, meaning(function), pickled(subject, function))
-        functions = {**self._functions, outside.name: outside}
-        views = self._planned(self._queries, functions)
-        self._functions, self._views = functions, views
-        self._declared()
-        return self
+        body = pickled(subject, found.function)
+        if not found.nondeterministic:
+            mark = f"{found.style} {meaning(found.function)}"
+            return nodes.Function(name.lower(), given[0], mark, found.style, body)
+        if found.style != "plain":
+            advice = "its answers are kept one by one; write it for plain values"
+            raise DeclarationError(
+                f"{subject}: a nondeterministic function of columns is not supported: {advice}", name=name
+            )
+        return nodes.Outside(name.lower(), given[0], meaning(found.function), body)
 
     def view(self, name: str, query: str | Table) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
@@ -167,7 +202,8 @@ class Flow:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"view: the name must be a text, not {name!r}")
         queries = {**self._queries, name: query}
-        views = self._planned(queries)
+        # Earlier views are as they were, unless one of them is replaced.
+        views = self._planned(queries, known={} if name in self._queries else self._views)
         self._typed(name, views[name])
         self._queries, self._views = queries, views
         self._declared()
@@ -203,11 +239,15 @@ class Flow:
         return Table(catalog[name], column_sql=_column_sql, name=name, functions=self._functions)
 
     def _planned(
-        self, queries: dict[str, str | Table], functions: dict[str, nodes.Outside] | None = None
+        self,
+        queries: dict[str, str | Table],
+        functions: dict[str, nodes.UserFunction] | None = None,
+        known: dict[str, nodes.Node] | None = None,
     ) -> dict[str, nodes.Node]:
+        """The plans of ``queries``; those that are ``known`` need not be made again."""
         functions = self._functions if functions is None else functions
-        views: dict[str, nodes.Node] = {}
-        for name, query in queries.items():
+        views: dict[str, nodes.Node] = dict(known or {})
+        for name, query in ((name, query) for name, query in queries.items() if name not in views):
             plan = plan_sql(name, query, self._catalog(views), functions) if isinstance(query, str) else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
             views[name] = rewrite(plan, keep=[*self._expiring.values(), *views.values()])

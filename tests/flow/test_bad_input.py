@@ -73,8 +73,15 @@ def test_a_type_error_is_refused_when_the_view_is_declared_if_there_is_a_session
 def test_what_is_not_supported_is_refused_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     flow, _ = _flow(spark, tmp_path)
     with pytest.raises(Unsupported) as caught:
-        flow.view("v", "SELECT k,\n  row_number() OVER (ORDER BY x) AS n FROM t")
+        flow.view("v", "SELECT k,\n  approx_count_distinct(x) AS n FROM t GROUP BY k")
     assert caught.value.fields["line"] == 2
+    flow.close()
+
+
+def test_a_struct_with_two_fields_of_one_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow, _ = _flow(spark, tmp_path)
+    with pytest.raises(Unsupported, match="view 'v': a struct with two fields called 'k' is not supported"):
+        flow.view("v", "SELECT max_by(x, struct(k, k)) AS m FROM t")
     flow.close()
 
 

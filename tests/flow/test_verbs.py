@@ -44,6 +44,73 @@ def _pipelines(orders: Any, users: Any) -> dict[str, Any]:
             (F.nth_value("id", 2).over(Window.orderBy("id")) + F.ntile(3).over(Window.orderBy("id"))).alias("both"),
         ),
         "counted": orders.filter("amount IS NOT NULL").groupBy("user").count(),
+        **_columns(orders),
+        **_rows(orders, users),
+        **_groups(orders),
+    }
+
+
+def _columns(orders: Any) -> dict[str, Any]:
+    """Verbs that change columns."""
+    words = orders.withColumns({"big": F.col("amount") > 3, "id": F.col("id") + 1, "tags": F.split("user", "")})
+    return {
+        "with_columns": words,
+        "columns_renamed": orders.withColumnsRenamed({"user": "who", "nobody": "x"}).drop(F.col("day")),
+        "to_df": orders.toDF("a", "b", "c", "d").selectExpr("a + 1 AS a", "b"),
+        "exploded": words.select("id", F.explode("tags").alias("tag")),
+        "exploded_with": words.withColumn("tag", F.explode_outer("tags")).drop("tags"),
+        "positions": words.select("id", F.posexplode(F.array("amount", "id")).alias("p", "x")),
+        "mapped": orders.select("id", F.explode(F.create_map(F.lit("a"), "amount", F.lit("b"), F.col("id") * 1.5))),
+        "higher": words.select(
+            F.transform("tags", lambda tag: F.upper(tag)).alias("t"), F.struct("id", "big").alias("s")
+        ),
+        "transformed": orders.transform(lambda table, least: table.where(F.col("id") >= least), 3).select("id"),
+    }
+
+
+def _rows(orders: Any, users: Any) -> dict[str, Any]:
+    """Verbs that choose, combine and fill rows."""
+    small = orders.select("id", "user")
+    return {
+        "one_each": orders.dropDuplicates(["user"]).select("user"),
+        "one_each_whole": orders.select("user", "day").drop_duplicates(),
+        "by_name": small.unionByName(orders.select("user", "id")),
+        "by_name_missing": small.unionByName(users.withColumnRenamed("name", "user"), allowMissingColumns=True),
+        "both": small.intersect(orders.where("id > 3").select("id", "user")),
+        "minus": orders.select("user")
+        .exceptAll(users.select("name"))
+        .union(users.select("name").unionAll(users.select("name"))),
+        "subtracted": orders.select("user").subtract(users.select("name")),
+        "passed": orders.orderBy(F.desc("id")).offset(2).limit(3).select("id"),
+        "filled": orders.fillna(0).fillna("none", subset=["user"]),
+        "filled_by_name": orders.na.fill({"amount": 7, "user": "?"}),
+        "dropped": orders.dropna(),
+        "dropped_some": orders.na.drop(thresh=3).select("id"),
+        "dropped_all": orders.dropna(how="all", subset=["user", "amount"]).select("id"),
+        "replaced": orders.replace({"a": "x"}).replace([1, 2], 9, subset=["amount", "id"]),
+        "left": orders.join(users.withColumnRenamed("name", "user"), "user", "left_outer").select("id", "country"),
+        "outer": orders.join(users.withColumnRenamed("name", "user"), ["user"], "fullouter").select(
+            "user", "id", "country"
+        ),
+        "semi": orders.join(users, F.col("user") == F.col("name"), "leftsemi"),
+        "anti": orders.alias("o").join(users.alias("u"), F.col("o.user").eqNullSafe(F.col("u.name")), "left_anti"),
+        "crossed": orders.where("id < 2").crossJoin(users).select("id", "country"),
+    }
+
+
+def _groups(orders: Any) -> dict[str, Any]:
+    """Verbs that group."""
+    return {
+        "dict": orders.groupBy("user").agg({"amount": "sum", "id": "max"}),
+        "short": orders.groupBy("user").sum("amount"),
+        "averages": orders.groupBy("user").avg("amount", "id"),
+        "all": orders.agg(F.min("id").alias("a"), F.max("day").alias("b")),
+        "rolled": orders.rollup("user", "day").agg(F.count("*").alias("n"), F.grouping("user").alias("g")),
+        "cubed": orders.cube("user").count(),
+        "sets": orders.groupingSets([["user"], ["day"], []], "user", "day").agg(F.sum("id").alias("s")),
+        "pivoted": orders.groupBy("day")
+        .pivot("user", ["a", "b"])
+        .agg(F.sum("amount").alias("s"), F.count("id").alias("c")),
     }
 
 

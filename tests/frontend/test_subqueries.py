@@ -48,8 +48,12 @@ QUERIES = [
     "SELECT * FROM t WHERE b > 2 OR NOT EXISTS (SELECT * FROM u WHERE u.d > t.b)",
     "SELECT * FROM t WHERE b > 1 OR a IN (SELECT a FROM u)",
     "SELECT * FROM t WHERE b > 1 OR NOT a IN (SELECT a FROM u)",
-    "SELECT a, a IN (SELECT d FROM u) AS i, a NOT IN (SELECT a FROM u) AS n, EXISTS (SELECT 1 FROM u) AS e FROM t",
-    "SELECT a, a IN (SELECT u.a FROM u WHERE u.c = t.c) AS i FROM t",
+    # As values, IN and NOT IN are false in Spark where they are NULL in SQLite.
+    "SELECT a, coalesce(a IN (SELECT d FROM u), false) AS i, EXISTS (SELECT 1 FROM u) AS e FROM t",
+    "SELECT a, coalesce(a NOT IN (SELECT a FROM u), false) AS n FROM t",
+    "SELECT a, coalesce(a IN (SELECT u.a FROM u WHERE u.c = t.c), false) AS i FROM t",
+    "SELECT * FROM t WHERE NOT (b > 1 OR a IN (SELECT a FROM u))",
+    "SELECT * FROM t WHERE NOT (b > 1 AND NOT a NOT IN (SELECT a FROM u))",
     "SELECT a, (SELECT max(d) FROM u) AS m FROM t",
     "SELECT a, (SELECT count(*) + sum(d) FROM u) AS m, (SELECT min(a) FROM u WHERE d > 1) AS n FROM t",
     "SELECT a, (SELECT max(u.d) FROM u WHERE u.a = t.a) AS m FROM t",
@@ -71,9 +75,9 @@ QUERIES = [
     "SELECT a, count(b) OVER (PARTITION BY c) AS n FROM t WHERE a NOT IN (SELECT a FROM u)",
     "SELECT a, sum(b) OVER (PARTITION BY c) AS s, (SELECT max(u.d) FROM u WHERE u.a = t.a) AS m FROM t",
     "SELECT a, sum((SELECT max(u.d) FROM u WHERE u.a = t.a)) OVER (PARTITION BY c) AS s FROM t",
-    "SELECT a, count(*) OVER (PARTITION BY a IN (SELECT a FROM u)) AS n FROM t",
+    "SELECT a, count(*) OVER (PARTITION BY coalesce(a IN (SELECT a FROM u), false)) AS n FROM t",
     "SELECT a, rank() OVER (ORDER BY (SELECT max(u.d) FROM u WHERE u.a = t.a) DESC) AS n FROM t",
-    "SELECT a, rank() OVER (ORDER BY b) IN (SELECT a FROM u) AS i FROM t",
+    "SELECT a, coalesce(rank() OVER (ORDER BY b) IN (SELECT a FROM u), false) AS i FROM t",
     "SELECT a FROM (SELECT a, rank() OVER (PARTITION BY c ORDER BY a) AS r FROM t) AS s WHERE r IN (SELECT a FROM u)",
     "SELECT * FROM t WHERE a IN (SELECT row_number() OVER (ORDER BY d) FROM u)",
     "SELECT * FROM t WHERE a IN (SELECT sum(d) OVER (PARTITION BY c) FROM u)",
@@ -88,6 +92,13 @@ QUERIES = [
 
 def plan(sql: str) -> Node:
     return plan_sql("v", sql, CATALOG)
+
+
+def test_in_as_a_value_is_false_where_it_is_unknown_as_in_spark() -> None:
+    world = {"t": [(1, 1, "x"), (None, 2, "y")], "u": [(2, 2, "x"), (None, 0, None)]}
+    node = plan("SELECT a IN (SELECT a FROM u) AS i, a NOT IN (SELECT a FROM u) AS n FROM t")
+    assert Counter(run(node, world)) == Counter({(False, False): 2})
+    assert not list(run(plan("SELECT a FROM t WHERE (a IN (SELECT a FROM u)) IS NULL"), world))
 
 
 def joins(sql: str) -> list[Join]:

@@ -6,6 +6,7 @@ Knows the operators that `tests.frontend.queries` generates. NULL is None; boole
 from __future__ import annotations
 
 import operator
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,9 @@ from sqlglot import exp
 from holdfast.plan.expression import Tree, read
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Call,
+    Generate,
     Join,
     Linear,
     Node,
@@ -54,6 +57,20 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
             rows = [dict(zip(node.input.columns, row, strict=True)) for row in run(node.input, tables)]
             kept = [row for row in rows if predicate is None or evaluate(predicate, row) is True]
             return [tuple(evaluate(tree, row) for tree in outputs) for row in kept]
+        case Generate():
+            (argument,) = read(node.generator).expressions
+            found = []
+            for row in run(node.input, tables):
+                values = evaluate(argument, dict(zip(node.input.columns, row, strict=True))) or []
+                found += [(*row, value) for value in (values or [None] if node.outer else values)]
+            return found
+        case Apply():
+            places = [[node.input.columns.index(name) for name in call.arguments] for call in node.calls]
+            bodies = [pickle.loads(call.function.pickled) for call in node.calls]
+            return [
+                row + tuple(body(*(row[each] for each in own)) for body, own in zip(bodies, places, strict=True))
+                for row in run(node.input, tables)
+            ]
         case Union():
             return [row for each in node.inputs for row in run(each, tables)]
         case SetOperation():

@@ -11,7 +11,8 @@ are joined to the rows below it:
 - EXISTS and IN with one comparison more are decided by the least and greatest value of a group (`frontend.extremes`);
   with other conditions, by the pairs that satisfy them, of each combination of values that the enclosing query has.
 - As a value (under OR, in a select list), EXISTS is a left join with the distinct keys, which matched or did not, and
-  IN is put together of three of these: is there an equal s, a NULL one, any at all.
+  IN is put together of three of these: is there an equal s, a NULL one, any at all. Where that leaves it unknown, Spark
+  does not say NULL but false, for IN and for NOT IN alike: so IN is false there, and true below a NOT.
 - A scalar subquery is a left join with its groups, one per value of what it refers to. What an aggregate of no rows is
   comes out of that by itself, NULL, except for counts, which `frontend.subqueries` makes 0.
 """
@@ -137,7 +138,28 @@ def _innermost(trees: Sequence[Tree]) -> list[Tree]:
 
 
 def _granted(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
-    return tree.transform(lambda node: known[node].copy() if sub_of(node) is not None and node in known else node)
+    """``tree`` with the values of its subqueries in their places."""
+    tree = tree.copy()
+    for node in list(tree.walk(bfs=False)):
+        sub = sub_of(node)
+        if sub is None or node not in known:
+            continue
+        value = known[node].copy()
+        if sub.kind == "in":
+            value = exp.Anonymous(this="coalesce", expressions=[value, exp.true() if _negated(node) else exp.false()])
+        if node is tree:
+            return value
+        node.replace(value)
+    return tree
+
+
+def _negated(node: Tree) -> bool:
+    """Does a condition hold only where ``node`` does not, as far as AND, OR and NOT go above it?"""
+    negated = False
+    while isinstance(node.parent, (exp.And, exp.Or, exp.Not, exp.Paren)):
+        node = node.parent
+        negated ^= isinstance(node, exp.Not)
+    return negated
 
 
 def _granted_inside(part: Tree, known: Mapping[Tree, Tree]) -> Tree:

@@ -12,7 +12,7 @@ from holdfast.frontend.draws import has_wish, innermost, wished
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import split
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render
-from holdfast.plan.nodes import Draw, Drawn, Linear, Named, Node, Temporal
+from holdfast.plan.nodes import Applied, Apply, Draw, Drawn, Function, Linear, Named, Node, Temporal
 
 Item = tuple[str, Tree]  # an output column: its name, and the bare tree that computes it
 
@@ -20,9 +20,9 @@ Item = tuple[str, Tree]  # an output column: its name, and the bare tree that co
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
 
-    Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, for the
-    rows that the deterministic part of the predicate keeps.
-    The subqueries in them are joined below.
+    Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, and users'
+    functions are called there, for the rows that the part of the predicate without wishes keeps. The subqueries in them
+    are joined below.
     """
     node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
     items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
@@ -75,14 +75,18 @@ def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[N
             columns[argument] = unique(label(argument), columns.values())
     names: dict[Tree, str] = {}
     draws: list[Drawn] = []
+    calls: list[Applied] = []
     for tree in wishes:
         drawn = wished(tree)
-        assert drawn is not None
         names[tree] = unique(label(tree), [*columns.values(), *names.values()])
         arguments = tuple(columns[each] for each in tree.expressions)
-        draws.append(replace(drawn, name=names[tree], arguments=arguments))
-    below = linear(node, predicate, [(name, tree) for tree, name in columns.items()])
-    return Draw(below, tuple(draws)), names
+        if isinstance(drawn, Function):
+            calls.append(Applied(names[tree], drawn, arguments))
+        elif drawn is not None:
+            draws.append(replace(drawn, name=names[tree], arguments=arguments))
+    node = linear(node, predicate, [(name, tree) for tree, name in columns.items()])
+    node = Draw(node, tuple(draws)) if draws else node
+    return Apply(node, tuple(calls)) if calls else node, names
 
 
 def _granted(tree: Tree, known: Mapping[Tree, str]) -> Tree:

@@ -27,6 +27,8 @@ class Chain:
         self.units = list(relations)
         self.conditions: list[Tree] = []
         self.merged: dict[str, str] = merged or {}
+        self.after_comma = False
+        """Whether a generator behind a comma is in it: then its left side is not what a RIGHT or FULL JOIN means."""
 
     @property
     def scope(self) -> Scope:

@@ -5,6 +5,8 @@ without a name, in its argument ``draw``. A wish is a value like any other tree:
 twice is drawn once), moved and compared. When a `Linear` is built (`frontend.build`), its wishes become columns of a
 `Draw` below it; so no wish ever reaches an expression of the plan.
 
+A call of a user's deterministic function is a wish too, for a column of an `Apply`: its ``draw`` is the `Function`.
+
 All calls of the clock are one wish. Each call of a random function or a user's function is one of its own: its salt is
 its number in the query. Those with equal seeds are one again, as in Spark.
 """
@@ -19,7 +21,7 @@ from holdfast.errors import SqlError, Unsupported
 from holdfast.frontend import functions
 from holdfast.frontend.place import Text
 from holdfast.plan.expression import Tree, render
-from holdfast.plan.nodes import Drawn
+from holdfast.plan.nodes import Drawn, Function
 
 CLOCK = Drawn("", "clock", (), "timestamp")
 """What all calls of the clock wish for."""
@@ -43,7 +45,9 @@ def is_drawn(name: str, arguments: int) -> bool:
 
 def wish(name: str, arguments: Sequence[Tree], text: Text, place: Tree) -> Tree:
     """The tree of a call that `is_drawn`, or of a user's function. ``place`` is where it stands, for errors."""
-    if (outside := text.functions.get(name)) is not None:
+    if isinstance(outside := text.functions.get(name), Function):
+        return exp.Anonymous(this=outside.name, expressions=list(arguments), draw=outside).update_positions(place)
+    if outside is not None:
         drawn = Drawn("", f"udf:{outside.name}", (), outside.returns, text.next_draw(), outside)
         return _wish(outside.name, drawn, arguments, place)
     if name in _TIMES:
@@ -71,10 +75,10 @@ def _seed(name: str, arguments: Sequence[Tree], text: Text, place: Tree) -> str:
     return render(seed)
 
 
-def wished(tree: Tree) -> Drawn | None:
-    """What the call draws, if this node is a wish."""
+def wished(tree: Tree) -> Drawn | Function | None:
+    """What the call draws, or the function that it calls, if this node is a wish."""
     found = tree.args.get("draw") if isinstance(tree, exp.Anonymous) else None
-    return found if isinstance(found, Drawn) else None
+    return found if isinstance(found, (Drawn, Function)) else None
 
 
 def has_wish(tree: Tree) -> bool:

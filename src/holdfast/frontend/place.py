@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from holdfast.errors import DeclarationError, SqlError, Unsupported
 from holdfast.plan.expression import Faithful, Tree
-from holdfast.plan.nodes import Outside
+from holdfast.plan.nodes import UserFunction
 
 Kind = TypeVar("Kind", bound=DeclarationError)
 
@@ -35,10 +35,10 @@ class Text:
         view: str | None = None,
         *,
         placed: bool = True,
-        functions: Mapping[str, Outside] | None = None,
+        functions: Mapping[str, UserFunction] | None = None,
     ) -> None:
         self.sql, self.subject, self.view, self.placed = sql, subject, view, placed
-        self.functions: Mapping[str, Outside] = functions or {}
+        self.functions: Mapping[str, UserFunction] = functions or {}
         self._draws = itertools.count()
         self._subqueries = itertools.count()
         self.tokens: list[Token] = []

@@ -83,7 +83,8 @@ def check_function(call: exp.Anonymous, text: Text) -> None:
     if name in functions.AGGREGATES and name not in functions.OVER and _is_windowed(call):
         raise text.unsupported(f"the aggregate {name} before OVER", call)
     if name in functions.GENERATORS:
-        raise text.unsupported(f"the generator {name}", call, "it makes several rows of one")
+        advice = "it stands by itself in the select list, in LATERAL VIEW or behind LATERAL"
+        raise text.unsupported(f"the generator {name} in this place", call, advice)
     if name in functions.TIME_WINDOWS and name != "window_time":
         raise text.unsupported(f"the time window {name} here", call, "name it in the select list of a subquery")
     if name in functions.WINDOW_FUNCTIONS and not (name in functions.OVER and _is_windowed(call)):
@@ -126,16 +127,16 @@ def _check_precedence(node: Tree, text: Text) -> None:
 # The clauses of a query that are planned, or (hint) mean nothing to a view. Any other is refused by its name.
 _PLANNED = {
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_",
-    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on", "windows", "qualify",
+    "hint", "this", "expression", "alias", "side", "kind", "by_name", "on", "windows", "qualify", "laterals",
 }  # fmt: skip
 _CLAUSES = {
-    "laterals": ("LATERAL VIEW", "LATERAL"),
     "sort": ("SORT BY", "SORT"),
     "cluster": ("CLUSTER BY", "CLUSTER"),
     "distribute": ("DISTRIBUTE BY", "DISTRIBUTE"),
     "sample": ("TABLESAMPLE", "TABLESAMPLE"),
     "pivots": ("PIVOT", "PIVOT"),
     "match": ("MATCH_RECOGNIZE", "MATCH_RECOGNIZE"),
+    "locks": ("FOR UPDATE", "FOR"),
 }
 
 
@@ -162,9 +163,7 @@ def check_statement(statement: Tree, text: Text) -> None:
     """Refuse everything that is not a query."""
     if isinstance(statement, exp.Query):
         return
-    name = statement.key.upper()
-    if isinstance(statement, exp.Command):
-        name = str(statement.this).upper()
-    elif isinstance(statement, exp.Create):
+    name = text.tokens[0].text.upper()
+    if isinstance(statement, exp.Create):
         name = f"CREATE {statement.args.get('kind') or ''}".strip()
     raise text.unsupported(f"the statement {name}", statement, "a view is a SELECT", text.tokens[0].text.upper())

@@ -272,7 +272,7 @@ class _Resolver:
         name = call.name.lower()
         tree = wish(name, [self.visit(each, variables, inside) for each in call.expressions], self.text, call)
         if variables and not is_clock(tree):
-            advice = "values are drawn once for each row; draw it outside of the lambda function"
+            advice = "it is computed once for each row; call it outside of the lambda function"
             raise self.text.unsupported(f"{name} inside a lambda function", call, advice)
         return tree
 

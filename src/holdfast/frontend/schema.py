@@ -28,6 +28,7 @@ _ATOMIC = {
     **dict.fromkeys(("timestamp", "timestamp_ltz"), "timestamp"),
     "timestamp_ntz": "timestamp_ntz",
     "void": "void",
+    "variant": "variant",
 }
 _DECIMAL = ("decimal", "dec", "numeric")
 _NESTED = ("array", "map", "struct")

@@ -10,6 +10,7 @@ from sqlglot import exp
 from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, linear, over
 from holdfast.frontend.draws import check_timeless
+from holdfast.frontend.generators import has_generated, is_generator, output_columns, plan_generated, read_generator
 from holdfast.frontend.grouping import Grouping
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import check_temporal
@@ -62,6 +63,8 @@ def finish_select(
     having_tree = None
     if having is not None:
         having_tree = resolve(having.this, scope, text, Aliases(aliases, first=True, keys=keys), windows="HAVING")
+    if having_tree is not None and has_generated(having_tree):
+        raise text.error(SqlError, "generator in HAVING, where none may be; use LATERAL VIEW", having)
     if having_tree is not None:
         check_temporal(having_tree, "HAVING", text)
     qualify = select.args.get("qualify")
@@ -80,6 +83,11 @@ def finish_select(
         predicate = None if having_tree is None else grouping.above(having_tree, having)
         qualified = None if qualified is None else grouping.above(qualified, qualify)
     trees = [tree for _, tree in items] + [sort.tree for sort in sorts] + ([] if qualified is None else [qualified])
+    if any(map(has_generated, trees)):
+        node, trees = plan_generated(node, predicate, [name for name, _ in items], trees)
+        items = [(name, tree) for (name, _), tree in zip(items, trees, strict=False)]
+        sorts = [replace(sort, tree=tree) for sort, tree in zip(sorts, trees[len(items) :], strict=False)]
+        predicate, qualified = None, None if qualified is None else trees[-1]
     if any(map(has_window, trees)):
         names_of = [name for name, _ in items] + [None] * (len(trees) - len(items))
         node, trees = plan_windows(node, predicate, names_of, trees)
@@ -113,15 +121,23 @@ def select_items(select: exp.Select, scope: Scope, text: Text) -> tuple[list[Ite
     items: list[Item] = []
     written: list[Tree] = []
     aliases: dict[str, Tree] = {}
-    for expression in select.expressions:
+    for number, expression in enumerate(select.expressions):
         starred = expand(expression, scope, text)
         if starred is not None:
             items += starred
             written += [expression] * len(starred)
             continue
+        inner = expression.this if isinstance(expression, (exp.Alias, exp.Aliases)) else expression
+        if isinstance(inner, exp.Anonymous) and is_generator(inner):
+            given = [each.name for each in expression.expressions] if isinstance(expression, exp.Aliases) else []
+            given = [expression.alias] if isinstance(expression, exp.Alias) else given
+            made = output_columns(read_generator(inner, given, scope, text, Aliases(aliases)), number)
+            aliases |= {name.lower(): tree for name, tree in made if name.lower() not in aliases}
+            items += made
+            written += [expression] * len(made)
+            continue
         if isinstance(expression, exp.Aliases):
             raise text.unsupported("several aliases for one expression", expression)
-        inner = expression.this if isinstance(expression, exp.Alias) else expression
         tree = resolve(inner, scope, text, Aliases(aliases))
         name = expression.alias if isinstance(expression, exp.Alias) else output_name(inner, tree, scope)
         if isinstance(expression, exp.Alias):
@@ -169,6 +185,8 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tu
     if group is None:
         return [], None
     if group.args.get("all"):
+        if any(has_generated(tree) for _, tree in items):
+            raise text.unsupported("GROUP BY ALL with a generator", group, "use LATERAL VIEW", "GROUP")
         return [tree for _, tree in items if not has_aggregate(tree) and not has_window(tree)], None
     aliases = Aliases({name.lower(): tree for name, tree in reversed(items)})
 
@@ -178,6 +196,8 @@ def _keys(select: exp.Select, items: list[Item], scope: Scope, text: Text) -> tu
             found = resolve(expression, scope, text, aliases, windows="GROUP BY")
         if has_window(found):
             raise text.error(SqlError, "window function in GROUP BY, where none may be", expression)
+        if has_generated(found):
+            raise text.error(SqlError, "generator in GROUP BY, where none may be; use LATERAL VIEW", expression)
         if has_aggregate(found):
             raise text.error(SqlError, "aggregate in GROUP BY, where none may be", expression)
         return found

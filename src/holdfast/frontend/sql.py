@@ -16,7 +16,9 @@ from holdfast.errors import SqlError
 from holdfast.frontend.build import linear
 from holdfast.frontend.chain import Chain
 from holdfast.frontend.draws import check_timeless
-from holdfast.frontend.joins import How, join_all, qualified
+from holdfast.frontend.foreign import check_foreign
+from holdfast.frontend.joins import How, as_one, join_all, qualified
+from holdfast.frontend.laterals import LateralViews, check_order, join_lateral
 from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column, unknown_table
 from holdfast.frontend.pivot import pivoted
@@ -27,7 +29,7 @@ from holdfast.frontend.select import check_reserved, finish_select, limited
 from holdfast.frontend.subqueries import SubqueryPlanner
 from holdfast.frontend.windows import with_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts
-from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Union
+from holdfast.plan.nodes import Aggregate, Node, SetOperation, Union, UserFunction
 
 _HOW: dict[str, How] = {
     "": "inner", "CROSS": "inner", "LEFT": "left", "LEFT OUTER": "left", "RIGHT": "right", "RIGHT OUTER": "right",
@@ -35,13 +37,16 @@ _HOW: dict[str, How] = {
 }  # fmt: skip
 
 
-def plan_sql(name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, Outside] | None = None) -> Node:
+def plan_sql(
+    name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, UserFunction] | None = None
+) -> Node:
     """The plan of view ``name``; ``catalog`` holds the plans of the sources and views it may read, ``functions`` the
     user's functions it may call, by lower-case name."""
     text = Text(sql, f"view {name!r}", name, functions=functions)
     try:
         statement = text.parse()
         check_statement(statement, text)
+        check_foreign(statement, text)
         node = Planner(text, catalog).query(statement)
     except RecursionError:
         raise text.error(SqlError, "the statement is nested too deeply") from None
@@ -132,20 +137,32 @@ class Planner:
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
         select = with_windows(select, self.text)
-        scope, units, conditions = self.from_(select)
+        scope, units, conditions = self._tables(select)
+        views = LateralViews(select, scope, self.text)
+        scope = views.scope
         where = select.args.get("where")
         if where is not None:
             tree = resolve(where.this, scope, self.text, aggregates="WHERE", windows="WHERE")
             check_temporal(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
         node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
-        return finish_select(select, scope, node, conjunction(conditions), self.text, names)
+        return finish_select(select, scope, views.over(node), conjunction(conditions), self.text, names)
 
     def from_(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
         """The scope of a SELECT, and what is left to be joined: relations, and conditions on them.
 
         ``linked``: its WHERE may refer to the enclosing query.
         """
+        scope, units, conditions = self._tables(select, linked)
+        if not select.args.get("laterals"):
+            return scope, units, conditions
+        views = LateralViews(select, scope, self.text)
+        node, conditions = join_all(units, conditions)
+        return views.scope, [as_one(views.over(node))], conditions
+
+    def _tables(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
+        """The same without LATERAL VIEWs."""
+        check_order(select, self.text)
         from_ = select.args.get("from_")
         if from_ is None:
             advice = "a view needs an input that can change"
@@ -157,6 +174,12 @@ class Planner:
         chains = [Chain([qualified(first, ())])]
         for join in joins:
             how = self._how(join)
+            if isinstance(join.this, exp.Lateral):
+                chains = join_lateral(chains, join, how, self.outer, self._behind_comma(join), self.text)
+                continue
+            if how in ("right", "full") and chains[-1].after_comma:
+                advice = "write JOIN LATERAL instead of the comma"
+                raise self.text.unsupported(f"{how.upper()} JOIN behind a comma and LATERAL", join.this, advice)
             relation = self._relation(join.this)
             known = [each for chain in chains for each in chain.relations]
             if relation.alias and any(relation.alias.lower() == other.alias.lower() for other in known):

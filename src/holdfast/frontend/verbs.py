@@ -16,28 +16,21 @@ from sqlglot import exp
 
 from holdfast.errors import DeclarationError, SqlError
 from holdfast.frontend.build import Item, linear
-from holdfast.frontend.chain import Chain
-from holdfast.frontend.draws import check_timeless
-from holdfast.frontend.joins import How, as_one
+from holdfast.frontend.generators import has_generated, is_generator, output_columns, plan_generated, read_generator
+from holdfast.frontend.grouped import GroupedTable, flat, unaliased
+from holdfast.frontend.joined import joined
 from holdfast.frontend.labels import unique
+from holdfast.frontend.missing import Missing
 from holdfast.frontend.moments import check_temporal
 from holdfast.frontend.names import Relation, Scope, look_up, unknown_column
-from holdfast.frontend.pivot import Chosen, condition, literal, spread
 from holdfast.frontend.place import Text
 from holdfast.frontend.resolve import resolve
 from holdfast.frontend.select import check_names, check_reserved, finish_select
 from holdfast.frontend.windows import has_window, plan_windows
 from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted
-from holdfast.plan.nodes import Aggregate, Node, Outside, SetOperation, Source, Union
+from holdfast.plan.nodes import Aggregate, Node, Order, SetOperation, Source, Union, UserFunction, Window, WindowCall
 
 ColumnSql = Callable[[Any], str]
-
-_HOW: dict[str, How] = {
-    "inner": "inner", "cross": "inner", "outer": "full", "full": "full", "fullouter": "full", "left": "left",
-    "leftouter": "left", "right": "right", "rightouter": "right", "semi": "semi", "leftsemi": "semi", "anti": "anti",
-    "leftanti": "anti",
-}  # fmt: skip
-"""PySpark's names, without their underscores."""
 
 
 def _no_columns(value: Any) -> str:
@@ -56,7 +49,10 @@ class _State:
     blurred: bool = False
     """There was an order, but a verb came after it: ``limit`` could not tell which rows are first."""
 
-    functions: Mapping[str, Outside] = field(default_factory=dict)
+    offset: int = 0
+    """Rows to pass over: for a following ``limit``."""
+
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
     """The user's functions that expressions may call, by lower-case name."""
 
 
@@ -69,7 +65,7 @@ class Table:
         *,
         column_sql: ColumnSql = _no_columns,
         name: str | None = None,
-        functions: Mapping[str, Outside] | None = None,
+        functions: Mapping[str, UserFunction] | None = None,
     ) -> None:
         name = name if name is not None else plan.name if isinstance(plan, Source) else ""
         scope = Scope((Relation(name, plan, plan.columns, plan.columns),), {})
@@ -102,28 +98,41 @@ class Table:
 
     def select(self, *columns: Any) -> Table:
         """The given columns and expressions (``"id"``, ``"amount * 2 AS double"``, ``F.col("id")``, ``"*"``)."""
-        return self._select("select", self._expressions("select", _flat(columns)))
+        return self._select("select", self._expressions("select", flat(columns)))
 
     def selectExpr(self, *expressions: str) -> Table:
         """The given SQL expressions."""
-        return self._select("selectExpr", self._expressions("selectExpr", _flat(expressions)))
+        return self._select("selectExpr", self._expressions("selectExpr", flat(expressions)))
 
-    def withColumn(self, name: str, value: Any) -> Table:
-        """This table with column ``name`` added, or replaced if there is one of that name."""
-        text = self._text("withColumn")
-        value = _unaliased(self._expression("withColumn", value))
-        tree = resolve(value, self._state.scope, text, aggregates="withColumn")
-        items = [(shown, tree if shown.lower() == name.lower() else column(inner)) for shown, inner in self._visible()]
-        return self._items("withColumn", items if self._has(name) else [*items, (name, tree)])
+    def withColumn(self, colName: str, col: Any) -> Table:
+        """This table with column ``colName`` added, or replaced if there is one of that name."""
+        return self._with_columns("withColumn", {colName: col})
+
+    def withColumns(self, *colsMap: Mapping[str, Any]) -> Table:
+        """This table with the given columns added or replaced. All are computed from the columns as they were."""
+        (columns,) = colsMap
+        return self._with_columns("withColumns", columns)
 
     def withColumnRenamed(self, existing: str, new: str) -> Table:
         """This table with a column renamed; unchanged if there is no such column."""
-        names = [(new if shown.lower() == existing.lower() else shown, inner) for shown, inner in self._visible()]
-        return self._items("withColumnRenamed", [(name, column(inner)) for name, inner in names])
+        return self._renamed("withColumnRenamed", {existing: new})
 
-    def drop(self, *names: str) -> Table:
+    def withColumnsRenamed(self, colsMap: Mapping[str, str]) -> Table:
+        """This table with columns renamed (old name: new name); names that it does not have are ignored."""
+        return self._renamed("withColumnsRenamed", colsMap)
+
+    def toDF(self, *cols: str) -> Table:
+        """This table with all columns renamed, in order."""
+        names, pairs = flat(cols), self._visible()
+        if len(names) != len(pairs):
+            message = f"{len(names)} names for {len(pairs)} columns ({', '.join(self.columns)})"
+            raise self._text("toDF").error(SqlError, message)
+        return self._items("toDF", [(new, column(inner)) for new, (_, inner) in zip(names, pairs, strict=True)])
+
+    def drop(self, *cols: Any) -> Table:
         """This table without the given columns; names that it does not have are ignored."""
-        gone = {name.lower() for name in names}
+        given = [each if isinstance(each, str) else unaliased(self._expression("drop", each)).name for each in cols]
+        gone = {name.lower() for name in given}
         items: list[Item] = [(shown, column(inner)) for shown, inner in self._visible() if shown.lower() not in gone]
         if not items:
             raise self._text("drop").error(SqlError, "no column would be left")
@@ -160,11 +169,24 @@ class Table:
         return self._derived(Aggregate(plan, plan.columns, ()), self._state.name)
 
     def dropDuplicates(self, subset: Sequence[str] | None = None) -> Table:
-        """Each row once."""
-        if subset is not None:
-            advice = "use groupBy(…).agg(any_value(…)) for one row per key"
-            raise self._text("dropDuplicates").unsupported("dropDuplicates with a subset of the columns", None, advice)
-        return self.distinct()
+        """Each row once or, with a ``subset`` of the columns, one row of all that agree in them: always the first in
+        the order of the whole row, so that the choice is the same in every replay. (Spark takes any of them.)"""
+        if subset is None:
+            return self.distinct()
+        text, plan = self._text("dropDuplicates"), self.plan
+        scope = Scope((Relation("", plan, plan.columns, plan.columns),), {})
+        keys = tuple(dict.fromkeys(self._column(name, scope, text).name for name in flat((subset,))))
+        if not keys:
+            return self.limit(1)
+        number = unique("row_number", plan.columns)
+        # Within a group the keys leave everything open, and a window breaks ties by the whole row.
+        order = tuple(Order(key, descending=False, nulls_first=True) for key in keys)
+        numbered = Window(plan, keys, order, (WindowCall(number, "row_number"),))
+        first = exp.LTE(this=column(number), expression=exp.Literal.number(1))
+        node = linear(numbered, first, [(name, column(name)) for name in plan.columns])
+        return self._derived(node, self._state.name)
+
+    drop_duplicates = dropDuplicates
 
     def union(self, other: Table) -> Table:
         """The rows of both (UNION ALL); columns go by position."""
@@ -173,6 +195,28 @@ class Table:
         return self._derived(Union((*inputs, right)), "")
 
     unionAll = union
+
+    def unionByName(self, other: Table, allowMissingColumns: bool = False) -> Table:
+        """The rows of both (UNION ALL); columns go by name. With ``allowMissingColumns``, one that a side does not have
+        is NULL there; otherwise both must have the same."""
+        left, right = self.plan, other.plan
+        ours = {name.lower(): name for name in left.columns}
+        theirs = {name.lower(): name for name in right.columns}
+        for side, opposite in ((ours, theirs), (theirs, ours)):
+            lacking = [name for key, name in side.items() if key not in opposite]
+            if lacking and not allowMissingColumns:
+                message = f"column {lacking[0]!r} is in one side only; allowMissingColumns=True makes it NULL"
+                raise self._text("unionByName").error(SqlError, message, name=lacking[0])
+        names = [*left.columns, *(name for key, name in theirs.items() if key not in ours)]
+        sides = [
+            linear(
+                side,
+                None,
+                [(name, column(known[name.lower()]) if name.lower() in known else exp.null()) for name in names],
+            )
+            for side, known in ((left, ours), (right, theirs))
+        ]
+        return self._derived(Union(tuple(sides)), "")
 
     def intersect(self, other: Table) -> Table:
         """The rows that both have, each once; columns go by position."""
@@ -192,7 +236,7 @@ class Table:
 
     def orderBy(self, *columns: Any, ascending: bool | Sequence[bool] = True) -> Table:
         """An order for a following ``limit``. Columns as ``"total"``, ``"total DESC"`` or ``F.desc("total")``."""
-        given = _flat(columns)
+        given = flat(columns)
         directions = [ascending] * len(given) if isinstance(ascending, bool) else list(ascending)
         if not given or len(directions) != len(given):
             message = f"{len(given)} columns with {len(directions)} directions" if given else "it needs a column"
@@ -217,26 +261,69 @@ class Table:
             advice = "call limit directly after orderBy"
             raise self._text("limit").unsupported("limit with another verb between it and orderBy", None, advice)
         select = exp.Select(expressions=[exp.Star()], limit=exp.Limit(expression=exp.Literal.number(count)))
+        if self._state.offset:
+            select.set("offset", exp.Offset(expression=exp.Literal.number(self._state.offset)))
         if self._state.order:
             select.set("order", exp.Order(expressions=[each.copy() for each in self._state.order]))
         node = finish_select(select, self._state.scope, self._state.node, None, self._text("limit"))
         return self._derived(node, self._state.name)
 
+    def offset(self, num: int) -> Table:
+        """The rows behind the first ``num`` of the order. A ``limit`` must follow: a view of all but a few rows would
+        change with every row."""
+        if not isinstance(num, int) or isinstance(num, bool) or num < 0:
+            raise self._text("offset").error(SqlError, f"expected a number of rows, found {num!r}")
+        return Table._of(replace(self._state, offset=num))
+
+    def transform(self, func: Callable[..., Table], *args: Any, **kwargs: Any) -> Table:
+        """What ``func`` makes of this table: ``orders.transform(cleaned).transform(priced, rate=2)``."""
+        result = func(self, *args, **kwargs)
+        if not isinstance(result, Table):
+            found = type(result).__name__
+            raise self._text("transform").error(SqlError, f"expected the function to give a table, found {found}")
+        return result
+
+    # -- missing values -----------------------------------------------------------------------------------------
+
+    @property
+    def na(self) -> Missing:
+        """``fill``, ``drop`` and ``replace``, as PySpark has them."""
+        return Missing(self)
+
+    def fillna(self, value: Any, subset: str | Sequence[str] | None = None) -> Table:
+        """NULLs (and NaNs) of columns of the value's kind replaced by it; a dict says which value for which column."""
+        return self.na.fill(value, subset)
+
+    def dropna(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Table:
+        """The rows without NULLs (and NaNs) in any, or in all, of the columns, or with ``thresh`` values at least."""
+        return self.na.drop(how, thresh, subset)
+
+    def replace(self, to_replace: Any, value: Any = None, subset: str | Sequence[str] | None = None) -> Table:
+        """Values replaced by others, in columns of their kind: ``replace({"a": "b"})``, ``replace([1, 2], 3)``."""
+        return self.na.replace(to_replace, value, subset)
+
     # -- groups -----------------------------------------------------------------------------------------------------
 
     def groupBy(self, *columns: Any) -> GroupedTable:
         """Groups of rows that agree in the given columns or expressions; follow it with ``agg`` or the like."""
-        return GroupedTable(self, self._expressions("groupBy", _flat(columns)))
+        return GroupedTable(self, self._expressions("groupBy", flat(columns)))
 
     groupby = groupBy
 
     def rollup(self, *columns: Any) -> GroupedTable:
         """Groups by all of the columns, by all but the last, and so on, down to one group of all rows."""
-        return GroupedTable(self, self._expressions("rollup", _flat(columns)), exp.Rollup)
+        return GroupedTable(self, self._expressions("rollup", flat(columns)), lambda keys: exp.Rollup(expressions=keys))
 
     def cube(self, *columns: Any) -> GroupedTable:
         """Groups by every choice of the columns."""
-        return GroupedTable(self, self._expressions("cube", _flat(columns)), exp.Cube)
+        return GroupedTable(self, self._expressions("cube", flat(columns)), lambda keys: exp.Cube(expressions=keys))
+
+    def groupingSets(self, groupingSets: Sequence[Sequence[Any]], *cols: Any) -> GroupedTable:
+        """Groups by each of the given sets of columns; ``cols`` are the columns that the result has."""
+        sets = [self._expressions("groupingSets", flat((each,))) for each in groupingSets]
+        tuples = [exp.Tuple(expressions=[unaliased(key) for key in each]) for each in sets]
+        keys = self._expressions("groupingSets", flat(cols) if cols else [])
+        return GroupedTable(self, keys, lambda _: exp.GroupingSets(expressions=[each.copy() for each in tuples]))
 
     def agg(self, *expressions: Any) -> Table:
         """Aggregates over all rows: one row."""
@@ -251,38 +338,8 @@ class Table:
         ``on`` is a column name or a list of them (both sides have them, the result once), or a condition, or a list
         of conditions. Without it every row is paired with every row.
         """
-        text = self._text("join")
-        kind = _HOW.get(how.lower().replace("_", ""))
-        if kind is None:
-            raise text.error(SqlError, f"how={how!r} is not a kind of join; known are {', '.join(_HOW)}", name=how)
-        given = _flat((on,)) if on is not None else []
-        node, relations, merged = _apart(self._state, [])
-        other_node, other_relations, other_merged = _apart(other._state, node.columns)
-        left, right = Scope(relations, merged), Scope(other_relations, other_merged)
-        chain = Chain([as_one(node)], {**merged, **other_merged} if kind not in ("semi", "anti") else merged)
-        chain.relations = list(relations)
-        using: list[tuple[Tree, Tree]] = []
-        conditions: list[Tree] = []
-        for value in given:
-            if isinstance(value, str) and (self._has(value) or other._has(value)):
-                using.append((self._column(value, left, text), self._column(value, right, text)))
-                conditions.append(exp.EQ(this=using[-1][0], expression=using[-1][1]))
-            else:
-                both = {**merged, **other_merged, **{hidden.name: shown.name for shown, hidden in using}}
-                scope = Scope(relations + other_relations, both)
-                tree = resolve(
-                    self._expression("join", value),
-                    scope,
-                    text,
-                    aggregates="a join condition",
-                    windows="a join condition",
-                )
-                (check_temporal if kind == "inner" else check_timeless)(tree, "a join condition", text)
-                conditions += conjuncts(tree)
-        chain.join(as_one(other_node), other_relations, kind, conditions, using)
-        return Table._of(
-            _State(chain.settled(), chain.scope, self._state.column_sql, "", functions=self._state.functions)
-        )
+        node, scope = joined(self, other, on, how)
+        return Table._of(_State(node, scope, self._state.column_sql, "", functions=self._state.functions))
 
     def crossJoin(self, other: Table) -> Table:
         """Every row with every row of ``other``."""
@@ -304,6 +361,11 @@ class Table:
         return any(shown.lower() == name.lower() for shown, _ in self._visible())
 
     def _text(self, verb: str) -> Text:
+        if self._state.offset and verb not in ("limit", "offset"):
+            plain = Table._of(replace(self._state, offset=0))
+            raise plain._text("offset").unsupported(
+                "offset without a limit behind it", None, "call limit directly after it"
+            )
         name = f"table {self._state.name!r}" if self._state.name else "table"
         return Text("", f"{name}: {verb}", placed=False, functions=self._state.functions)
 
@@ -361,100 +423,35 @@ class Table:
             select.set("group", exp.Group(expressions=group))
         return self._blur(self._derived(finish_select(select, self._state.scope, self._state.node, None, text), ""))
 
+    def _with_columns(self, verb: str, columns: Mapping[str, Any]) -> Table:
+        text = self._text(verb)
+        made: dict[str, Item] = {}
+        for number, (name, value) in enumerate(columns.items()):
+            written = unaliased(self._expression(verb, value))
+            if isinstance(written, exp.Anonymous) and is_generator(written):
+                ((_, tree),) = output_columns(
+                    read_generator(written, [name], self._state.scope, text, clause=verb), number
+                )
+            else:
+                tree = resolve(written, self._state.scope, text, aggregates=verb)
+            made[name.lower()] = (name, tree)
+        items = [
+            (shown, made[shown.lower()][1] if shown.lower() in made else column(inner))
+            for shown, inner in self._visible()
+        ]
+        return self._items(verb, [*items, *(item for key, item in made.items() if not self._has(key))])
+
+    def _renamed(self, verb: str, names: Mapping[str, str]) -> Table:
+        new = {old.lower(): name for old, name in names.items()}
+        return self._items(verb, [(new.get(shown.lower(), shown), column(inner)) for shown, inner in self._visible()])
+
     def _items(self, verb: str, items: list[Item]) -> Table:
         check_names(items, [exp.Star()] * len(items), self._text(verb))
         node = self._state.node
+        if any(has_generated(tree) for _, tree in items):
+            node, trees = plan_generated(node, None, [name for name, _ in items], [tree for _, tree in items])
+            items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
         if any(has_window(tree) for _, tree in items):
             node, trees = plan_windows(node, None, [name for name, _ in items], [tree for _, tree in items])
             items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
         return self._blur(self._derived(linear(node, None, items), self._state.name))
-
-
-class GroupedTable:
-    """The groups of a table, waiting for their aggregates."""
-
-    def __init__(
-        self,
-        table: Table,
-        keys: list[Tree],
-        sets: type[exp.Rollup | exp.Cube] | None = None,
-        chosen: list[Chosen] | None = None,
-    ) -> None:
-        self._table, self._keys, self._sets, self._chosen = table, keys, sets, chosen
-
-    def agg(self, *expressions: Any) -> Table:
-        """One row per group: the keys, then the aggregates (``"sum(amount) AS total"``, or ``{"amount": "sum"}``)."""
-        texts: list[Any] = []
-        for each in _flat(expressions):
-            if isinstance(each, Mapping):
-                texts += [f"{function}({name if name == '*' else quoted(name)})" for name, function in each.items()]
-            else:
-                texts.append(each)
-        calls = self._table._expressions("agg", texts)
-        if not calls:
-            raise self._table._text("agg").error(SqlError, "it needs an aggregate")
-        if self._chosen is not None:
-            calls = spread(calls, self._chosen, self._table._state.scope, self._table._text("pivot"))
-        group: list[Tree] | None = [_unaliased(key).copy() for key in self._keys] if self._keys else None
-        if group is not None and self._sets is not None:
-            group = [self._sets(expressions=group)]
-        return self._table._select("agg", [key.copy() for key in self._keys] + calls, group)
-
-    def pivot(self, column: str, values: Sequence[Any] | None = None) -> GroupedTable:
-        """A column per value of ``column`` (and aggregate) in what ``agg`` gives. The values must be listed."""
-        text = self._table._text("pivot")
-        if values is None:
-            advice = "list the values: a view's columns do not change with its data"
-            raise text.unsupported("pivot without values", None, advice)
-        if self._chosen is not None:
-            raise text.error(SqlError, "one pivot is enough")
-        of = self._table._expression("pivot", column)
-        given = [literal(value, text) for value in values]
-        chosen = [Chosen(each.name, condition(of, each.condition)) for each in given]
-        return GroupedTable(self._table, self._keys, self._sets, chosen)
-
-    def count(self) -> Table:
-        """How many rows each group has, as column ``count``."""
-        return self.agg("count(*) AS `count`")
-
-    def sum(self, *columns: str) -> Table:
-        return self._each("sum", columns)
-
-    def avg(self, *columns: str) -> Table:
-        return self._each("avg", columns)
-
-    mean = avg
-
-    def min(self, *columns: str) -> Table:
-        return self._each("min", columns)
-
-    def max(self, *columns: str) -> Table:
-        return self._each("max", columns)
-
-    def _each(self, function: str, columns: Sequence[str]) -> Table:
-        return self.agg(*(f"{function}({quoted(name)})" for name in _flat(columns)))
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    """PySpark takes columns one by one or as one list."""
-    return list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
-
-
-def _unaliased(tree: Tree) -> Tree:
-    return tree.this if isinstance(tree, exp.Alias) else tree
-
-
-def _apart(state: _State, taken: Sequence[str]) -> tuple[Node, tuple[Relation, ...], dict[str, str]]:
-    """A side of a join with columns named ``alias.column``: its node, relations, and what USING merged in it."""
-    names: dict[str, str] = {}
-    relations: list[Relation] = []
-    for relation in state.scope.relations:
-        inner: list[str] = []
-        for shown, old in zip(relation.columns, relation.internal, strict=True):
-            wanted = f"{relation.alias}.{shown}" if relation.alias else shown
-            names[old] = unique(wanted, [*taken, *names.values()])
-            inner.append(names[old])
-        relations.append(Relation(relation.alias, relation.node, relation.columns, tuple(inner)))
-    node = linear(state.node, None, [(names[old], column(old)) for old in state.node.columns if old in names])
-    merged = {names[hidden]: names[shown] for hidden, shown in state.scope.merged.items()}
-    return node, tuple(relations), merged

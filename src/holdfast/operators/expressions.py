@@ -69,13 +69,13 @@ def apply(stretch: Stretch, change: pa.Table) -> pa.Table:
 
 def _apply_batch(stretch: Stretch, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if stretch.predicate is not None:
-        frame = {place: batch.column(place) for place in _columns([stretch.predicate])}
-        mask = _array(stretch.predicate.value(frame), batch.num_rows)
+        frame = {place: batch.column(place) for place in columns_of([stretch.predicate])}
+        mask = as_array(stretch.predicate.value(frame), batch.num_rows)
         if mask.true_count < batch.num_rows:
-            needed = [*_columns(stretch.outputs), batch.num_columns - 1]
+            needed = [*columns_of(stretch.outputs), batch.num_columns - 1]
             batch = _only(batch, needed, mask)
-    frame = {place: batch.column(place) for place in _columns(stretch.outputs)}
-    arrays = [_array(term.value(frame), batch.num_rows) for term in stretch.outputs]
+    frame = {place: batch.column(place) for place in columns_of(stretch.outputs)}
+    arrays = [as_array(term.value(frame), batch.num_rows) for term in stretch.outputs]
     return pa.RecordBatch.from_arrays([*arrays, batch.column(batch.num_columns - 1)], schema=schema)
 
 
@@ -88,14 +88,15 @@ def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _array(value: Value, rows: int) -> pa.Array:
+def as_array(value: Value, rows: int) -> pa.Array:
     """The values as an array. Raises for rows on which the expression failed."""
     if value.failed is not None and value.failed.any():
         raise EvaluationError(f"{value.why}, on {int(value.failed.sum())} row(s)", expression=value.why)
     return pa.repeat(value.data, rows) if isinstance(value.data, pa.Scalar) else value.data
 
 
-def _columns(terms: Sequence[Term]) -> list[int]:
+def columns_of(terms: Sequence[Term]) -> list[int]:
+    """The positions of the columns that the terms read."""
     return sorted({term.position for root in terms for term in _walk(root) if isinstance(term, Column)})
 
 

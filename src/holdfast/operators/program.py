@@ -14,17 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.operators import aggregate, draw, join, log, outer, over, semi, setops, temporal, topk, window
-from holdfast.operators.expressions import Stretch, compile_stretch
+from holdfast.operators.applied import Called, Calls
+from holdfast.operators.expressions import compile_stretch
+from holdfast.operators.generate import Explode, compile_generator
+from holdfast.operators.linear import NativeStep
 from holdfast.operators.sides import JoinSpec
 from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
     Field,
+    Generate,
     Join,
     Linear,
     Order,
     SetOperation,
+    Step,
     Temporal,
     TopK,
     Window,
@@ -52,12 +58,16 @@ SLOTS = topk.BUCKETS
 
 @dataclass(frozen=True)
 class Route:
-    """Where a producer's rows go: native steps (none if Spark ran them), then a port of an operator."""
+    """Where a producer's rows go: native steps, then a port of an operator.
 
-    steps: tuple[Stretch, ...]
+    On a path that crosses through Spark, ``steps`` are those before, ``after`` those behind what Spark runs.
+    """
+
+    steps: tuple[NativeStep, ...]
     channel: int
     local: bool
     catalyst: bool
+    after: tuple[NativeStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,22 +113,54 @@ def change_schema(fields: Iterable[Field]) -> pa.Schema:
     return pa.schema([*columns, pa.field("_diff", pa.int64())])
 
 
-def is_native(steps: tuple[Linear, ...], fields: tuple[Field, ...], types: Types) -> bool:
+def is_native(steps: tuple[Step, ...], fields: tuple[Field, ...], types: Types) -> bool:
     """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
-    return _native_steps(steps, fields, types) is not None
+    return None not in _native_steps(steps, fields, types)
 
 
-def _native_steps(steps: tuple[Linear, ...], fields: tuple[Field, ...], types: Types) -> tuple[Stretch, ...] | None:
-    compiled = []
+def _native_steps(steps: tuple[Step, ...], fields: tuple[Field, ...], types: Types) -> list[NativeStep | None]:
+    """Each step compiled; None for those that Spark must run."""
+    compiled: list[NativeStep | None] = []
     for step in steps:
-        columns = [(name, arrow_type(item.type)) for name, item in zip(step.input.columns, fields, strict=True)]
-        outputs = [(output.name, output.sql) for output in step.outputs]
-        stretch = compile_stretch(step.predicate, outputs, columns, [arrow_type(item.type) for item in types[step]])
-        if stretch is None:
-            return None
-        compiled.append(stretch)
+        compiled.append(native_step(step, fields, types[step]))
         fields = types[step]
-    return tuple(compiled)
+    return compiled
+
+
+def native_step(step: Step, fields: Iterable[Field], made: Iterable[Field]) -> NativeStep | None:
+    """A step from ``fields`` to ``made``, compiled; None if Spark must run it."""
+    columns = list(zip(step.input.columns, _arrow(fields), strict=True))
+    types = _arrow(made)
+    match step:
+        case Linear():
+            outputs = [(output.name, output.sql) for output in step.outputs]
+            return compile_stretch(step.predicate, outputs, columns, types)
+        case Generate():
+            return compile_generator(step.generator, step.outer, columns, types[len(columns) :])
+        case Apply():
+            names = list(step.input.columns)
+            return Calls(
+                tuple(
+                    Called(
+                        call.function.name,
+                        call.function.style,
+                        call.function.pickled,
+                        tuple(names.index(name) for name in call.arguments),
+                        kind,
+                    )
+                    for call, kind in zip(step.calls, types[len(columns) :], strict=True)
+                )
+            )
+
+
+def _ends(compiled: list[NativeStep | None]) -> tuple[int, int]:
+    """Of steps that cross through Spark: how many go before, and how many go before or through it. What a task can do
+    stays in the task as far as generators and functions reach; Spark does a plain filter or projection as well."""
+    foreign = [place for place, step in enumerate(compiled) if step is None]
+    own = [place for place, step in enumerate(compiled) if isinstance(step, (Explode, Calls))]
+    before = max((place + 1 for place in own if place < foreign[0]), default=0)
+    behind = min((place for place in own if place > foreign[-1]), default=len(compiled))
+    return before, behind
 
 
 def compile_program(flow: Dataflow, types: Types) -> Program:
@@ -152,9 +194,11 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
     place = {compiled.id: compiled for compiled in operators}
     routes: dict[str, list[Route]] = {}
     for path in flow.paths:
-        steps = () if path.catalyst else _native_steps(path.steps, _producer_fields(flow, path), types) or ()
+        compiled = _native_steps(path.steps, _producer_fields(flow, path), types)
+        before, behind = _ends(compiled) if path.catalyst else (len(compiled), len(compiled))
+        steps, after = (tuple(step for step in some if step) for some in (compiled[:before], compiled[behind:]))
         channel = place[path.consumer].channels[path.port]
-        routes.setdefault(path.producer, []).append(Route(steps, channel, path.local, path.catalyst))
+        routes.setdefault(path.producer, []).append(Route(steps, channel, path.local, path.catalyst, after))
     return Program(
         tuple(operators),
         {producer: tuple(found) for producer, found in routes.items()},

@@ -26,7 +26,7 @@ import pyarrow as pa
 from holdfast.errors import HoldfastError, LogError
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
-from holdfast.operators.expressions import apply
+from holdfast.operators.linear import NativeStep, run_step
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
 from holdfast.operators.step import Context, Step
 from holdfast.trace.cover import Chain
@@ -45,6 +45,7 @@ FAILED = -3
 """An error that a task met."""
 Message = tuple[int, tuple[int, bytes | pa.Table]]
 """(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
+Entry = tuple[str, tuple[NativeStep, ...]]
 
 
 @dataclass(frozen=True)
@@ -168,27 +169,30 @@ class Router:
         self.report = report
         self.here: dict[int, list[pa.Table]] = {}
         self.messages: list[Message] = []
-        self.catalyst: list[tuple[str, pa.Table]] = []
-        """What Spark's expressions must see first: (producer, rows)."""
+        self.catalyst: list[tuple[Entry, pa.Table]] = []
+        """What Spark's expressions must see first: (the producer and the steps behind it, rows)."""
 
     def send(self, producer: str, change: pa.Table) -> None:
         """Route a producer's change along all its paths."""
         routes = self.program.routes.get(producer, ())
         done: dict[tuple[object, ...], pa.Table] = {}
-        if any(route.catalyst for route in routes) and change.num_rows:
-            self.catalyst.append((producer, change))
+        crossing: dict[Entry, pa.Table] = {}
         for route in routes:
-            if route.catalyst or not self._wanted(route):
+            if not self._wanted(route):
                 continue
             table = done.get(route.steps)
             if table is None:
                 since = time.perf_counter()
                 table = change
                 for step in route.steps:
-                    table = apply(step, table)
+                    table = run_step(step, table)
                 done[route.steps] = table
                 self.report.spend("linear", since)
-            self.deliver(route, table)
+            if not route.catalyst:
+                self.deliver(route, table)
+            elif table.num_rows:
+                crossing[producer, route.steps] = table
+        self.catalyst += crossing.items()
 
     def _wanted(self, route: Route) -> bool:
         run = self.epoch.run
@@ -196,7 +200,11 @@ class Router:
 
     def deliver(self, route: Route, table: pa.Table) -> None:
         """Prepare rows for the port at the end of ``route``, and hand them over."""
-        if table.num_rows == 0 or not self._wanted(route):
+        if not self._wanted(route):
+            return
+        for step in route.after:
+            table = run_step(step, table)
+        if table.num_rows == 0:
             return
         since = time.perf_counter()
         index, port = self.program.channels[route.channel]

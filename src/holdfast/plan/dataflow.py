@@ -24,13 +24,16 @@ from sqlglot import exp
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
     Field,
+    Generate,
     Join,
     Linear,
     Node,
     SetOperation,
     Source,
+    Step,
     Temporal,
     TopK,
     Union,
@@ -45,7 +48,7 @@ class Path:
     """Rows from a producer (a source's name or an operator's id) through linear steps to a port of an operator."""
 
     producer: str
-    steps: tuple[Linear, ...]
+    steps: tuple[Step, ...]
     consumer: str
     port: int
     local: bool = False
@@ -121,7 +124,7 @@ def build(
     views: Mapping[str, Node],
     kept_sources: Mapping[str, Node],
     types: Types,
-    is_native: Callable[[tuple[Linear, ...], tuple[Field, ...], Types], bool],
+    is_native: Callable[[tuple[Step, ...], tuple[Field, ...], Types], bool],
     given: Mapping[str, str] | None = None,
 ) -> Dataflow:
     """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
@@ -148,7 +151,7 @@ def build(
     for name, node in views.items():
         _add_log(flow, name, node, types)
     _name_draws(flow)
-    flow.paths = [_placed(flow, path, types, is_native) for path in dict.fromkeys(flow.paths)]
+    flow.paths = [_placed(flow, path, types, is_native) for path in flow.paths]
     _assign_stages(flow)
     return flow
 
@@ -186,9 +189,8 @@ def _arrangement(node: Node) -> tuple[int, ...]:
     row (then no exchange is needed, and equal rows always meet); else the whole row."""
     whole = tuple(range(len(node.columns)))
     mapping: list[int | None] = list(whole)
-    while isinstance(node, Linear):
-        below = {name: place for place, name in enumerate(node.input.columns)}
-        refs = [below.get(_column_of(output.sql) or "") for output in node.outputs]
+    while isinstance(node, Step):
+        refs = _passed_on(node)
         mapping = [None if place is None else refs[place] for place in mapping]
         node = node.input
     match node:
@@ -243,7 +245,7 @@ def _join_kind(node: Join) -> str:
     return {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "anti": "semi"}[node.how]
 
 
-def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Linear, ...]]]:
+def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Step, ...]]]:
     """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
     if flow.given and (name := flow.given.get(fingerprint(node))) is not None:
         flow.sources[name] = Source(name, types[node])
@@ -252,7 +254,7 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
         case Source():
             flow.sources[node.name] = node
             return [(node.name, ())]
-        case Linear():
+        case Linear() | Generate() | Apply():
             return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input, types)]
         case Union():
             return [found for child in node.inputs for found in _producers(flow, child, types)]
@@ -356,8 +358,7 @@ def _placed(flow: Dataflow, path: Path, types: Types, is_native: Callable[..., b
         return path
     mapping: list[int | None] = list(range(len(fields)))
     for step in path.steps:
-        below = {name: place for place, name in enumerate(step.input.columns)}
-        mapping = [None if (ref := below.get(_column_of(o.sql) or "")) is None else mapping[ref] for o in step.outputs]
+        mapping = [None if place is None else mapping[place] for place in _passed_on(step)]
     key = tuple(mapping[place] for place in flow.operators[path.consumer].keys[path.port])
     return replace(path, local=key in producer.spread)
 
@@ -379,6 +380,14 @@ def _assign_stages(flow: Dataflow) -> None:
 def _stage(flow: Dataflow, mark: str) -> int:
     operator = flow.operators.get(mark)
     return operator.stage if operator else 0
+
+
+def _passed_on(step: Step) -> list[int | None]:
+    """For each column of a step, which of its input it is; None if the step makes it."""
+    below = {name: place for place, name in enumerate(step.input.columns)}
+    if isinstance(step, Linear):
+        return [below.get(_column_of(output.sql) or "") for output in step.outputs]
+    return [*range(len(below)), *[None] * (len(step.columns) - len(below))]
 
 
 def _column_of(sql: str) -> str | None:

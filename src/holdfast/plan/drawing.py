@@ -11,7 +11,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Aggregate, Call, Draw, Drawn, Join, SetOperation, Temporal, TopK, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Apply,
+    Call,
+    Draw,
+    Drawn,
+    Generate,
+    Join,
+    SetOperation,
+    Temporal,
+    TopK,
+    Window,
+)
 from holdfast.plan.windows import call_text
 
 _WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile"})
@@ -214,6 +226,13 @@ def path_text(path: Path) -> str:
     """What is done to the rows of a path."""
     steps = []
     for step in path.steps:
+        if isinstance(step, Generate):
+            steps.append(f"{'outer ' if step.outer else ''}{step.generator} as {', '.join(step.names)}")
+            continue
+        if isinstance(step, Apply):
+            calls = [f"{each.function.name}({', '.join(each.arguments)}) as {each.name}" for each in step.calls]
+            steps.append("call " + ", ".join(calls))
+            continue
         if step.predicate:
             steps.append(f"where {step.predicate}")
         computed = [f"{output.sql} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]

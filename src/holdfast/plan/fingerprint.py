@@ -20,7 +20,9 @@ from sqlglot import exp
 from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Node,
@@ -57,6 +59,15 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
                 return inner
             outputs = tuple(by_position(output.sql, columns) for output in node.outputs)
             return _digest("linear", inner, _predicate(node.predicate, columns), outputs)
+        case Generate():
+            generator = by_position(node.generator, node.input.columns)
+            return _digest("generate", known[id(node.input)], generator, node.outer, len(node.names))
+        case Apply():
+            applied = tuple(
+                (each.function.meaning, each.function.returns, _positions(each.arguments, node.input.columns))
+                for each in node.calls
+            )
+            return _digest("apply", known[id(node.input)], applied)
         case Union():
             # A bag has no order, so neither have the inputs.
             return _digest("union", tuple(sorted(known[id(each)] for each in node.inputs)))

@@ -5,10 +5,10 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
 names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
 
-Linear nodes (`Linear`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`, `Aggregate`, `TopK`,
-`Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends compute key and
-argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a `Draw`, and then
-is a column like any other.
+Linear nodes (`Linear`, `Generate`, `Apply`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`,
+`Aggregate`, `TopK`, `Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends
+compute key and argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a
+`Draw`, and then is a column like any other.
 """
 
 from __future__ import annotations
@@ -56,6 +56,64 @@ class Linear:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(output.name for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Each row of the input with each of the rows that a generator makes of it (LATERAL VIEW, ``explode`` in a select
+    list).
+
+    ``generator`` is a call, ``explode(`xs`)``, without ``_outer`` in its name: ``outer`` says whether a row of which
+    nothing is made stays, with NULLs. Columns: the input's, then ``names``, those of the generator.
+    """
+
+    input: Node
+    generator: str
+    names: tuple[str, ...]
+    outer: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + self.names
+
+
+@dataclass(frozen=True)
+class Function:
+    """A user's deterministic function: its name in SQL, what it returns (a Spark type), how it is called, its code.
+
+    ``style`` says what it is called with: ``plain`` with the values of one row, ``pandas`` with Series, ``arrow`` with
+    Arrow arrays, ``pandas iterator`` and ``arrow iterator`` with an iterator of them.
+    """
+
+    name: str
+    returns: str
+    meaning: str
+    """A hash of its body and style. It goes into fingerprints: a changed body is a changed view."""
+
+    style: str
+    pickled: bytes = field(repr=False)
+    """The function itself, for the tasks."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A column of an `Apply`: its name, the function that computes it, and the function's argument columns."""
+
+    name: str
+    function: Function
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Each row of the input with what functions of the user's make of it. Columns: the input's, then the calls'."""
+
+    input: Node
+    calls: tuple[Applied, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns + tuple(call.name for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -316,14 +374,18 @@ class Temporal:
         return tuple(name for name in (self.start, self.end) if name is not None)
 
 
-Node = Source | Linear | Union | SetOperation | Join | Aggregate | TopK | Window | Draw | Temporal
+UserFunction = Outside | Function
+Step = Linear | Generate | Apply
+"""What works on a change alone, row by row."""
+
+Node = Source | Linear | Generate | Apply | Union | SetOperation | Join | Aggregate | TopK | Window | Draw | Temporal
 
 
 def shown_order(node: Node) -> tuple[Order, ...]:
     """The order in which a person expects to see the rows: a top-k's own, as far as its columns are to be seen."""
     if isinstance(node, TopK):
         return node.order
-    if isinstance(node, (Draw, Temporal)):
+    if isinstance(node, (Draw, Apply, Temporal)):
         return shown_order(node.input)
     if not isinstance(node, Linear):
         return ()
@@ -341,7 +403,9 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
+        case Linear(input=child) | Generate(input=child) | Apply(input=child):
+            return (child,)
+        case Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
             return (child,)
         case Temporal(input=child):
             return (child,)

@@ -9,7 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.plan.expression import plain
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, Temporal, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Apply,
+    Draw,
+    Generate,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 
 Key = tuple[str, ...]
 
@@ -33,6 +47,8 @@ def placement(node: Node) -> Placement:
             return Placement(0)
         case Linear():
             return _renamed(placement(node.input), node)
+        case Generate() | Apply():
+            return placement(node.input)
         case Union():
             return Placement(max(placement(each).stage for each in node.inputs))
         case SetOperation():

@@ -30,6 +30,10 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
     "interval day to second": pa.duration("us"),
+    # Spark knows a variant by the mark on its field.
+    "variant": pa.struct(
+        [pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})]
+    ),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _VARCHAR = re.compile(r"(var)?char\(\d+\)")

@@ -9,7 +9,9 @@ from dataclasses import replace
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Named,
@@ -55,7 +57,7 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source():
             return node
-        case Linear() | Aggregate() | TopK() | Window() | Draw() | Temporal():
+        case Linear() | Generate() | Apply() | Aggregate() | TopK() | Window() | Draw() | Temporal():
             return replace(node, input=children[0])
         case Union():
             return replace(node, inputs=children)

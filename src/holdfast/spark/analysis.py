@@ -18,9 +18,11 @@ from holdfast.errors import SqlError, TypeMismatch, Unsupported
 from holdfast.plan.deferred import is_deferred, settled
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Call,
     Draw,
     Field,
+    Generate,
     Join,
     Linear,
     Named,
@@ -35,7 +37,7 @@ from holdfast.plan.nodes import (
     WindowCall,
 )
 from holdfast.plan.windows import NEIGHBOURS, over_text
-from holdfast.spark.types import NOTHING, fields_of, null_row, quoted
+from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
 from holdfast.spark.zones import keeps_dates, keeps_days
 
 _MOMENTS = {"timestamp", "timestamp_ntz", "date"}
@@ -43,6 +45,9 @@ _MOMENTS = {"timestamp", "timestamp_ntz", "date"}
 
 _REACHED = {"tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"}
 """Types of an order whose values a frame can reach for."""
+
+_NO_KEY = re.compile(r"\bmap<|\bvariant\b")
+"""Types that hold what Spark compares with nothing."""
 
 
 class Analyst:
@@ -69,6 +74,13 @@ class Analyst:
             case Linear():
                 linear = self._spelled_out(view, replace(node, input=self.settle(view, node.input)))
                 return linear, self._linear_types(view, linear)
+            case Generate():
+                generate = replace(node, input=self.settle(view, node.input))
+                return generate, self._generate_types(view, generate)
+            case Apply():
+                apply = replace(node, input=self.settle(view, node.input))
+                made = tuple(Field(call.name, call.function.returns) for call in apply.calls)
+                return apply, self.types[apply.input] + made
             case Union():
                 return self._settle_union(view, node)
             case SetOperation():
@@ -77,6 +89,7 @@ class Analyst:
                 return self._settle_join(view, node)
             case Aggregate():
                 aggregate = replace(node, input=self.settle(view, node.input))
+                self._check_maps(view, aggregate)
                 keys = [quoted(key) for key in aggregate.keys]
                 columns = keys + [f"{_call_text(call)} AS {quoted(call.name)}" for call in aggregate.calls]
                 group = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -114,6 +127,17 @@ class Analyst:
         query = f"SELECT {columns or NOTHING} FROM ({null_row(self.types[node.input])}){where}"
         return self._ask(view, query) if columns else self._ask(view, query)[1:]
 
+    def _generate_types(self, view: str, node: Generate) -> tuple[Field, ...]:
+        known = self.types[node.input]
+        if node.generator.startswith("variant_explode("):
+            argument = node.generator.removeprefix("variant_explode(").removesuffix(")")
+            self._ask(view, f"SELECT schema_of_variant({argument}) AS s FROM ({null_row(known)})")
+            kinds = ("int", "string", "variant")
+            return known + tuple(map(Field, node.names, kinds))
+        names = ", ".join(map(quoted, node.names))
+        query = f"SELECT * FROM ({null_row(known)}) LATERAL VIEW OUTER {node.generator} `_generated` AS {names}"
+        return known + self._ask(view, query)[-len(node.names) :]
+
     def _settle_union(self, view: str, node: Union) -> tuple[Node, tuple[Field, ...]]:
         children = [self.settle(view, child) for child in node.inputs]
         fields = self._ask(view, " UNION ALL ".join(f"({null_row(self.types[child])})" for child in children))
@@ -136,7 +160,9 @@ class Analyst:
                 next(field.type for field in self.types[side] if field.name == key)
                 for side, key in ((left, left_key), (right, right_key))
             ]
-            if kinds[0] == kinds[1]:
+            # A join that goes by whole rows (`frontend.joins`) is our own; users' keys are Spark's to judge.
+            whole = node.left_keys == node.left.columns and len(node.null_safe) == len(node.left_keys)
+            if kinds[0] == kinds[1] and (whole or not _NO_KEY.search(kinds[0])):
                 widened.append(kinds[0])
                 continue
             both = null_row([Field("l", kinds[0]), Field("r", kinds[1])])
@@ -233,6 +259,19 @@ class Analyst:
         node, (found,) = self._cast_keys(view, node, (name,), [kind])
         return node, found
 
+    def _check_maps(self, view: str, node: Aggregate) -> None:
+        """Equal maps may have their entries in another order; Spark sorts them first, Holdfast does not."""
+        kinds = {field.name: field.type for field in self.types[node.input]}
+        counted = [name for call in node.calls if call.distinct for name in call.arguments]
+        for name in (*node.keys, *counted):
+            if "map<" in kinds[name]:
+                raise Unsupported(
+                    f"view '{view}': grouping by column '{name}' of type {kinds[name]} is not supported: "
+                    "group by array_sort(map_entries(…)) instead",
+                    view=view,
+                    construct="grouping by a map",
+                )
+
     def _check_reach(self, view: str, call: WindowCall, node: Node) -> None:
         """Values of some types cannot be told apart by 64 bits, or not be added to exactly."""
         kinds = {field.name: field.type for field in self.types[node]}
@@ -274,13 +313,23 @@ class Analyst:
 
     def _ask(self, view: str, query: str) -> tuple[Field, ...]:
         try:
-            return fields_of(self.session.sql(query).schema)
+            schema = self.session.sql(query).schema
         except ParseException as refusal:
             raise SqlError(f"view '{view}': {_first_line(refusal)}", view=view) from None
         except AnalysisException as refusal:
             raise TypeMismatch(
                 f"view '{view}': {_first_line(refusal)}", view=view, condition=refusal.getCondition()
             ) from None
+        for field in schema.fields:
+            # Spark hands no such struct to anybody but itself.
+            if (name := doubled_field(field.dataType)) is not None:
+                construct = f"a struct with two fields called {name!r}"
+                raise Unsupported(
+                    f"view '{view}': {construct} is not supported: name one of them with AS",
+                    view=view,
+                    construct=construct,
+                )
+        return fields_of(schema)
 
 
 def _call_text(call: Call) -> str:

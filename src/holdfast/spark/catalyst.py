@@ -1,10 +1,9 @@
 """Linear stretches that need Spark's own expressions: rows go from a task through Spark and back.
 
 Every message of the stage passes, in one DataFrame: rows that need Spark ride in a struct column per producer
-(``__in0``, ``__in1``, …; null in all other rows), everything else stays packed in ``__buffer``. For each path one
-expression ``CASE WHEN row AND predicate THEN struct(outputs) END`` makes ``__out{i}``: the outputs are evaluated only
-where the predicate holds, as in Spark's own plan. Then the rows are packed into messages again. So the stage's
-operators run once, whatever the number of paths.
+(``__in0``, ``__in1``, …; null in all other rows), everything else stays packed in ``__buffer``. What Spark makes of
+them (`spark.stretches`) are columns ``__out0``, …, one per path, whose rows are packed into messages again. So the
+stage's operators run once, whatever the number of paths.
 """
 
 from __future__ import annotations
@@ -19,12 +18,15 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
+from holdfast.operators.applied import Calls, call_all
 from holdfast.operators.program import Program, Route, change_schema
-from holdfast.operators.stage import Message, Report, Router, failure, finish
-from holdfast.plan.dataflow import Dataflow, Path, Types
-from holdfast.plan.nodes import Field
+from holdfast.operators.stage import Entry, Message, Report, Router, failure, finish
+from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.nodes import Field, Generate, Step
+from holdfast.spark.stretches import Round, Stretch, rounds, struct_of
 from holdfast.spark.told import current_epoch
 from holdfast.spark.types import quoted
+from holdfast.trace import physical
 
 MESSAGE = "__owner int, __channel int, __buffer binary"
 _PACKED = pa.schema([("__owner", pa.int32()), ("__channel", pa.int32()), ("__buffer", pa.binary())])
@@ -34,47 +36,57 @@ _PACKED = pa.schema([("__owner", pa.int32()), ("__channel", pa.int32()), ("__buf
 class Crossing:
     """The paths of one stage that cross through Spark."""
 
-    producers: tuple[tuple[str, tuple[Field, ...]], ...]
-    paths: tuple[tuple[int, Path], ...]
-    """(index of its producer, path)."""
+    entries: tuple[tuple[Entry, tuple[Field, ...]], ...]
+    """What enters, a column each. Rows that a generator multiplies have a column to themselves."""
 
+    stretches: tuple[Stretch, ...]
     routes: tuple[Route, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether what enters is the rows of one producer as they are."""
+        return len(self.entries) == 1 and not self.entries[0][0][1]
 
 
 def crossing(flow: Dataflow, program: Program, types: Types, producers: Sequence[str]) -> Crossing | None:
     """What of ``producers`` must cross through Spark; None if nothing."""
-    found: list[tuple[str, tuple[Field, ...]]] = []
-    paths: list[tuple[int, Path]] = []
+    entries: list[tuple[Entry, tuple[Field, ...]]] = []
+    shared: dict[Entry, int] = {}
+    stretches: list[Stretch] = []
     routes: list[Route] = []
     for producer in producers:
-        mine = [
-            (path, route) for path, route in zip(flow.out_of(producer), program.routes.get(producer, ()), strict=True)
-        ]
-        mine = [(path, route) for path, route in mine if route.catalyst]
-        if mine:
-            operator = flow.operators.get(producer)
-            found.append((producer, operator.fields if operator else flow.sources[producer].fields))
-            paths += [(len(found) - 1, path) for path, _ in mine]
-            routes += [route for _, route in mine]
-    return Crossing(tuple(found), tuple(paths), tuple(routes)) if found else None
+        for path, route in zip(flow.out_of(producer), program.routes.get(producer, ()), strict=True):
+            if not route.catalyst:
+                continue
+            before, behind = len(route.steps), len(path.steps) - len(route.after)
+            steps, key = path.steps[before:behind], (producer, route.steps)
+            place = None if _multiplies(steps) else shared.get(key)
+            if place is None:
+                operator = flow.operators.get(producer)
+                origin = operator.fields if operator else flow.sources[producer].fields
+                place = len(entries)
+                entries.append((key, types[path.steps[before - 1]] if before else origin))
+                if not _multiplies(steps):
+                    shared[key] = place
+            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps)))
+            routes.append(route)
+    return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 
 
-def _struct(fields: Sequence[Field]) -> str:
-    columns = [f"c{place}:{field.type}" for place, field in enumerate(fields)]
-    return f"struct<{','.join([*columns, '_diff:bigint'])}>"
+def _multiplies(steps: Sequence[Step]) -> bool:
+    return any(isinstance(step, Generate) for step in steps)
 
 
 def wide_schema(cross: Crossing) -> str:
     """The schema of a stage's messages on their way into Spark."""
-    columns = [f"__in{place} {_struct(fields)}" for place, (_, fields) in enumerate(cross.producers)]
+    columns = [f"__in{place} {struct_of(fields)}" for place, (_, fields) in enumerate(cross.entries)]
     return ", ".join([MESSAGE, *columns])
 
 
 def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -> Iterator[pa.RecordBatch]:
     """A finished task's messages, and the rows that Spark must see, in the wide schema."""
-    schemas = [change_schema(fields) for _, fields in cross.producers]
+    schemas = [change_schema(fields) for _, fields in cross.entries]
     structs = [pa.struct(list(schema)) for schema in schemas]
-    names = [name for name, _ in cross.producers]
 
     def batch(owner: pa.Array, channel: pa.Array, buffer: pa.Array, rows: dict[int, pa.Array]) -> pa.RecordBatch:
         columns = [rows.get(place, pa.nulls(len(owner), kind)) for place, kind in enumerate(structs)]
@@ -83,11 +95,10 @@ def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -
 
     for owner, (channel, buffer) in messages:
         yield batch(pa.array([owner], pa.int32()), pa.array([channel], pa.int32()), pa.array([buffer], pa.binary()), {})
-    for producer, change in router.catalyst:
-        place = names.index(producer)
-        for part in change.combine_chunks().to_batches():
-            count = part.num_rows
-            if count:
+    for entry, change in router.catalyst:
+        for place in (place for place, (wanted, _) in enumerate(cross.entries) if wanted == entry):
+            for part in change.combine_chunks().to_batches():
+                count = part.num_rows
                 typed = [column.cast(field.type) for column, field in zip(part.columns, schemas[place], strict=True)]
                 row = pa.StructArray.from_arrays(typed, fields=list(schemas[place]))
                 empty = pa.nulls(count, pa.int32())
@@ -96,36 +107,17 @@ def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -
 
 def through_spark(frame: DataFrame, cross: Crossing, program: Any, stage: int) -> DataFrame:
     """Evaluate the crossing's paths over a wide DataFrame, and pack the results into messages again."""
-    frame.createOrReplaceTempView("__wide")
-    return frame.sparkSession.sql(query(cross)).mapInArrow(_packer(cross, program, stage), MESSAGE)
+    for one in rounds(len(cross.entries), cross.stretches):
+        frame.createOrReplaceTempView("__wide")
+        frame = frame.sparkSession.sql(one.query)
+        if one.calls:
+            frame = frame.mapInArrow(_caller(one), ", ".join([MESSAGE, one.schema]))
+    return frame.mapInArrow(_packer(cross, program, stage), MESSAGE)
 
 
 def messages_of(packed: DataFrame) -> RDD[Message]:
     """Packed messages as an RDD again."""
     return packed.rdd.map(_as_message)
-
-
-def query(cross: Crossing) -> str:
-    """The crossing as one query over ``__wide``: analysing it once is much cheaper than column by column."""
-    held = ["__owner", "__channel", "__buffer", *(f"__in{place}" for place in range(len(cross.producers)))]
-    text = "__wide"
-    for number, (place, path) in enumerate(cross.paths):
-        current = f"__in{place}"
-        for depth, step in enumerate(path.steps):
-            # The step's own names for its columns, in a query of their own: another path may use the same names.
-            names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
-            fields = "".join(f"'c{column}', {output.sql}, " for column, output in enumerate(step.outputs))
-            guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
-            made = f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
-            result = f"__out{number}" if step is path.steps[-1] else f"__mid{number}_{depth}"
-            named = f"SELECT {', '.join(['*', *names])} FROM {text}"
-            text = f"(SELECT {', '.join(held)}, {made} AS {result} FROM ({named}))"
-            if current.startswith("__mid"):
-                held.remove(current)
-            held.append(result)
-            current = result
-    outputs = [f"__out{number}" for number in range(len(cross.paths))]
-    return f"SELECT __owner, __channel, __buffer, {', '.join(outputs)} FROM {text}"
 
 
 def _as_message(row: Sequence[Any]) -> Message:
@@ -157,6 +149,43 @@ def _packer(
             yield from _pack(failure(error, current_epoch().partitions))
 
     return pack
+
+
+def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Calls functions of the user's on rows that are on their way from one of Spark's expressions to another."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = ["__owner", "__channel", "__buffer", *(name for name, _ in one.columns)]
+        structs = [pa.struct(list(change_schema(fields))) for _, fields in one.columns]
+        try:
+            for batch in batches:
+                columns = [utc(column) for column in batch.columns]
+                for place, steps in one.calls:
+                    columns[3 + place] = _called(columns[3 + place], steps)
+                columns[3:] = [
+                    column if column.type == kind else column.cast(kind)
+                    for column, kind in zip(columns[3:], structs, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, names=names)
+        except HoldfastError as error:
+            for packed in _pack(failure(error, current_epoch().partitions)):
+                nothing = [pa.nulls(packed.num_rows, kind) for kind in structs]
+                yield pa.RecordBatch.from_arrays([*packed.columns, *nothing], names=names)
+
+    return call
+
+
+def _called(rows: pa.StructArray, steps: Sequence[Calls]) -> pa.StructArray:
+    """The steps' calls on the rows that are there; the others stay NULL."""
+    there = np.asarray(rows.is_valid())
+    table = _flattened(rows.filter(pa.array(there)))
+    for step in steps:
+        table = call_all(step, table)
+    made = pa.StructArray.from_arrays(
+        [physical.plain(column) for column in table.columns],
+        fields=[table.schema.field(i) for i in range(table.num_columns)],
+    )
+    return made.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def _flattened(rows: pa.StructArray) -> pa.Table:
@@ -202,6 +231,29 @@ def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -
         "CAST(NULL AS int) AS __owner", "CAST(NULL AS int) AS __channel", "CAST(NULL AS binary) AS __buffer",
         f"struct({', '.join([*columns, diff])}) AS __in0",
     )  # fmt: skip
+
+
+def wide_rows(
+    source: str, program: Any, cross: Crossing
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For a source that Spark reads: route its rows along all paths, those that cross included."""
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        report = Report(0, 0)
+        router = Router(program.value, current_epoch(), report)
+        schema = program.value.sources[source]
+        try:
+            for batch in batches:
+                table = _flattened(batch.column(batch.num_columns - 1)).cast(schema)
+                report.arrived += table.num_rows
+                router.send(source, table)
+            done = list(finish(router, report, 0))
+        except HoldfastError as error:
+            router.catalyst.clear()
+            done = failure(error, current_epoch().partitions)
+        yield from wide_batches(cross, done, router)
+
+    return send
 
 
 def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

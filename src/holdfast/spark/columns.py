@@ -29,7 +29,9 @@ def column_sql(column: Any) -> str:
     if _kind(node) == "SqlExpression":
         return str(node.expression())  # may carry an alias of its own
     if _kind(node) == "Alias":
-        return f"{_text(node.child())} AS {quoted(str(next(_items(node.name()))))}"
+        names = [quoted(str(each)) for each in _items(node.name())]
+        listed = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        return f"{_text(node.child())} AS {listed}"
     return _sorted(node) if _kind(node) == "SortOrder" else _text(node)
 
 

@@ -48,6 +48,7 @@ from holdfast.spark.catalyst import (
     through_spark,
     to_frame,
     wide_batches,
+    wide_rows,
     wide_schema,
 )
 from holdfast.spark.failure import translated
@@ -166,6 +167,10 @@ class EpochJob:
     def _frame_source(self, work: Work, frame: Any) -> Iterator[RDD[Message]]:
         wide = frame_of_source(frame, work.source.fields, work.source.retracts)
         cross = crossing(self._flow, self._program, self._types, [work.name])
+        if cross is not None and not cross.plain:
+            ready = wide.mapInArrow(wide_rows(work.name, self._broadcast, cross), wide_schema(cross))
+            yield messages_of(through_spark(ready, cross, self._broadcast, 0))
+            return
         if cross is not None:
             yield messages_of(through_spark(wide, cross, self._broadcast, 0))
         if any(not route.catalyst for route in self._program.routes.get(work.name, ())):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from holdfast.plan.nodes import Field
 
@@ -24,6 +24,21 @@ def ddl(fields: Iterable[Field]) -> str:
 
 def fields_of(schema: StructType) -> tuple[Field, ...]:
     return tuple(Field(field.name, field.dataType.simpleString()) for field in schema.fields)
+
+
+def doubled_field(kind: DataType) -> str | None:
+    """A name that two fields of one struct in ``kind`` have (as Spark compares names), if there is one."""
+    match kind:
+        case ArrayType():
+            return doubled_field(kind.elementType)
+        case MapType():
+            return doubled_field(kind.keyType) or doubled_field(kind.valueType)
+        case StructType():
+            names = [field.name.lower() for field in kind.fields]
+            inside = (doubled_field(field.dataType) for field in kind.fields)
+            own = (field.name for place, field in enumerate(kind.fields) if names[place] in names[:place])
+            return next(own, None) or next(filter(None, inside), None)
+    return None
 
 
 def null_row(fields: Iterable[Field]) -> str:

@@ -13,7 +13,7 @@ import datetime
 import decimal
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ from holdfast.plan.expression import Faithful, quoted
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
+Query = str | Callable[[Callable[[str], DataFrame]], DataFrame]
+"""SQL, or a function that applies DataFrame verbs to the tables and views that it is given by name."""
 
 _TIMES = {
     **dict.fromkeys(("now", "current_timestamp"), "timestamp_micros({})"),
@@ -39,6 +41,8 @@ _INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # A broadcast is a job of its own; the inputs are one partition each, so that nothing is exchanged either.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
 
@@ -57,6 +61,11 @@ class Oracle:
         self._rows: dict[str, list[Row]] = {name: [] for name in schemas}
         self._expires = dict(expires or {})
 
+    @property
+    def session(self) -> SparkSession:
+        """The session in which the views' SQL is run: register functions of yours here that it calls."""
+        return self._spark
+
     def insert(self, name: str, rows: Iterable[Row]) -> None:
         self._rows[name] += rows
 
@@ -68,8 +77,8 @@ class Oracle:
     def rows(self, name: str) -> list[Row]:
         return list(self._rows[name])
 
-    def expect(self, views: Mapping[str, str], clock: int | None = None) -> dict[str, DataFrame]:
-        """The batch results of ``views`` (name → SQL, in the order in which they were declared).
+    def expect(self, views: Mapping[str, Query], clock: int | None = None) -> dict[str, DataFrame]:
+        """The batch results of ``views`` (name → SQL or verbs, in the order in which they were declared).
 
         ``clock``: the moment as of which they are, in microseconds since 1970. Calls of the clock in the SQL stand for
         that, and rows that have expired by then are left out. (What a flow shows for ``now()`` in a select list is
@@ -83,16 +92,18 @@ class Oracle:
             ]
             table = pa.table(columns, names=[field.name for field in fields])
             # By name: from Arrow alone, Spark would take a timestamp without zone for one with a zone.
-            frame = self._spark.createDataFrame(
-                table, ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
-            )
+            schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+            frame = self._spark.createDataFrame(table, schema).coalesce(1)
             if clock is not None and name in self._expires:
                 expires = self._expires[name]
                 frame = frame.where(f"({expires}) IS NULL OR ({expires}) > {_TIMES['now'].format(clock)}")
             frame.createOrReplaceTempView(name)
         results = {}
-        for name, sql in views.items():
-            results[name] = self._spark.sql(sql if clock is None else as_of(sql, clock))
+        for name, query in views.items():
+            if isinstance(query, str):
+                results[name] = self._spark.sql(query if clock is None else as_of(query, clock))
+            else:
+                results[name] = query(self._spark.table)
             results[name].createOrReplaceTempView(name)
         return results
 

@@ -31,13 +31,27 @@ from functools import lru_cache
 from sqlglot import exp
 
 from holdfast.plan.expression import Tree, conjunction, conjuncts, quoted, read, render
-from holdfast.plan.nodes import Aggregate, Draw, Join, Linear, Node, SetOperation, Source, Temporal, TopK, Union, Window
+from holdfast.plan.nodes import (
+    Aggregate,
+    Apply,
+    Draw,
+    Generate,
+    Join,
+    Linear,
+    Node,
+    SetOperation,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+    Window,
+)
 from holdfast.plan.placement import Placement, placement
 from holdfast.plan.rewrites.region import Region, Shape, region, roots
 from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
 
 _MOST = 10
-_EQUAL, _OTHER, _GROUPS = 0.02, 1 / 3, 0.1
+_EQUAL, _OTHER, _GROUPS, _GENERATED = 0.02, 1 / 3, 0.1, 3.0
 
 
 def order_joins(node: Node, kept: Kept) -> Node:
@@ -89,7 +103,9 @@ def size(node: Node) -> float:
             return max(1.0, size(node.input) * _GROUPS) if node.keys else 1.0
         case TopK():
             return max(1.0, min(float(node.limit), size(node.input)))
-        case Window() | Draw() | Temporal():
+        case Generate():
+            return size(node.input) * _GENERATED
+        case Window() | Draw() | Temporal() | Apply():
             return size(node.input)
 
 

@@ -8,6 +8,9 @@ A `Draw` remembers whole rows, so it is pruned like a keyed node; a draw that no
 without draws is its input. Rows that differ in pruned columns alone become copies of one row, and each copy still draws
 for itself.
 
+A `Generate` makes rows, whoever reads its columns: what it reads is needed, and it stays. An `Apply` without calls is
+its input.
+
 A `SetOperation` compares whole rows, so it needs all its columns. A `Window` without calls is its input.
 
 A `TopK` or a `Window` breaks ties by the whole row, so pruning below it may settle ties another way: any way is right,
@@ -22,7 +25,9 @@ from dataclasses import replace
 from holdfast.plan.expression import references
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Node,
@@ -58,6 +63,10 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
             texts = [output.sql for output in node.outputs if output.name in wanted]
             texts += [] if node.predicate is None else [node.predicate]
             needs[id(node.input)] |= {name for text in texts for name in references(text)}
+        case Generate():
+            needs[id(node.input)] |= _generated_from(node, wanted)
+        case Apply():
+            needs[id(node.input)] |= _applied_to(node, wanted)
         case Union():
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             for each in node.inputs:
@@ -94,6 +103,15 @@ def _rebuild(node: Node, wanted: set[str], needs: dict[int, set[str]], done: dic
             if below is node.input and len(outputs) == len(node.outputs):
                 return node
             return Linear(below, node.predicate, outputs)
+        case Generate():
+            below = _only(done[id(node.input)], _generated_from(node, wanted))
+            return node if below is node.input else replace(node, input=below)
+        case Apply():
+            applied = tuple(call for call in node.calls if call.name in wanted)
+            below = _only(done[id(node.input)], _applied_to(node, wanted))
+            if not applied:
+                return below
+            return node if below is node.input and len(applied) == len(node.calls) else Apply(below, applied)
         case Union():
             places = [place for place, name in enumerate(node.columns) if name in wanted]
             inputs = tuple(_exactly(done[id(each)], [each.columns[place] for place in places]) for each in node.inputs)
@@ -160,6 +178,17 @@ def _needed(node: Window, wanted: set[str]) -> list[WindowCall]:
 def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:
     """The input columns of a `Draw` that are wanted, by those that read it or by a draw that is."""
     arguments = {name for draw in node.draws if draw.name in wanted for name in draw.arguments}
+    return (wanted & set(node.input.columns)) | arguments
+
+
+def _generated_from(node: Generate, wanted: set[str]) -> set[str]:
+    """The input columns of a `Generate` that are wanted, by those that read it or by the generator."""
+    return (wanted & set(node.input.columns)) | set(references(node.generator))
+
+
+def _applied_to(node: Apply, wanted: set[str]) -> set[str]:
+    """The input columns of an `Apply` that are wanted, by those that read it or by a call that is."""
+    arguments = {name for call in node.calls if call.name in wanted for name in call.arguments}
     return (wanted & set(node.input.columns)) | arguments
 
 

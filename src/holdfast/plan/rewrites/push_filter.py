@@ -11,6 +11,7 @@ another branch reads is closed like any keyed node, so that all its readers see 
 Below a `SetOperation`, in both inputs, on the same terms, and if no column is a float: rows that are equal there must
 be so to the condition too.
 Below a `Temporal`: when a row comes and goes is written in the row, and no other row has a say in it.
+Below a `Generate` or an `Apply`, if it touches input columns alone: these copy a row, or add to it.
 Never below a `TopK`: which rows are first depends on the rows that are dropped.
 """
 
@@ -21,7 +22,9 @@ from dataclasses import replace
 from holdfast.plan.expression import conjunction, conjuncts, plain, quoted, read, references, render, substitute
 from holdfast.plan.nodes import (
     Aggregate,
+    Apply,
     Draw,
+    Generate,
     Join,
     Linear,
     Node,
@@ -70,6 +73,9 @@ def _push(node: Node, closed: set[int]) -> Node:
         case Temporal() as temporal:
             moved = [part for part in parts if _touches(part, temporal.columns)]
             below = replace(temporal, input=_filtered(temporal.input, moved))
+        case Generate() | Apply() as step:
+            moved = [part for part in parts if _touches(part, step.input.columns)]
+            below = replace(step, input=_filtered(step.input, moved))
         case Union() as union:
             moved = [part for part in parts if all(_one_type(union, name) for name in references(part))]
             below = Union(tuple(_filtered(each, _renamed(moved, union, each)) for each in union.inputs))
@@ -127,6 +133,11 @@ def source_type(node: Node, name: str) -> str | None:
         case Linear():
             inner = plain(next(output.sql for output in node.outputs if output.name == name))
             return None if inner is None else source_type(node.input, inner)
+        case Generate():
+            return source_type(node.input, name) if name in node.input.columns else None
+        case Apply():
+            returns = {call.name: call.function.returns for call in node.calls}
+            return returns[name] if name in returns else source_type(node.input, name)
         case Union():
             return source_type(node.inputs[0], name) if _one_type(node, name) else None
         case SetOperation():

@@ -1,0 +1,252 @@
+"""Functions of the user's, called on the rows of a change in the task itself.
+
+A deterministic function needs no memory: a row that goes has the same value computed again. How it is called is its
+*style*: ``plain`` functions take the values of one row, as PySpark's do (a struct is a `Record`, a map a dict, a
+timestamp a naive datetime in UTC); ``pandas`` functions take Series (a struct is a DataFrame) and ``arrow`` functions
+Arrow arrays, and give as many values as they got; the ``iterator`` forms take an iterator of these and give one. A
+batch is any part of a change: a function that looks at other rows of it is not deterministic.
+
+Whatever goes wrong in the function, or with what it returns, is an `EvaluationError` that names it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import EvaluationError
+from holdfast.trace import physical
+
+_LONGEST = 200
+_BAD_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Called:
+    """One call: see `plan.nodes.Applied`. ``arguments`` are positions in the row."""
+
+    name: str
+    style: str
+    pickled: bytes
+    arguments: tuple[int, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of an `Apply`. A plain value: it is pickled to the workers."""
+
+    calls: tuple[Called, ...]
+
+
+class Record(tuple[Any, ...]):
+    """A struct, as a plain function sees it: a tuple with names, like PySpark's Row."""
+
+    _names: tuple[str, ...]
+
+    def __new__(cls, names: Sequence[str], values: Sequence[Any]) -> Record:
+        made = super().__new__(cls, values)
+        made._names = tuple(names)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self._names:
+            raise AttributeError(name)
+        return self[self._names.index(name)]
+
+    def __getitem__(self, place: Any) -> Any:
+        return super().__getitem__(self._names.index(place) if isinstance(place, str) else place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self._names, tuple(self))
+
+    def asDict(self) -> dict[str, Any]:
+        return dict(zip(self._names, self, strict=True))
+
+
+def call_all(calls: Calls, change: pa.Table) -> pa.Table:
+    """The change (``c0…``, ``_diff``) with a column per call behind the row's own."""
+    width = change.num_columns - 1
+    kinds = [field.type for field in change.schema][:-1] + [call.type for call in calls.calls]
+    schema = pa.schema([*((f"c{place}", kind) for place, kind in enumerate(kinds)), ("_diff", pa.int64())])
+    made = []
+    for batch in change.to_batches():
+        if batch.num_rows:
+            answers = [
+                answer(call, [batch.column(place) for place in call.arguments], batch.num_rows) for call in calls.calls
+            ]
+            made.append(
+                pa.RecordBatch.from_arrays([*batch.columns[:width], *answers, batch.column(width)], schema=schema)
+            )
+    return pa.Table.from_batches(made, schema)
+
+
+def answer(call: Called, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
+    """What the function makes of the rows: an array of the declared type."""
+    function = _function(call.pickled, call.name)
+    if call.style == "plain":
+        return _row_by_row(call, function, arguments, rows)
+    given = [_series(each) if call.style.startswith("pandas") else each for each in arguments]
+    try:
+        if call.style.endswith("iterator"):
+            result = _only(function(iter([given[0] if len(given) == 1 else tuple(given)])))
+        else:
+            result = function(*given)
+    except Exception as error:
+        raise EvaluationError(
+            f"function '{call.name}' raised {type(error).__name__}: {error}", function=call.name
+        ) from error
+    return _checked(call, result, rows)
+
+
+def _only(results: Iterator[Any]) -> Any:
+    found = list(results)
+    if len(found) != 1:
+        raise ValueError(f"it gave {len(found)} batches for one")
+    return found[0]
+
+
+def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[pa.Array], rows: int) -> pa.Array:
+    columns = [_values(each) for each in arguments]
+    made: list[Any] = []
+    for row in zip(*columns, strict=True) if columns else ((),) * rows:
+        try:
+            made.append(function(*row))
+        except Exception as error:
+            raise EvaluationError(
+                f"{_shown(call, row)} raised {type(error).__name__}: {error}", function=call.name, arguments=repr(row)
+            ) from error
+    try:
+        return pa.array([_returned(value, call.type) for value in made], call.type)
+    except _BAD_VALUE:
+        place = next(place for place, value in enumerate(made) if not _fits(value, call.type))
+        row = tuple(column[place] for column in columns)
+        raise EvaluationError(
+            f"{_shown(call, row)} returned {made[place]!r}, which is not of the declared type {call.type}",
+            function=call.name,
+            arguments=repr(row),
+        ) from None
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([_returned(value, kind)], kind)
+    except _BAD_VALUE:
+        return False
+    return True
+
+
+def _shown(call: Called, row: tuple[Any, ...]) -> str:
+    text = f"function '{call.name}'({', '.join(map(repr, row))})"
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+@lru_cache(maxsize=64)
+def _function(pickled: bytes, name: str) -> Callable[..., Any]:
+    try:
+        function: Callable[..., Any] = pickle.loads(pickled)
+    except Exception as error:
+        raise EvaluationError(
+            f"function '{name}' cannot be loaded by a worker: {type(error).__name__}: {error}; the modules it needs "
+            "must be importable there",
+            function=name,
+        ) from error
+    return function
+
+
+def _checked(call: Called, result: Any, rows: int) -> pa.Array:
+    """What a function of columns gave, as an array of the declared type."""
+    if not hasattr(result, "__len__"):
+        raise EvaluationError(
+            f"function '{call.name}' returned {type(result).__name__}, expected as many values as it was given",
+            function=call.name,
+        )
+    if len(result) != rows:
+        raise EvaluationError(
+            f"function '{call.name}' returned {len(result)} values for {rows} rows", function=call.name
+        )
+    try:
+        return _as_array(result, call.type)
+    except _BAD_VALUE as error:
+        raise EvaluationError(
+            f"function '{call.name}' returned a {type(result).__name__} which is not of the declared type {call.type}: "
+            f"{error}",
+            function=call.name,
+        ) from error
+
+
+def _as_array(result: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(result, (pa.Array, pa.ChunkedArray)):
+        array = physical.plain(result)
+        return array if array.type == kind else array.cast(kind)
+    if pa.types.is_struct(kind) and hasattr(result, "columns"):  # a DataFrame
+        fields = [_as_array(result[field.name], field.type) for field in kind]
+        return pa.StructArray.from_arrays(fields, fields=list(kind))
+    if pa.types.is_nested(kind):
+        return pa.array([_returned(value, kind) for value in result], kind)
+    return pa.Array.from_pandas(result, type=kind)
+
+
+def _series(array: pa.Array) -> Any:
+    """An argument of a pandas function, as PySpark gives it."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        import pandas
+
+        fields = array.flatten()
+        return pandas.DataFrame({kind.field(i).name: _series(field) for i, field in enumerate(fields)})
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        array = array.cast(pa.timestamp("us"))
+    return (
+        array.to_pandas(date_as_object=True, maps_as_pydicts="strict")
+        if pa.types.is_map(kind)
+        else array.to_pandas(date_as_object=True)
+    )
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """An argument of a plain function: Python's values."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        plain: list[Any] = array.cast(pa.timestamp("us")).to_pylist()
+        return plain
+    values: list[Any] = array.to_pylist()
+    return [_given(value, kind) for value in values] if pa.types.is_nested(kind) else values
+
+
+def _given(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return Record([field.name for field in kind], [_given(value[field.name], field.type) for field in kind])
+    if pa.types.is_map(kind):
+        return {_given(key, kind.key_type): _given(item, kind.item_type) for key, item in value}
+    if pa.types.is_list(kind):
+        return [_given(each, kind.value_type) for each in value]
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.replace(tzinfo=None)
+    return value
+
+
+def _returned(value: Any, kind: pa.DataType) -> Any:
+    """What a plain function returned, as Arrow takes it for ``kind``."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        if hasattr(value, "asDict"):
+            value = value.asDict()
+        if not isinstance(value, Mapping):
+            value = dict(zip((field.name for field in kind), value, strict=True))
+        return {field.name: _returned(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_map(kind):
+        items = value.items() if isinstance(value, Mapping) else value
+        return [(_returned(key, kind.key_type), _returned(item, kind.item_type)) for key, item in items]
+    if isinstance(value, (str, bytes)):
+        raise TypeError("a text is not an array")
+    return [_returned(each, kind.value_type) for each in value]

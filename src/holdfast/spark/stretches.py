@@ -1,0 +1,175 @@
+"""The paths of a crossing as Spark's queries.
+
+A path's row is a struct ``c0, c1, …, _diff`` in a column of its own, NULL in the rows of all others; each step makes
+the next such column of it. All paths go together, in one query over ``__wide``: analysing it once is much cheaper than
+column by column.
+
+- A `Linear` is ``CASE WHEN row AND predicate THEN struct(outputs) END``: the outputs are evaluated only where the
+  predicate holds, as in Spark's own plan.
+- A `Generate` is LATERAL VIEW OUTER of a generator whose argument is NULL unless the row is there, so that every other
+  row of the stage passes as it is, once. Generators that tell how many elements there are (a position that is NULL if
+  there is none) stand for those that do not: ``explode`` is ``posexplode`` without its position.
+- An `Apply` between two such steps is a *round*'s end: rows go to Python, and a further query takes them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from holdfast.operators.applied import Calls
+from holdfast.operators.program import native_step
+from holdfast.plan.expression import Tree, read, render
+from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
+from holdfast.spark.types import quoted
+
+# Spark has variant_explode in lateral joins alone, which it may plan as joins.
+_VARIANT = (
+    "CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') "
+    "THEN transform(CAST({0} AS array<variant>), e -> named_struct('key', CAST(NULL AS string), 'value', e)) "
+    "WHEN startswith(schema_of_variant({0}), 'OBJECT') THEN map_entries(CAST({0} AS map<string, variant>)) END"
+)
+_PASSED = ("__owner", "__channel", "__buffer")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps of one path that Spark runs: where its rows enter (``__in{entry}``), and the types behind each step."""
+
+    entry: int
+    steps: tuple[Step, ...]
+    types: tuple[tuple[Field, ...], ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A query over ``__wide``, and what is called on its rows before the next one."""
+
+    query: str
+    columns: tuple[tuple[str, tuple[Field, ...]], ...]
+    """The structs behind the calls: name, and the fields it has."""
+
+    calls: tuple[tuple[int, tuple[Calls, ...]], ...] = ()
+    """(which of the columns, what is called on it)."""
+
+    @property
+    def schema(self) -> str:
+        return ", ".join(f"{name} {struct_of(fields)}" for name, fields in self.columns)
+
+
+def struct_of(fields: Iterable[Field]) -> str:
+    """The type of rows of these fields."""
+    columns = [f"c{place}:{field.type}" for place, field in enumerate(fields)]
+    return f"struct<{','.join([*columns, '_diff:bigint'])}>"
+
+
+def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
+    """The queries that take all stretches to their ends (``__out0``, …), one after the other."""
+    done = [0] * len(stretches)
+    current = [f"__in{stretch.entry}" for stretch in stretches]
+    columns = [f"__in{place}" for place in range(entries)]
+    while True:
+        text = _Query([*_PASSED, *columns])
+        for number, stretch in enumerate(stretches):
+            while done[number] < len(stretch.steps) and not isinstance(stretch.steps[done[number]], Apply):
+                step, types = stretch.steps[done[number]], stretch.types[done[number]]
+                current[number] = text.step(step, types, current[number], f"__mid{number}_{done[number]}")
+                done[number] += 1
+        if all(place == len(stretch.steps) for place, stretch in zip(done, stretches, strict=True)):
+            yield Round(text.select([(name, f"__out{number}") for number, name in enumerate(current)]), ())
+            return
+        columns = [f"__row{number}" for number in range(len(stretches))]
+        query = text.select(list(zip(current, columns, strict=True)))
+        calls = []
+        for number, stretch in enumerate(stretches):
+            ready = []
+            while done[number] < len(stretch.steps) and isinstance(stretch.steps[done[number]], Apply):
+                ready.append(_calls(stretch, done[number]))
+                done[number] += 1
+            if ready:
+                calls.append((number, tuple(ready)))
+        current = list(columns)
+        kinds = [stretch.types[place - 1] for place, stretch in zip(done, stretches, strict=True)]
+        yield Round(query, tuple(zip(columns, kinds, strict=True)), tuple(calls))
+
+
+def _calls(stretch: Stretch, place: int) -> Calls:
+    step = stretch.steps[place]
+    compiled = native_step(step, stretch.types[place - 1], stretch.types[place])
+    assert isinstance(compiled, Calls)
+    return compiled
+
+
+class _Query:
+    """A query that grows step by step; ``held`` are the columns it has."""
+
+    def __init__(self, held: list[str]) -> None:
+        self.text, self.held = "__wide", held
+
+    def select(self, columns: list[tuple[str, str]]) -> str:
+        outputs = [f"{old} AS {new}" for old, new in columns]
+        return f"SELECT {', '.join([*_PASSED, *outputs])} FROM {self.text}"
+
+    def step(self, step: Step, types: Sequence[Field], current: str, result: str) -> str:
+        """Add the column ``result``: what ``step`` makes of the column ``current``."""
+        # The step's own names for its columns, in a query of their own: another path may use the same names.
+        names = [f"{current}.c{place} AS {quoted(name)}" for place, name in enumerate(step.input.columns)]
+        named = f"(SELECT {', '.join(['*', *names])} FROM {self.text})"
+        if isinstance(step, Linear):
+            guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
+            values = [output.sql for output in step.outputs]
+        else:
+            assert isinstance(step, Generate)
+            width = len(step.input.columns)
+            view, guard, made = _lateral(step, types[width:], current)
+            named += f" {view}"
+            values = [f"{current}.c{place}" for place in range(width)] + made
+        fields = "".join(f"'c{place}', {value}, " for place, value in enumerate(values))
+        row = f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
+        self.text = f"(SELECT {', '.join(self.held)}, {row} AS {result} FROM {named})"
+        if current.startswith("__mid"):
+            self.held.remove(current)
+        self.held.append(result)
+        return result
+
+
+def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str, str, list[str]]:
+    """The LATERAL VIEW, the condition under which its row counts, and the values of the generator's columns."""
+    call = read(step.generator)
+    function, arguments = call.name, [render(each) for each in call.expressions]
+    there = f"{current} IS NOT NULL"
+
+    def view(generator: str, argument: str, others: Sequence[str], count: int) -> str:
+        given = ", ".join([f"CASE WHEN {there} THEN {argument} END", *others])
+        return f"LATERAL VIEW OUTER {generator}({given}) __made AS {', '.join(f'__made{i}' for i in range(count))}"
+
+    names = [f"__made{place}" for place in range(len(types))]
+    if function == "json_tuple":
+        return view(function, arguments[0], arguments[1:], len(types)), there, names
+    found = there if step.outer else f"{there} AND __made0 IS NOT NULL"
+    if function == "explode":
+        return (
+            view("posexplode", arguments[0], (), len(types) + 1),
+            found,
+            [f"__made{i + 1}" for i in range(len(types))],
+        )
+    if function == "posexplode":
+        return view("posexplode", arguments[0], (), len(types)), found, names
+    if function == "variant_explode":
+        made = ["__made0", "__made1.key", "__made1.value"]
+        return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
+    fields = ",".join(f"f{place}:{field.type}" for place, field in enumerate(types))
+    whole = arguments[0] if function == "inline" else _stacked(call, len(types))
+    # A cast of structs goes by position: it gives the fields names that are known here.
+    rows = f"CAST({whole} AS array<struct<{fields}>>)"
+    return view("posexplode", rows, (), 2), found, [f"__made1.f{place}" for place in range(len(types))]
+
+
+def _stacked(call: Tree, width: int) -> str:
+    """``stack(n, a, b, c, …)`` as an array of rows, NULLs at its end."""
+    count = int(call.expressions[0].name)
+    values = [render(each) for each in call.expressions[1:]]
+    values += ["NULL"] * (count * width - len(values))
+    rows = [values[place * width : (place + 1) * width] for place in range(count)]
+    structs = [", ".join(f"'f{place}', {value}" for place, value in enumerate(row)) for row in rows]
+    return f"array({', '.join(f'named_struct({each})' for each in structs)})"
