@@ -74,3 +74,11 @@ def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPa
 def test_a_seed_gives_the_same_actions_always() -> None:
     assert actions_of(7, 30) == actions_of(7, 30)
     assert actions_of(7, 30) != actions_of(8, 30)
+
+
+def test_an_edit_that_sinks_are_not_told_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast import delivery
+
+    whole = delivery.difference
+    monkeypatch.setattr(delivery, "difference", lambda *logs: whole(*logs).slice(0, 0))
+    assert "is wrong" in caught()[1].what
