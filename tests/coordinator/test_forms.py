@@ -40,13 +40,6 @@ def test_a_view_that_was_dropped_comes_back_as_another_span_even_if_it_is_the_sa
     assert forms.at("v", 2) == 0
 
 
-def test_a_sink_needs_the_former_forms_from_the_one_on_that_it_has() -> None:
-    forms = Forms(history({"v": A}, {"v": B}, {"v": A}))
-    assert [span.form for span in forms.needed("v", 0)] == [A, B]
-    assert [span.form for span in forms.needed("v", 1)] == [B]
-    assert forms.needed("v", 2) == forms.needed("v", -1) == []
-
-
 def test_a_log_of_old_says_what_its_views_were_in_its_description() -> None:
     entry = {"kind": "view", "fields": [["n", "bigint"]], "fingerprint": "a-log", "key": [0]}
     forms = Forms(history(None, None, {"v": B}), described({"v": entry}))
