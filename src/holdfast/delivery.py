@@ -102,7 +102,8 @@ class Delivery:
         """The least epoch from which on a sink needs the present log of one of these views; None if none does."""
         found = []
         for (view, _), has in zip(self._sinks, self.epochs, strict=True):
-            if view in views and has is not None and has >= 0 and (past := self._forms.of(view)):
+            past = self._forms.of(view)
+            if view in views and has is not None and has >= 0 and past and past[-1].form == self._declared[view]:
                 # What was before is in another log. (A view's first form is taken to have been there always.)
                 found.append(has if len(past) == 1 else max(has, past[-1].first))
         return min(found, default=None)

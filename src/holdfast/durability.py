@@ -224,6 +224,8 @@ class Durability:
         """Wait until all traces that the flow has no more and a sink needs are safe; False if they were not in time."""
         deadline = time.monotonic() + timeout
         attempts = 0
+        if self.settings.durable and not self.former.keys() <= self._former_safe:
+            self.look()  # most often they were made safe when the flow was closed
         while self.settings.durable and not self.former.keys() <= self._former_safe:
             self._check_fence()
             attempts += 1

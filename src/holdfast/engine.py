@@ -199,16 +199,20 @@ class Engine:
 
     def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
         """The operators that the flow did not keep before."""
-        return set(self._state.flow.operators) - self._known(replicas).keys()
+        known, former = self._known(replicas)
+        # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
+        # replayed: input may have been released since.
+        return set(self._state.flow.operators) - known.keys() - (former.keys() & self._state.drawing)
 
-    def _known(self, replicas: Mapping[str, Replica]) -> dict[str, str]:
-        """The operators that the flow kept before; those before an edit too, for as long as no epoch was run after."""
+    def _known(self, replicas: Mapping[str, Replica]) -> tuple[dict[str, str], dict[str, str]]:
+        """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""
         known: dict[str, str] = {}
+        former: dict[str, str] = {}
         for one in self._descriptions(replicas):
-            former = one.get("former", {})
             known |= one.get("operators", {})
-            known |= former.get("operators", {}) if former.get("upto") == self.last else {}
-        return known
+            if one.get("former", {}).get("upto") == self.last:
+                former |= one["former"].get("operators", {})
+        return known, former
 
     def _descriptions(self, replicas: Mapping[str, Replica]) -> list[dict[str, Any]]:
         """What the flow kept before, as each place says."""
@@ -233,7 +237,8 @@ class Engine:
         """Write down what the flow keeps."""
         description = self._state.description()
         if self.last >= 0 and self._forms.present() != self._declared_forms:
-            description["former"] = {"upto": self.last, "operators": self._known(replicas)}
+            known, former = self._known(replicas)
+            description["former"] = {"upto": self.last, "operators": {**former, **known}}
         if self._old_forms:
             # Nothing else says what they were, until an epoch does.
             description["before"] = self._old_forms

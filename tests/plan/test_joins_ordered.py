@@ -21,6 +21,7 @@ from holdfast.plan.rewrites.narrow_outer import narrow_outer
 from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
+from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.walk import Kept, reachable
 
 from .interpreter import Row, run
@@ -79,7 +80,7 @@ def test_joins_in_another_order_have_the_same_rows(block: int) -> None:
         maker = Maker(seed)
         plan = maker.joined(maker.chance.choice((3, 3, 4, 5)))
         expected = Counter(run(plan, maker.tables))
-        for rule in (order_joins, push_semi, narrow_outer, push_filter):
+        for rule in (order_joins, push_semi, narrow_outer, push_filter, share_constants):
             better = rule(plan, NONE)
             assert better.columns == plan.columns, (seed, rule)
             assert Counter(run(better, maker.tables)) == expected, (seed, rule)
@@ -123,6 +124,12 @@ def test_a_text_is_no_bridge_between_numbers() -> None:
     text = Source("b", (Field("b.x", "string"), Field("b.z", "int")))
     plan = Join(Join(A, text, ("a.x",), ("b.x",)), C, ("b.x",), ("c.x",))
     assert (("a.x",), ("c.x",)) not in joins(order_joins(plan, NONE))
+
+
+def test_a_constant_goes_to_all_columns_that_are_equal() -> None:
+    plan = Linear(Join(A, B, ("a.x",), ("b.x",)), "`a.x` = 5", (Named("z", "`b.z`"),))
+    filters = [each.predicate for each in reachable(rewrite(plan)) if isinstance(each, Linear) and each.predicate]
+    assert sorted(filters) == ["`a.x` = 5", "`b.x` = 5"]
 
 
 def test_a_left_join_whose_made_up_rows_are_dropped_is_an_inner_one() -> None:

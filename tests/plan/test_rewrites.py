@@ -28,6 +28,7 @@ from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
+from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.walk import Kept
 
 T = Source("t", (Field("a", "int"), Field("b", "int"), Field("c", "string")))
@@ -43,6 +44,7 @@ def test_the_rules_are_one_visible_tuple() -> None:
     assert (
         fuse_linear,
         narrow_outer,
+        share_constants,
         push_filter,
         push_semi,
         order_joins,

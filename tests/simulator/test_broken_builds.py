@@ -89,3 +89,11 @@ def test_time_that_does_not_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(temporal, "step", standing)
     assert "is wrong" in caught()[1].what
+
+
+def test_an_edit_that_sinks_are_not_told_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast import delivery
+
+    whole = delivery.difference
+    monkeypatch.setattr(delivery, "difference", lambda *logs: whole(*logs).slice(0, 0))
+    caught()

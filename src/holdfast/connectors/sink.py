@@ -8,6 +8,10 @@ A sink that can say which epoch it has last (``open``) gets each epoch exactly o
 restart Holdfast commits what it lacks from the view's own log, and nothing twice. One that returns None gets each epoch
 at least once.
 
+When a view is edited, the commit of the next epoch is the difference between its old and its new contents: to a sink it
+is an epoch like any other, with many rows. The view's types stay the same then; where they would not, the flow refuses
+to start with a sink that has something of the old ones (one that cannot tell is taken to have).
+
 A sink that also refuses an epoch that it has already, of another history (`Fenced`), makes two drivers at once
 harmless: the one that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
 one of them refused goes to none after it; so the first such sink decides for all.
@@ -27,7 +31,10 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
-        """Called once, before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell."""
+        """Called once, before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell.
+
+        A sink with columns of its own raises `SinkError` here if they are not ``fields``.
+        """
 
     @abstractmethod
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:

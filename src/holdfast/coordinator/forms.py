@@ -109,10 +109,3 @@ class Forms:
         """Which of the view's spans its content as of ``epoch`` is of; the first for epochs before it."""
         past = self._spans[view]
         return max((place for place, span in enumerate(past) if span.first <= epoch), default=0)
-
-    def needed(self, view: str, has: int) -> list[Span]:
-        """The former spans that a sink which has epoch ``has`` must be brought through, or away from."""
-        past = self._spans.get(view, [])
-        if not past or has < 0:
-            return []
-        return [span for span in past[self.at(view, has) :] if span.last is not None]

@@ -117,8 +117,8 @@ def _hint(text: str, local: bool) -> str:
 
 def _texts(box: Box, measured: Measured | None) -> list[tuple[str, str]]:
     """The lines of a box, each with its class."""
-    title = textwrap.wrap(box.title, 38, max_lines=4, placeholder=" …")
-    notes = [part for note in notes_of(box, measured) for part in textwrap.wrap(note, 46, max_lines=2)]
+    title = textwrap.wrap(box.title, 35, max_lines=4, placeholder=" …")
+    notes = [part for note in notes_of(box, measured) for part in textwrap.wrap(note, 41, max_lines=2)]
     return [(each, "title") for each in title] + [(each, "note") for each in notes]
 
 

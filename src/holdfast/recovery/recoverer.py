@@ -157,7 +157,16 @@ class Recoverer:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
         recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
-        plan = [] if whole else self._plan(layers, ranges)
+        if whole:
+            return
+        # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
+        self._replay(self._plan(layers, ranges, self._fresh), layers)
+        if self._fresh:
+            layers = Layers(traces, directory, last, self._durability.holdings)
+            self._replay(self._plan(layers, ranges), layers)
+
+    def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
+        recovery = self.recovery
         with timed(recovery, "replay"):
             for replay in plan:
                 marks.reach("recovery.before_replay")
@@ -222,11 +231,12 @@ class Recoverer:
                 last=upto,
             )
 
-    def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> list[Replay]:
+    def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]], without: Collection[str] = ()) -> list[Replay]:
         last = self._last()
         covers = {
             (operator, partition): min(layers.reach(trace, low, high) for trace in traces)
             for operator, traces in self._state.traces.items()
+            if operator not in without
             for partition, (low, high) in enumerate(ranges)
         }
         lost = {operator for (operator, _), upto in covers.items() if upto < last}
@@ -281,7 +291,7 @@ class Recoverer:
             mark = self._state.flow.views.get(name)
             if source.replayable or mark is None or name not in self._offers:
                 continue
-            upto = min(cover for (operator, _), cover in covers.items() if operator == mark)
+            upto = min((cover for (operator, _), cover in covers.items() if operator == mark), default=self._last())
             lost = [epoch for epoch, _ in self._offers[name] if epoch > upto]
             if lost:
                 raise LogDamaged(

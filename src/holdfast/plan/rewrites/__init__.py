@@ -21,11 +21,13 @@ from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
+from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.walk import Rule, reachable
 
 RULES: tuple[Rule, ...] = (
     fuse_linear,
     narrow_outer,
+    share_constants,
     push_filter,
     push_semi,
     order_joins,

@@ -17,7 +17,7 @@ the same columns need none between them); then the one with fewer rows; then the
 few rows say about many (a nation, its region) is joined among themselves first, and a change of the many meets them
 once.
 
-Exact for up to 10 relations: for each set of them that is connected, the best tree over all ways to cut it in two,
+Exact for up to 9 relations: for each set of them that is connected, the best tree over all ways to cut it in two,
 O(3^n). A region of more is left as it is.
 """
 
@@ -50,7 +50,7 @@ from holdfast.plan.placement import Placement, placement
 from holdfast.plan.rewrites.region import Region, Shape, region, roots
 from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
 
-_MOST = 10
+_MOST = 9
 _EQUAL, _OTHER, _GROUPS, _GENERATED = 0.02, 1 / 3, 0.1, 3.0
 
 

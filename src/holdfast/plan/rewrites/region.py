@@ -59,6 +59,12 @@ class Region:
         found = {frozenset(group) for group in groups.values()}
         return sorted({*found, *single}, key=sorted)
 
+    def is_transitive(self, group: frozenset[str]) -> bool:
+        """Whether the columns of a class have one type, so that what holds of one holds of all."""
+        owner = self.owner()
+        kinds = {source_type(self.leaves[owner[name]], name) for name in group}
+        return len(kinds) == 1 and None not in kinds
+
     def inside(self, classes: Sequence[frozenset[str]]) -> list[str]:
         """What the classes say of single leaves: columns of one that must be equal, since both equal a third."""
         found = []
