@@ -28,6 +28,11 @@ def as_text(whole: Drawing, view: str) -> str:
 
 def _closing(shown: Drawing) -> str:
     drawn = {function for box in shown.boxes for function in box.nondeterministic}
+    if not drawn and any(box.kind == "temporal" for box in shown.boxes):
+        return (
+            "Time is the clock of the lineage, all else is deterministic: "
+            "epochs lost in a crash are computed again, bit for bit the same."
+        )
     if not drawn:
         return "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same."
     origin = "clock and seed"
