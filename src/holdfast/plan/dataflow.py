@@ -144,7 +144,7 @@ def build(
     for name, node in views.items():
         _add_log(flow, name, node, types)
     _name_draws(flow)
-    flow.paths = [_placed(flow, path, types, is_native) for path in dict.fromkeys(flow.paths)]
+    flow.paths = [_placed(flow, path, types, is_native) for path in flow.paths]
     _assign_stages(flow)
     return flow
 
