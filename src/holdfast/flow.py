@@ -32,6 +32,7 @@ from holdfast.functions import Function, describe, meaning
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
+from holdfast.plan.walk import with_functions
 from holdfast.results import Epoch, Recovery, Status
 
 if TYPE_CHECKING:
@@ -251,7 +252,10 @@ class Flow:
         functions = self._functions if functions is None else functions
         views: dict[str, nodes.Node] = dict(known or {})
         for name, query in ((name, query) for name, query in queries.items() if name not in views):
-            plan = plan_sql(name, query, self._catalog(views), functions) if isinstance(query, str) else query.plan
+            if isinstance(query, str):
+                plan = plan_sql(name, query, self._catalog(views), functions)
+            else:
+                plan = with_functions(query.plan, functions) if functions else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
             views[name] = rewrite(plan, keep=[*self._expiring.values(), *views.values()])
         return views

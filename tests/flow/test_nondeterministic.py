@@ -184,8 +184,8 @@ def test_explain_says_what_is_drawn_and_where_it_comes_from(spark: SparkSession,
 def test_a_function_is_refused_if_its_mark_name_or_type_is_wrong(tmp_path: Path) -> None:
     flow = hf.Flow("declared", log=tmp_path / "log")
     marked = hf.nondeterministic(lambda: 1)
-    with pytest.raises(DeclarationError, match="deterministic functions are not supported yet; mark it with"):
-        flow.udf("geocode", lambda: 1, "int")
+    with pytest.raises(DeclarationError, match="say what it returns"):
+        flow.udf("geocode", lambda: 1)
     with pytest.raises(DeclarationError, match="Spark has a function of that name"):
         flow.udf("Uuid", marked, "int")
     with pytest.raises(DeclarationError, match="must be one that SQL can call"):

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.frontend.schema import parse_schema
 from holdfast.frontend.sql import plan_sql
 from holdfast.plan import fingerprint as module
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Call, Linear, Named, Node, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Applied,
+    Apply,
+    Call,
+    Field,
+    Function,
+    Generate,
+    Linear,
+    Named,
+    Node,
+    Source,
+    TopK,
+    Union,
+)
+from holdfast.plan.walk import with_functions
 
 CATALOG: dict[str, Node] = {
     "t": Source("t", parse_schema("a int, b int, c string, s struct<f:int>, l array<int>", subject="t")),
@@ -114,3 +131,32 @@ def test_a_node_that_is_shared_is_fingerprinted_once() -> None:
     for _ in range(200):
         node = TopK(Union((node, node)), (), 3)
     assert len(fingerprint(node)) == 16
+
+
+def test_a_changed_function_is_a_changed_plan() -> None:
+    source = Source("t", (Field("id", "bigint"), Field("xs", "array<int>")))
+
+    def plan(meaning: str, argument: str = "id") -> Apply:
+        return Apply(source, (Applied("y", Function("f", "int", meaning, "plain", b""), (argument,)),))
+
+    assert fingerprint(plan("one")) == fingerprint(plan("one"))
+    assert len({fingerprint(each) for each in (plan("one"), plan("two"), plan("one", "xs"), source)}) == 4
+
+
+def test_generators_differ_by_call_and_by_what_they_keep() -> None:
+    source = Source("t", (Field("id", "bigint"), Field("xs", "array<int>")))
+    one = Generate(source, "explode(`xs`)", ("x",))
+    assert fingerprint(one) == fingerprint(Generate(source, "explode(`xs`)", ("y",)))
+    others = [replace(one, outer=True), replace(one, generator="posexplode(`xs`)", names=("p", "x"))]
+    assert len({fingerprint(each) for each in (one, *others)}) == 3
+
+
+def test_a_plan_follows_a_function_that_is_declared_again() -> None:
+    source = Source("t", (Field("id", "bigint"),))
+    old, new = (Function("f", "int", meaning, "plain", b"") for meaning in ("old", "new"))
+    plan = Linear(Apply(source, (Applied("y", old, ("id",)),)), None, (Named("y", "`y`"),))
+    assert with_functions(plan, {"f": old}) is plan
+    assert with_functions(plan, {}) is plan
+    changed = with_functions(plan, {"f": new})
+    assert isinstance(changed, Linear) and isinstance(changed.input, Apply)
+    assert changed.input.calls[0].function is new

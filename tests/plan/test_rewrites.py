@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from holdfast.plan.nodes import Aggregate, Call, Field, Join, Linear, Named, Node, Order, Source, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Applied,
+    Apply,
+    Call,
+    Field,
+    Function,
+    Generate,
+    Join,
+    Linear,
+    Named,
+    Node,
+    Order,
+    Source,
+    TopK,
+    Union,
+)
 from holdfast.plan.rewrites import RULES, rewrite
 from holdfast.plan.rewrites.drop_identity import drop_identity
 from holdfast.plan.rewrites.first_rows import first_rows
@@ -200,3 +216,28 @@ def test_rewrite_of_a_plan_that_doubles_itself_takes_no_exponential_time() -> No
         aggregate = Aggregate(node, ("a",), (Call("b", "sum", ("b",)), Call("c", "max", ("c",))))
         node = Union((aggregate, aggregate))
     assert rewrite(node).columns == ("a", "b", "c")
+
+
+# -- generators and functions -------------------------------------------------------------------------------------------
+
+
+def test_a_condition_on_a_row_goes_below_what_is_made_of_the_row() -> None:
+    generate = Generate(T, "explode(array(`a`, `b`))", ("x",))
+    over = linear(generate, "`c` > 1 AND `x` > 2 AND `a` < `x`", x="`x`")
+    below = Generate(linear(T, "`c` > 1", a="`a`", b="`b`", c="`c`"), generate.generator, ("x",))
+    assert push_filter(over, NONE) == linear(below, "`x` > 2 AND `a` < `x`", x="`x`")
+    function = Function("f", "int", "m", "plain", b"")
+    applied = Apply(T, (Applied("y", function, ("a",)),))
+    moved = push_filter(linear(applied, "`b` = 1 AND `y` = 2", y="`y`"), NONE)
+    assert moved == linear(Apply(linear(T, "`b` = 1", a="`a`", b="`b`", c="`c`"), applied.calls), "`y` = 2", y="`y`")
+
+
+def test_a_generator_stays_and_a_call_that_nobody_reads_goes() -> None:
+    generate = Generate(T, "explode(array(`a`))", ("x",))
+    pruned = prune_columns(linear(generate, b="`b`"), NONE)
+    assert pruned == linear(Generate(linear(T, a="`a`", b="`b`"), generate.generator, ("x",)), b="`b`")
+    function = Function("f", "int", "m", "plain", b"")
+    calls = (Applied("y", function, ("a",)), Applied("z", function, ("b",)))
+    pruned = prune_columns(linear(Apply(T, calls), z="`z`"), NONE)
+    assert pruned == linear(Apply(linear(T, b="`b`"), calls[1:]), z="`z`")
+    assert prune_columns(linear(Apply(T, calls), c="`c`"), NONE) == linear(linear(T, c="`c`"), c="`c`")
