@@ -44,7 +44,7 @@ ANYWHERE = [
     "day > current_date() - INTERVAL 1 MONTH",
     "day <= add_months(current_date(), 1)",
     "day < add_months(current_date(), -1)",
-    "day = current_date() - INTERVAL 1 YEAR",
+    "day = current_date() - INTERVAL 1 MONTH",
     "datediff(current_date(), day) < 3",
     "datediff(day, current_date()) = CAST(id % 4 AS INT)",
     "ts >= CAST(now() - INTERVAL 3 HOURS AS DATE)",
@@ -102,9 +102,8 @@ def test_a_row_is_there_exactly_while_the_condition_holds(spark: SparkSession, z
     )
     found = session.sql(f"SELECT {wrong}, {held} FROM e CROSS JOIN c").first()
     assert found is not None
-    for place, text in enumerate(conditions):
-        assert found[f"w{place}"] is None, f"{text}: {found[f'w{place}']}"
-        assert found[f"h{place}"] == 2, f"{text}: never tells anything apart"
+    assert {text: found[f"w{place}"] for place, text in enumerate(conditions) if found[f"w{place}"] is not None} == {}
+    assert [text for place, text in enumerate(conditions) if found[f"h{place}"] != 2] == []  # all tell rows apart
 
 
 @pytest.mark.parametrize("condition", IN_UTC[::3])

@@ -59,6 +59,11 @@ def explain(flow: Dataflow, view: str, traces: Iterable[Sized] = ()) -> str:
 def _closing(flow: Dataflow, involved: set[str]) -> str:
     nodes = [flow.operators[mark].node for mark in involved if mark in flow.operators]
     drawn = {each.function for node in nodes if isinstance(node, Draw) for each in node.draws}
+    if not drawn and any(isinstance(node, Temporal) for node in nodes):
+        return (
+            "Time is the clock of the lineage, all else is deterministic: "
+            "epochs lost in a crash are computed again, bit for bit the same."
+        )
     if not drawn:
         return "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same."
     origin = "clock and seed"
