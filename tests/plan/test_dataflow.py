@@ -1,44 +1,43 @@
-"""The dataflow of a plan, and the queries of what crosses through Spark."""
+"""From plans to paths: which rows go where, and how often."""
 
 from __future__ import annotations
 
-from holdfast.plan.dataflow import build
-from holdfast.plan.nodes import Field, Linear, Named, Source, Union
-from holdfast.spark.stretches import Stretch, rounds
+import pytest
 
-FIELDS = (Field("a", "int"), Field("b", "string"))
-SOURCE = Source("t", FIELDS)
+from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.sql import plan_sql
+from holdfast.operators.program import is_native
+from holdfast.plan.dataflow import Dataflow, build
+from holdfast.plan.nodes import Field, Source
+from holdfast.plan.rewrites import rewrite
+from holdfast.plan.walk import reachable
 
-
-def test_a_union_of_a_collection_with_itself_brings_its_rows_twice() -> None:
-    both = Union((SOURCE, SOURCE))
-    flow = build({"v": both}, {}, {SOURCE: FIELDS, both: FIELDS}, lambda *_: True)
-    assert len(flow.into(flow.views["v"])) == 2
-
-
-def _stretch(number: int) -> Stretch:
-    first = Linear(SOURCE, "`a` > 1", (Named("a", f"`a` + {number}"), Named("x.y", "upper(`b`)")))
-    second = Linear(first, None, (Named("z", "concat(`x.y`, `a`)"),))
-    return Stretch(0, (first, second), ((Field("a", "int"), Field("x.y", "string")), (Field("z", "string"),)))
+T = Source("t", parse_schema("a bigint, b bigint", subject="t"))
 
 
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for place, character in enumerate(text):
-        depth += character == "("
-        depth -= character == ")"
-        if text.startswith("(SELECT", place):
-            deepest = max(deepest, depth)
-    return deepest
+def _flow(*queries: str) -> Dataflow:
+    views = {f"v{place}": rewrite(plan_sql("v", sql, {"t": T})) for place, sql in enumerate(queries)}
+    types = {
+        node: tuple(Field(name, "bigint") for name in node.columns) for v in views.values() for node in reachable(v)
+    }
+    return build(views, {"t": T}, types, is_native)
 
 
-def test_a_crossing_is_as_deep_as_its_longest_path_however_many_paths_it_has() -> None:
-    few, many = ([each.query for each in rounds(1, [_stretch(n) for n in range(count)])] for count in (1, 60))
-    assert len(few) == len(many) == 1
-    assert _depth(few[0]) == _depth(many[0]) == 4
+@pytest.mark.parametrize(
+    ("sql", "paths"),
+    [
+        ("SELECT a FROM t UNION ALL SELECT a FROM t", 2),
+        ("SELECT a FROM t WHERE a > 1 UNION ALL SELECT a FROM t WHERE a > 1 UNION ALL SELECT b FROM t", 3),
+        ("SELECT count(*) AS n FROM t UNION ALL SELECT count(*) AS n FROM t", 2),
+    ],
+)
+def test_a_union_of_equal_branches_has_each_row_twice(sql: str, paths: int) -> None:
+    flow = _flow(sql)
+    assert len(flow.into(flow.views["v0"])) == paths
 
 
-def test_paths_that_use_one_name_for_different_columns_do_not_meet() -> None:
-    (only,) = rounds(1, [_stretch(0), _stretch(1)])
-    assert "__named0.`a` + 0" in only.query and "__named1.`a` + 1" in only.query
-    assert only.query.count("__in0.c0 AS `a`") == 2
+@pytest.mark.parametrize(
+    "sql", ["SELECT a FROM t LIMIT 3", "SELECT a, count(*) AS n FROM t GROUP BY a", "SELECT * FROM t"]
+)
+def test_a_view_that_is_declared_twice_has_its_rows_once(sql: str) -> None:
+    assert len(_flow(sql, sql).paths) == len(_flow(sql).paths)

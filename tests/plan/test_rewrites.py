@@ -218,7 +218,7 @@ def test_rewrite_of_a_plan_that_doubles_itself_takes_no_exponential_time() -> No
     assert rewrite(node).columns == ("a", "b", "c")
 
 
-# -- generators and functions ------------------------------------------------------------------------------------------
+# -- generators and functions ---------------------------------------------------------------------------------------
 
 
 def test_a_condition_on_a_row_goes_below_what_is_made_of_the_row() -> None:
