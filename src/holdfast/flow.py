@@ -23,6 +23,7 @@ from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, TypeMismatch, UnknownName
 from holdfast.frontend.expiry import expiring
 from holdfast.frontend.functions import RESERVED_NAMES
+from holdfast.frontend.nearby import placed
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.frontend.schema import parse_schema, parse_type
 from holdfast.frontend.sql import plan_sql
@@ -205,7 +206,10 @@ class Flow:
         queries = {**self._queries, name: query}
         # Earlier views are as they were, unless one of them is replaced.
         views = self._planned(queries, known={} if name in self._queries else self._views)
-        self._typed(name, views[name])
+        try:
+            self._typed(name, views[name])
+        except TypeMismatch as error:
+            raise (placed(error, query) if isinstance(query, str) else error) from None
         self._queries, self._views = queries, views
         self._declared()
         return self

@@ -59,10 +59,11 @@ def test_a_type_error_is_refused_when_the_view_is_declared_if_there_is_a_session
     spark: SparkSession, tmp_path: Path
 ) -> None:
     flow, t = _flow(spark, tmp_path)
-    with pytest.raises(TypeMismatch, match="view 'v'"):
-        flow.view("v", "SELECT k + array(1) AS y FROM t")
-    with pytest.raises(TypeMismatch, match="no_such_function"):
-        flow.view("v", "SELECT no_such_function(k) AS y FROM t")
+    with pytest.raises(TypeMismatch, match="view 'v'") as caught:
+        flow.view("v", "SELECT x,\n k + array(1) AS y FROM t")
+    assert (caught.value.fields["line"], caught.value.fields["column"]) == (2, 2)
+    with pytest.raises(TypeMismatch, match=r"no_such_function.*\(line 1, column 11\)"):
+        flow.view("v", "SELECT x, no_such_function(k) AS y FROM t")
     flow.view("v", SUM)
     t.insert([(1, 2)])  # type: ignore[attr-defined]
     flow.step()

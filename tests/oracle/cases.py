@@ -14,11 +14,11 @@ from math import gcd
 from random import Random
 from typing import Any
 
-from . import aggregating, joining, relational, verbs, windowing
+from . import aggregating, generating, joining, relational, timing, verbs, windowing
 from .maker import Maker, Query
 from .registry import CONSTRUCTS, Construct
 
-FAMILIES = (relational, joining, aggregating, windowing, verbs)
+FAMILIES = (relational, joining, aggregating, windowing, timing, generating, verbs)
 """The modules that fill the registry."""
 
 CASES, MANY = 500, 20_000
@@ -49,7 +49,8 @@ def chosen(number: int) -> tuple[Construct, ...]:
     if turn == 0:
         return (CONSTRUCTS[place],)
     step = next(each for each in range(count * 5 // 8, 2 * count) if gcd(each, count) == 1)
-    return CONSTRUCTS[place], CONSTRUCTS[(place + turn * step) % count]
+    inner = Random("inner").sample(CONSTRUCTS, count)  # so that a round mixes the families
+    return CONSTRUCTS[place], inner[(place + turn * step) % count]
 
 
 def make(number: int) -> Case:

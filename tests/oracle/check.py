@@ -15,11 +15,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.testing import Oracle, assert_same_rows
+from holdfast.testing import Oracle, assert_same_rows, stopped_clock
 from holdfast.testing.oracle import total_of_changes
 
 from .cases import View, make
-from .data import SCHEMAS, Change, Row, change
+from .data import NOON, SCHEMAS, Change, Row, change
+from .generating import FUNCTIONS
 
 TOGETHER = 20
 """Cases in a flow."""
@@ -60,9 +61,15 @@ def run(
     batch = {view: _settled(query) for view, query in views.items()}
     story: list[str] = []
     # What views hold is the question here; how they are kept has tests of its own.
-    with hf.Flow(
-        "oracle", log=directory, spark=spark, partitions=1 + seed % 2, retain="all", strategy="volatile"
-    ) as flow:
+    with (
+        stopped_clock(NOON) as clock,
+        hf.Flow(
+            "oracle", log=directory, spark=spark, partitions=1 + seed % 2, retain="all", strategy="volatile"
+        ) as flow,
+    ):
+        for name, (function, returns) in FUNCTIONS.items():
+            flow.udf(name, function, returns)
+            oracle.session.udf.register(name, function, returns)
         inputs = {table: flow.input(table, schema) for table, schema in schemas.items()}
         for view, query in views.items():
             try:
@@ -79,8 +86,9 @@ def run(
                     pushed.update([old], [new])
                 oracle.delete(table, made.deleted + [old for old, _ in made.updated])
                 oracle.insert(table, made.inserted + [new for _, new in made.updated])
+            clock.advance(minutes=10)
             flow.step()
-            for view, expected in oracle.expect(batch).items():
+            for view, expected in oracle.expect(batch, clock.micros).items():
                 try:
                     _compare(flow, view, epoch, expected.toArrow())
                 except AssertionError as error:

@@ -14,6 +14,8 @@ from random import Random
 from typing import Any
 
 UTC = datetime.UTC
+NOON = datetime.datetime(2024, 2, 29, 12, 25, tzinfo=UTC)
+"""When flows begin: among the moments that rows have."""
 Row = tuple[Any, ...]
 
 DOMAINS: dict[str, list[Any]] = {

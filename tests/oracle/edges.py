@@ -199,3 +199,69 @@ SHAPES = {
         "FROM orders"
     ),
 }
+EXPRESSIONS = {
+    "literals": (
+        "SELECT id, 1L AS a, 1.5BD AS b, 1e3 AS c, 1.50 AS d, X'1F' AS e, 'it''s' AS f, 'a' 'b' AS g, r'\\n' AS h, "
+        "'tab\\there' AS i, DATE'2024-01-01' AS j, TIMESTAMP'2024-01-01 10:00:00' AS k, -0.0D AS l, 7S AS m FROM orders"
+    ),
+    "operators": (
+        "SELECT id, units / 2 AS a, units DIV 2 AS b, units % 3 AS c, -units AS d, ~units AS e, units & 3 AS f, "
+        "units | 4 AS g, units ^ 1 AS h, units << 1 AS i, 7 - units - 1 AS j, 2 * (units + 1) AS k, user || '!' AS l "
+        "FROM orders"
+    ),
+    "comparisons": (
+        "SELECT id, units <=> 1 AS a, NOT units = 1 AS b, units != 1 AS c, units BETWEEN 1 AND 2 AS d, "
+        "units NOT BETWEEN 1 AND 2 AS e, units IS DISTINCT FROM 1 AS f, user NOT LIKE 'a%' AS g, user RLIKE '^a' AS h, "
+        "user ILIKE 'A%' AS i, user LIKE ANY ('a%', 'b%') AS j, paid IS NOT TRUE AS k, paid IS UNKNOWN AS l FROM orders"
+    ),
+    "logic": (
+        "SELECT id, paid AND units > 1 OR NOT paid AS a, paid OR units > 1 AND NOT paid AS b, NOT (paid AND units "
+        "> 1) AS c, "
+        "NOT paid AND units > 1 AS d, CASE units WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS e, "
+        "CASE WHEN units > 1 THEN 1 ELSE 2.5 END AS f, if(paid, 1, 2) AS g, nullif(units, 1) AS h, nvl(units, 9) AS i "
+        "FROM orders"
+    ),
+    "texts": (
+        "SELECT id, substring(user FROM 2 FOR 2) AS a, trim(BOTH 'a' FROM user) AS b, position('b' IN user) AS c, "
+        "overlay(user PLACING 'zz' FROM 1) AS d, concat_ws('-', user, 'x', NULL) AS e, upper(left(user, 1)) AS f, "
+        "lpad(user, 3, '*') AS g, regexp_replace(user, '[ab]', '_') AS h, split(user, ' ')[0] AS i, "
+        "translate(user, 'ab', 'xy') AS j, reverse(user) AS k, initcap(user) AS l FROM orders"
+    ),
+    "dates": (
+        "SELECT id, day + INTERVAL 1 MONTH AS a, day - DATE'2024-01-01' AS b, extract(YEAR FROM day) AS c, "
+        "date_trunc('HOUR', ts) AS d, ts + INTERVAL '1' DAY AS e, date_format(ts, 'yyyy-MM') AS f, "
+        "to_date(CAST(day AS string)) AS g, datediff(day, DATE'2024-01-01') AS h, add_months(day, 1) AS i, "
+        "unix_timestamp(ts) AS j, dayofweek(day) AS k, make_date(2024, 1, 1) AS l, last_day(day) AS m FROM orders"
+    ),
+    "casts": (
+        "SELECT id, CAST(units AS string) AS a, units::double AS b, CAST(price AS int) AS c, CAST(paid AS int) AS d, "
+        "try_cast(user AS int) AS e, CAST(day AS timestamp) AS f, CAST(ts AS date) AS g, CAST(amount AS string) AS h, "
+        "CAST(price AS decimal(20,4)) AS i, CAST(id AS decimal(20,2)) AS j, CAST(tags AS array<string>) AS k FROM "
+        "orders"
+    ),
+    "nested": (
+        "SELECT id, tags[0] AS a, size(tags) AS b, array_contains(tags, 1) AS c, place.a AS d, element_at(tags, "
+        "1) AS e, "
+        "array(units, 2)[1] AS f, named_struct('x', units, 'y', user).y AS g, struct(units, user) AS h, "
+        "sort_array(tags) AS i, transform(tags, x -> x * 2) AS j, aggregate(tags, 0, (s, x) -> s + coalesce(x, "
+        "0)) AS k "
+        "FROM orders WHERE size(tags) > 0"
+    ),
+    "numbers": (
+        "SELECT id, round(price, 1) AS a, floor(price) AS b, ceil(amount) AS c, abs(units) AS d, greatest(units, "
+        "id, 1) AS e, "
+        "least(amount, 1.0D) AS f, pmod(units, 3) AS g, sign(price) AS h, price * price AS i, price / 3 AS j, "
+        "price + units AS k, amount + price AS l, bround(price, 0) AS m FROM orders WHERE NOT isnan(amount) AND "
+        "abs(amount) < 99"
+    ),
+    "filters": (
+        "SELECT id, user FROM orders WHERE (units > 1 OR paid) AND NOT (user = 'a' AND units < 2) AND "
+        "coalesce(user, '') NOT IN ('b', 'ab') AND (amount > -3 OR amount IS NULL)"
+    ),
+    "grouped": (
+        "SELECT CASE WHEN units > 1 THEN 'many' ELSE 'few' END AS size, count(*) + 1 AS n, sum(units) * 2 - "
+        "min(units) AS s, "
+        "max(upper(user)) || '!' AS m, round(avg(price), 2) AS a FROM orders GROUP BY CASE WHEN units > 1 THEN "
+        "'many' ELSE 'few' END"
+    ),
+}

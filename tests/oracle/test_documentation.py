@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ..frontend.test_refused import REFUSED
 from .cases import CASES, CONSTRUCTS, MANY, chosen, make
 from .check import passed
 from .data import SCHEMAS
@@ -32,7 +33,8 @@ The examples read `orders({orders})` and `users({users})`.
 
 Where Spark leaves the answer open, Holdfast gives one that a replay repeats: lists come sorted; `any_value`, `first`
 and `last` give the least value; ties of `max_by`, `min_by`, `ORDER BY … LIMIT` and window functions are settled by the
-values themselves. Whatever is not here is refused when the view is declared, with the construct and its place.
+values themselves. Scalar expressions are whatever Spark has, as Spark runs them. What cannot be kept up to date is
+refused when the view is declared, with the construct and its place in the text; the last table has what is tested.
 """
 
 
@@ -57,6 +59,11 @@ def page(constructs: list[Construct]) -> str:
         parts.append(
             "\n".join([f"## {family}\n", "| construct | supported | cost | example |", "|---|---|---|---|", *rows, ""])
         )
+    refused = dict.fromkeys((construct, marked.replace("^", "", 1)) for marked, construct in REFUSED)
+    rows = [f"| {_cell(construct)} | no | | `{_cell(sql)}` |" for construct, sql in refused]
+    parts.append(
+        "\n".join(["## Refused\n", "| construct | supported | cost | example |", "|---|---|---|---|", *rows, ""])
+    )
     return "\n".join(parts)
 
 

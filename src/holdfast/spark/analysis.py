@@ -317,9 +317,10 @@ class Analyst:
         except ParseException as refusal:
             raise SqlError(f"view '{view}': {_first_line(refusal)}", view=view) from None
         except AnalysisException as refusal:
-            raise TypeMismatch(
-                f"view '{view}': {_first_line(refusal)}", view=view, condition=refusal.getCondition()
-            ) from None
+            about = refusal.getMessageParameters() or {}
+            near = about.get("routineName") or about.get("sqlExpr") or about.get("functionName") or ""
+            message = f"view '{view}': {_first_line(refusal)}"
+            raise TypeMismatch(message, view=view, condition=refusal.getCondition(), near=near.strip('"')) from None
         for field in schema.fields:
             # Spark hands no such struct to anybody but itself.
             if (name := doubled_field(field.dataType)) is not None:

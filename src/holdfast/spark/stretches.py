@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from holdfast.operators.applied import Calls
 from holdfast.operators.program import native_step
 from holdfast.plan.expression import Tree, read, render
@@ -70,10 +72,23 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
     columns = [f"__in{place}" for place in range(entries)]
     while True:
         text = _Query([*_PASSED, *columns])
-        for number, stretch in enumerate(stretches):
-            while done[number] < len(stretch.steps) and not isinstance(stretch.steps[done[number]], Apply):
-                step, types = stretch.steps[done[number]], stretch.types[done[number]]
-                current[number] = text.step(step, types, current[number], f"__mid{number}_{done[number]}")
+        while waiting := [number for number, stretch in enumerate(stretches) if _spark_is_next(stretch, done[number])]:
+            steps = {number: stretches[number].steps[done[number]] for number in waiting}
+            results = {number: f"__mid{number}_{done[number]}" for number in waiting}
+            # All that can be made at once is: a query as deep as there are paths would take Spark minutes to analyse.
+            together = [number for number, step in steps.items() if isinstance(step, Linear)]
+            if together:
+                text.linear([(steps[number], current[number], results[number]) for number in together])
+            else:
+                together = waiting[:1]
+                text.generate(
+                    steps[together[0]],
+                    stretches[together[0]].types[done[together[0]]],
+                    current[together[0]],
+                    results[together[0]],
+                )
+            for number in together:
+                current[number] = results[number]
                 done[number] += 1
         if all(place == len(stretch.steps) for place, stretch in zip(done, stretches, strict=True)):
             yield Round(text.select([(name, f"__out{number}") for number, name in enumerate(current)]), ())
@@ -93,6 +108,10 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
         yield Round(query, tuple(zip(columns, kinds, strict=True)), tuple(calls))
 
 
+def _spark_is_next(stretch: Stretch, done: int) -> bool:
+    return done < len(stretch.steps) and not isinstance(stretch.steps[done], Apply)
+
+
 def _calls(stretch: Stretch, place: int) -> Calls:
     step = stretch.steps[place]
     compiled = native_step(step, stretch.types[place - 1], stretch.types[place])
@@ -104,33 +123,59 @@ class _Query:
     """A query that grows step by step; ``held`` are the columns it has."""
 
     def __init__(self, held: list[str]) -> None:
-        self.text, self.held = "__wide", held
+        self.text, self.held = "__wide", list(held)
 
     def select(self, columns: list[tuple[str, str]]) -> str:
         outputs = [f"{old} AS {new}" for old, new in columns]
         return f"SELECT {', '.join([*_PASSED, *outputs])} FROM {self.text}"
 
-    def step(self, step: Step, types: Sequence[Field], current: str, result: str) -> str:
-        """Add the column ``result``: what ``step`` makes of the column ``current``."""
-        # The step's own names for its columns, in a query of their own: another path may use the same names.
+    def linear(self, parts: Sequence[tuple[Step, str, str]]) -> None:
+        """Add columns: for each (step, current, result) what the `Linear` makes of the column ``current``."""
+        named, made = [], []
+        for place, (step, current, result) in enumerate(parts):
+            assert isinstance(step, Linear)
+            # The step's own names for its columns, in a struct of their own: another path may use the same names.
+            names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
+            named += [f"struct({', '.join(names)}) AS __named{place}"] if names else []
+            guard = f"{current} IS NOT NULL" + (f" AND ({_of(step.predicate, place)})" if step.predicate else "")
+            made.append(f"{_row(guard, [_of(output.sql, place) for output in step.outputs], current)} AS {result}")
+        self.text = f"(SELECT {', '.join([*self.held, *named])} FROM {self.text})"
+        self.text = f"(SELECT {', '.join([*self.held, *made])} FROM {self.text})"
+        self._replace([(current, result) for _, current, result in parts])
+
+    def generate(self, step: Step, types: Sequence[Field], current: str, result: str) -> None:
+        """Add the column ``result``: what a `Generate` makes of the column ``current``."""
+        assert isinstance(step, Generate)
+        width = len(step.input.columns)
         names = [f"{current}.c{place} AS {quoted(name)}" for place, name in enumerate(step.input.columns)]
-        named = f"(SELECT {', '.join(['*', *names])} FROM {self.text})"
-        if isinstance(step, Linear):
-            guard = f"{current} IS NOT NULL" + (f" AND ({step.predicate})" if step.predicate else "")
-            values = [output.sql for output in step.outputs]
-        else:
-            assert isinstance(step, Generate)
-            width = len(step.input.columns)
-            view, guard, made = _lateral(step, types[width:], current)
-            named += f" {view}"
-            values = [f"{current}.c{place}" for place in range(width)] + made
-        fields = "".join(f"'c{place}', {value}, " for place, value in enumerate(values))
-        row = f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
+        view, guard, made = _lateral(step, types[width:], current)
+        named = f"(SELECT {', '.join(['*', *names])} FROM {self.text}) {view}"
+        row = _row(guard, [f"{current}.c{place}" for place in range(width)] + made, current)
         self.text = f"(SELECT {', '.join(self.held)}, {row} AS {result} FROM {named})"
-        if current.startswith("__mid"):
-            self.held.remove(current)
-        self.held.append(result)
-        return result
+        self._replace([(current, result)])
+
+    def _replace(self, made: Sequence[tuple[str, str]]) -> None:
+        """(current, result): what was made of a column that nobody else reads stands for it."""
+        read = {current for current, _ in made if current.startswith("__mid")}
+        self.held = [name for name in self.held if name not in read] + [result for _, result in made]
+
+
+def _row(guard: str, values: Sequence[str], current: str) -> str:
+    """The row of a step, NULL where ``guard`` does not hold."""
+    fields = "".join(f"'c{place}', {value}, " for place, value in enumerate(values))
+    return f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
+
+
+def _of(text: str, place: int) -> str:
+    """An expression over the fields of ``__named{place}``."""
+    tree = read(text)
+    row = exp.to_identifier(f"__named{place}")
+    for node in list(tree.find_all(exp.Column)):
+        field = exp.Column(this=exp.to_identifier(node.name, quoted=True), table=row.copy())
+        if node is tree:
+            return render(field)
+        node.replace(field)
+    return render(tree)
 
 
 def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str, str, list[str]]:

@@ -1,0 +1,37 @@
+"""The queries of what crosses through Spark."""
+
+from __future__ import annotations
+
+from holdfast.plan.nodes import Field, Linear, Named, Source
+from holdfast.spark.stretches import Stretch, rounds
+
+FIELDS = (Field("a", "int"), Field("b", "string"))
+SOURCE = Source("t", FIELDS)
+
+
+def _stretch(number: int) -> Stretch:
+    first = Linear(SOURCE, "`a` > 1", (Named("a", f"`a` + {number}"), Named("x.y", "upper(`b`)")))
+    second = Linear(first, None, (Named("z", "concat(`x.y`, `a`)"),))
+    return Stretch(0, (first, second), ((Field("a", "int"), Field("x.y", "string")), (Field("z", "string"),)))
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for place, character in enumerate(text):
+        depth += character == "("
+        depth -= character == ")"
+        if text.startswith("(SELECT", place):
+            deepest = max(deepest, depth)
+    return deepest
+
+
+def test_a_crossing_is_as_deep_as_its_longest_path_however_many_paths_it_has() -> None:
+    few, many = ([each.query for each in rounds(1, [_stretch(n) for n in range(count)])] for count in (1, 60))
+    assert len(few) == len(many) == 1
+    assert _depth(few[0]) == _depth(many[0]) == 4
+
+
+def test_paths_that_use_one_name_for_different_columns_do_not_meet() -> None:
+    (only,) = rounds(1, [_stretch(0), _stretch(1)])
+    assert "__named0.`a` + 0" in only.query and "__named1.`a` + 1" in only.query
+    assert only.query.count("__in0.c0 AS `a`") == 2
