@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import SqlError, Unsupported
 from holdfast.frontend.sql import plan_sql
-from holdfast.plan.nodes import Join, Node
+from holdfast.plan.nodes import Aggregate, Join, Linear, Node
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 
@@ -42,6 +42,15 @@ QUERIES = [
     "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a = t.a + 1)",
     "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b)",
     "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a > t.a)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d <> t.b)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a = t.a AND t.b <> u.d)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.c = t.c AND u.d <= t.b) AND b > 0",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.c = t.c AND t.b <= u.d)",
+    "SELECT * FROM t WHERE a IN (SELECT a FROM u WHERE u.d < t.b)",
+    "SELECT a, EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d <> t.b) AS e FROM t",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d + 1 > t.b)",
+    "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b AND u.d < t.b + 5)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b AND u.c <> t.c)",
     "SELECT * FROM t WHERE EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d IN (SELECT b FROM t AS s WHERE s.a = u.a))",
     "SELECT * FROM t WHERE b > 0 OR EXISTS (SELECT * FROM u WHERE u.a = t.a)",
     "SELECT * FROM t WHERE b > 2 OR EXISTS (SELECT * FROM u WHERE u.a = t.a AND u.d > t.b)",
@@ -126,6 +135,38 @@ def test_a_subquery_means_what_sqlite_says(sql: str, world: str) -> None:
 )
 def test_a_subquery_that_decides_alone_is_one_join(sql: str, hows: list[str]) -> None:
     assert [join.how for join in joins(sql)] == hows
+
+
+@pytest.mark.parametrize(
+    ("sql", "hows", "calls"),
+    [
+        ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > t.b)", ["inner"], ["max"]),
+        ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND t.b > u.d)", ["inner"], ["min"]),
+        ("SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d <> t.b)", ["left"], ["min", "max"]),
+    ],
+)
+def test_one_comparison_is_decided_by_the_extremes_of_the_group(sql: str, hows: list[str], calls: list[str]) -> None:
+    assert [join.how for join in joins(sql)] == hows
+    (groups,) = [each for each in reachable(rewrite(plan(sql))) if isinstance(each, Aggregate)]
+    assert (groups.keys, [call.function for call in groups.calls]) == (("a_2",), calls)
+
+
+@pytest.mark.parametrize("condition", ["u.c > t.b", "u.d + 1 > t.b", "u.d > t.b + 1", "u.d > t.b AND u.c > t.c"])
+def test_other_comparisons_are_decided_by_the_pairs_that_satisfy_them(condition: str) -> None:
+    # u.c is a text and t.b a number: the greatest text need not be the greatest number.
+    sql = f"SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND {condition})"
+    assert [join.how for join in joins(sql)] == ["inner", "semi"]
+
+
+def test_the_pairs_are_looked_for_once_per_combination_of_values() -> None:
+    sql = "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d + 1 > t.b)"
+    (asked,) = [each for each in reachable(rewrite(plan(sql))) if isinstance(each, Aggregate)]
+    assert len(asked.keys) == 2 and asked.calls == ()
+
+
+def test_what_asks_no_subquery_filters_before_the_subquery_is_asked() -> None:
+    (join,) = joins("SELECT a FROM t WHERE a IN (SELECT a FROM u) AND b > 1")
+    assert isinstance(join.left, Linear) and join.left.predicate == "`b` > 1"
 
 
 def test_a_name_means_the_column_of_the_innermost_query_that_has_it() -> None:

@@ -457,6 +457,7 @@ def failing_texts() -> list[str]:
     ]
     texts += ["t.m * u.w", "t.w * u.i64", "t.w + u.m * 1000000.00", "t.w - u.i64", "t.w * 1234567.891"]
     texts += ["t.m / u.m", "t.w / u.m", "t.m / u.w", "t.w / u.w", "t.i64 / u.m", "100.00 * t.w / u.m", "1 / t.m"]
+    texts += ["t.w > u.m * 1000000.00000000", "t.m * 12345678.00 <= u.w * 0.1", "t.w = u.w * 1.0"]
     texts += ["t.w * u.m * t.m", "t.m / (u.m - 1.5)", "t.w / 0.003 > 1", "u.i32 + t.w * u.i64"]
     texts += ["CAST(t.i32 + u.i32 AS BIGINT) * 2", "(t.i32 + u.i32) % 7", "t.i32 + u.i32 <= 5L"]
     return [q(text) for text in texts]

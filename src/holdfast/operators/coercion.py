@@ -35,14 +35,26 @@ def comparable(left: Term, right: Term) -> tuple[Term, Term]:
     if left.type != right.type:
         if pa.int64() in (left.type, right.type) and DOUBLE in (left.type, right.type):
             raise Foreign("bigint against double")
-        kind = common([left, right])
-        left, right = widened(left, kind), widened(right, kind)
+        left, right = _in_one_type(left, right)
     if not is_comparable(left.type):
         raise Foreign(f"comparison of {left.type}")
     for term in (left, right):
         if isinstance(term, Widen) and term.type == DOUBLE and term.operand.type == pa.int64():
             raise Foreign("a bigint cast to double, which Spark may compare as a bigint")
     return left, right
+
+
+def _in_one_type(left: Term, right: Term) -> tuple[Term, Term]:
+    narrow = decimals.compared_in([left.type, right.type])
+    fits = narrow is None or decimals.wider([left.type, right.type]) is not None
+    if fits or isinstance(left, Constant) or isinstance(right, Constant):
+        kind = common([left, right])
+        return widened(left, kind), widened(right, kind)
+    one, other = (
+        widened(term, narrow) if decimals.holds(narrow, term.type) else decimals.Rounded(narrow, term, "a comparison")
+        for term in (left, right)
+    )
+    return one, other
 
 
 def is_comparable(kind: pa.DataType) -> bool:

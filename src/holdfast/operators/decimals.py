@@ -54,6 +54,15 @@ def wider(kinds: list[pa.DataType]) -> pa.DataType | None:
     return pa.decimal128(whole + scale, scale) if whole + scale <= MOST else None
 
 
+def compared_in(kinds: list[pa.DataType]) -> pa.DataType | None:
+    """The type in which Spark compares these when no type of 38 digits holds them all: that which holds all digits in
+    front of the point, and as many behind it as there is room for."""
+    if not all(pa.types.is_decimal128(kind) for kind in kinds):
+        return None
+    whole = max(kind.precision - kind.scale for kind in kinds)
+    return pa.decimal128(MOST, min(max(kind.scale for kind in kinds), MOST - whole))
+
+
 def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
     """Whether every value of type ``kind`` is one of the decimal type ``wide``."""
     narrow = decimal_of(kind)
@@ -102,6 +111,27 @@ def adjusted(precision: int, scale: int) -> pa.DataType:
 
 
 @dataclass(frozen=True)
+class Rounded(Term):
+    """A decimal with fewer places behind the point, and as many in front."""
+
+    operand: Term
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    @property
+    def raises(self) -> bool:
+        return True
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        exact = pc.cast(inner.data, pa.decimal256(WIDEST, self.operand.type.scale))
+        return _fitted(exact, self.type, self.text, inner.failed, inner.why)
+
+
+@dataclass(frozen=True)
 class DecimalArithmetic(Term):
     """``+ - *`` between two decimals."""
 
@@ -126,14 +156,7 @@ class DecimalArithmetic(Term):
         if precision <= MOST:
             return Value(kernel(left.data, right.data), failed, why)
         exact = pc.cast(kernel(_wide(left.data), _wide(right.data)), pa.decimal256(WIDEST, scale))
-        if scale > self.type.scale:
-            exact = pc.round(exact, ndigits=self.type.scale, round_mode="half_towards_infinity")
-        bound = pa.scalar(Decimal(10) ** (self.type.precision - self.type.scale), pa.decimal256(WIDEST, scale))
-        over = pc.fill_null(pc.greater_equal(pc.abs(exact), bound), False)
-        if not pc.any(over).as_py():
-            return Value(pc.cast(exact, self.type), failed, why)
-        kept = pc.cast(pc.if_else(over, pa.scalar(None, exact.type), exact), self.type)
-        return failing(kept, _mask(over), f"decimal overflow in {self.text}", failed, why)
+        return _fitted(exact, self.type, self.text, failed, why)
 
 
 @dataclass(frozen=True)
@@ -208,6 +231,18 @@ def as_decimals(numbers: Numbers, kind: pa.DataType, nulls: Mask) -> pa.Array:
     words[:, 1] = ((numbers >> 64) & ((1 << 64) - 1)).astype(np.uint64)
     plain = pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(words)])
     return pc.if_else(pa.array(nulls), pa.scalar(None, kind), plain) if nulls.any() else plain
+
+
+def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: str) -> Value:
+    """Decimals of 256 bits, rounded to ``kind``."""
+    if exact.type.scale > kind.scale:
+        exact = pc.round(exact, ndigits=kind.scale, round_mode="half_towards_infinity")
+    bound = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), exact.type)
+    over = pc.fill_null(pc.greater_equal(pc.abs(exact), bound), False)
+    if not pc.any(over).as_py():
+        return Value(pc.cast(exact, kind), failed, why)
+    kept = pc.cast(pc.if_else(over, pa.scalar(None, exact.type), exact), kind)
+    return failing(kept, _mask(over), f"decimal overflow in {text}", failed, why)
 
 
 def _wide(data: Any) -> Any:

@@ -1,4 +1,6 @@
-"""A simulated Spark: tasks run one after the other, in any order, some of them twice, some after a failure."""
+"""A simulated Spark: tasks run one after the other, in any order, some of them twice, some after a failure.
+
+Some epochs run in one task, as small ones do."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program
 from holdfast.operators.stage import Epoch, Message, failure, finish, reports_of, run_stage, ticks
+from holdfast.operators.whole import run_whole
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, Outcome, R, T, Work
 from holdfast.testing.simulator.world import World
@@ -59,13 +62,20 @@ class SimulatedJob:
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
         items = [(one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)]
         self._random.shuffle(items)
+        if _in_one_task(epoch):
+            messages = self._attempts(epoch, partial(self._whole, epoch, items))
+            return Outcome(reports_of(messages), 0.0, 0.0)
         half = len(items) // 2
-        messages: list[Message] = list(ticks(epoch.partitions))
+        messages = list(ticks(epoch.partitions))
         for place, share in enumerate((items[:half], items[half:])):
             messages += self._attempts(epoch, partial(self._read, epoch, share, place))
         for stage in range(1, self._program.stages + 1):
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
+
+    def _whole(self, epoch: Epoch, items: Sequence[Any]) -> list[Message]:
+        marks.reach("task: epoch")
+        return list(run_whole(self._program, epoch, items))
 
     def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
         partition = place % epoch.partitions
@@ -96,3 +106,8 @@ class SimulatedJob:
             return task()
         except HoldfastError as error:
             return failure(error, epoch.partitions)
+
+
+def _in_one_task(epoch: Epoch) -> bool:
+    """Some epochs are small; which way one was run must not show in anything, and a replay of it takes the other."""
+    return epoch.number % 3 == 1 and epoch.first == epoch.number and epoch.run is None and epoch.write is None

@@ -1,0 +1,95 @@
+"""An epoch in one task writes what the tasks of all stages write, byte for byte, and gives up when it is too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.connectors.source import Part
+from holdfast.operators import whole
+from holdfast.operators.intake import read_parts
+from holdfast.operators.program import Program, compile_program, is_native
+from holdfast.operators.stage import Epoch, Message, Report, finish, reports_of, run_stage, ticks
+from holdfast.plan.dataflow import build
+from holdfast.testing.simulator.model import plans, types
+from holdfast.trace.cover import Chain
+
+FLOW = ("placed", "cities")
+PARTITIONS = 3
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of bigints, the last of which is the diff."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        names = [*schema.names, "_diff"]
+        yield pa.table([pa.array(column, pa.int64()) for column in zip(*self.rows, strict=True)], names=names)
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_program(build(plans(FLOW), {}, types(FLOW), is_native), types(FLOW))
+
+
+def epoch_of(directory: Path, number: int) -> Epoch:
+    digests = tuple(f"{each:016x}" for each in range(number + 1))
+    return Epoch(number, number, digests[-1], Chain(-1, digests), PARTITIONS, str(directory))
+
+
+def items(number: int) -> list[tuple[str, Part]]:
+    orders = tuple((each, each % 7, each * 3, 1) for each in range(number * 40, number * 40 + 60))
+    gone = tuple((each, each % 7, each * 3, -1) for each in range(number * 40 - 40, number * 40 - 20) if each >= 0)
+    users = tuple((each, each % 3, 1) for each in range(number * 4, number * 4 + 4))
+    return [("orders", Rows(orders + gone)), ("users", Rows(users))]
+
+
+def in_stages(program: Program, epoch: Epoch, given: list[tuple[str, Part]]) -> tuple[Report, ...]:
+    messages: list[Message] = list(ticks(PARTITIONS))
+    for one in given:
+        router, report = read_parts(program, epoch, [one], 0)
+        messages += finish(router, report, 0)
+    for stage in range(1, program.stages + 1):
+        arrived, messages = messages, []
+        for partition in reversed(range(PARTITIONS)):
+            mine = [message for message in arrived if message[0] == partition]
+            router, report = run_stage(program, stage, partition, epoch, mine)
+            messages += finish(router, report, partition)
+    return reports_of(messages)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_one_task_writes_the_layers_of_all_stages_byte_for_byte(program: Program, tmp_path: Path) -> None:
+    assert program.stages > 1
+    for number in range(3):
+        one = reports_of(whole.run_whole(program, epoch_of(tmp_path / "one", number), items(number)))
+        many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
+        assert files(tmp_path / "one") == files(tmp_path / "many")
+        assert _rows(one) == _rows(many)
+
+
+def _rows(reports: tuple[Report, ...]) -> dict[tuple[int, int, str], int]:
+    return {(each.stage, each.partition, name): rows for each in reports for name, rows in each.rows.items()}
+
+
+def test_one_task_gives_up_when_it_reads_too_much(program: Program, tmp_path: Path) -> None:
+    much = Rows(tuple((each, 1, 1, 1) for each in range(2 * whole.SMALL + 1)))
+    with pytest.raises(whole.Enough):
+        list(whole.run_whole(program, epoch_of(tmp_path, 0), [("orders", much)]))
+
+
+def test_one_task_gives_up_when_it_passes_on_too_much(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "_PASSED", 50)
+    with pytest.raises(whole.Enough):
+        list(whole.run_whole(program, epoch_of(tmp_path, 0), items(0)))
