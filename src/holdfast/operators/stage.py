@@ -16,6 +16,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ TICK = -2
 """A message without rows, to every partition: a quiet one advances too."""
 FAILED = -3
 """An error that a task met."""
+TIMED = frozenset({"temporal"})
+"""Kinds of operators that may have something to say when nothing arrives."""
+
 Message = tuple[int, tuple[int, bytes | pa.Table]]
 """(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
 Entry = tuple[str, tuple[NativeStep, ...]]
@@ -297,6 +301,8 @@ def run_operator(
     module = KINDS[operator.kind]
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
+    if not initial and operator.kind not in TIMED and not any(here.get(channel) for channel in operator.channels):
+        return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
         zero_filled(here.pop(channel, []), port.arrived)
@@ -339,10 +345,37 @@ def run_operator(
                 since=-1 if epoch.first == epoch.number else epoch.number,
                 metadata={LINEAGE: epoch.lineage} if epoch.lineage else {},
             )  # fmt: skip
-            size = os.stat(directory / name.text()).st_size
-            report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
+            _note_written(report, operator, suffix, directory, name)
     report.spent[operator.id] = report.spend("write", since) - begun
-    output: pa.Table = step.output
+    return _noted(report, operator, epoch, step.output)
+
+
+def _quiet(operator: Compiled, partition: int, epoch: Epoch, report: Report) -> pa.Table:
+    """A step to which nothing arrived: it changes nothing, so its traces are not even opened. It advances all the same:
+    by an empty layer."""
+    since = time.perf_counter()
+    low, high = partition_range(partition, epoch.partitions)
+    for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+        directory = trace_directory(epoch, operator.id, suffix)
+        with suppress(FileNotFoundError):
+            # Close to what the partition has: all files, by the number of partitions.
+            report.layers[f"{operator.id}.{suffix}"] = len(os.listdir(directory)) // epoch.partitions
+        if epoch.writes(operator.id, partition):
+            name = _written(
+                directory, Block.empty(layout), layout, low=low, high=high, first=epoch.first, last=epoch.number,
+                digest=epoch.digest, metadata={LINEAGE: epoch.lineage} if epoch.lineage else {},
+            )  # fmt: skip
+            _note_written(report, operator, suffix, directory, name)
+    report.spend("write", since)
+    return _noted(report, operator, epoch, operator.output.empty_table())
+
+
+def _note_written(report: Report, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
+    size = os.stat(directory / name.text()).st_size
+    report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
+
+
+def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -> pa.Table:
     report.rows[operator.id] = output.num_rows
     if operator.id in epoch.deliver:
         report.outputs[operator.id] = encode(output)

@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,19 +57,31 @@ def write_layer(
     metadata: dict[str, str] | None = None,
 ) -> LayerName:
     """Write the rows as one layer of that range, and return its name. The rows need not be consolidated."""
-    block = consolidate(block, layout)
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{uuid.uuid4().hex}.tmp"
     try:
         with open(temporary, "wb") as file:
             sink = _Checksummed(file)
-            encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
+            if block.rows == 0 and all(pa.types.is_null(column.type) for column in block.columns):
+                sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
+            else:
+                block = consolidate(block, layout)
+                encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     return name
+
+
+@lru_cache(maxsize=64)
+def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
+    """A layer without rows, of which an epoch writes many that are alike."""
+    sink = pa.BufferOutputStream()
+    encode(sink, Block.empty(layout), layout, epoch=epoch, metadata=dict(metadata))
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
 
 
 class _Checksummed:
