@@ -149,6 +149,7 @@ class Engine:
             lambda: self.last,
             self._run_again,
             self._fresh(replicas),
+            self._later(),
             recovery,
         )
         self._recoverer.open()
@@ -203,6 +204,13 @@ class Engine:
         # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
         # replayed: input may have been released since.
         return set(self._state.flow.operators) - known.keys() - (former.keys() & self._state.drawing)
+
+    def _later(self) -> set[str]:
+        """The operators that came with a view's edit, after the first epoch."""
+        flow = self._state.flow
+        first = {view: past[-1].first for view in flow.views if (past := self._forms.of(view))}
+        old = {mark for view, mark in flow.views.items() if first.get(view, -1) <= 0}
+        return set(flow.operators) - old - flow.ancestors(old)
 
     def _known(self, replicas: Mapping[str, Replica]) -> tuple[dict[str, str], dict[str, str]]:
         """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""

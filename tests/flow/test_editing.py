@@ -6,6 +6,7 @@ query, whatever crashed on the way. What was rebuilt, and from what, is asserted
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_the_sinks_of_an_edited_view_get_the_difference_and_nothing_else_is_rebu
         shop.step(flow, 2)
         shop.check(flow)
         text = flow.explain("spend")
-        assert "ms per epoch" in text and "shared with big" in text and "last change 3 rows" in text
+        assert "ms per epoch" in text and "shared with big" in text and re.search(r"last change \d+ rows, mean", text)
     assert_same_rows(total_of_changes(pa.concat_tables(shop.given)), shop.oracle.expect({"spend": MORE})["spend"])
     assert [table.column("_epoch")[0].as_py() for table in shop.given] == [0, 1, 2, 3, 4]
     with shop.open({**views, "spend": MORE}, "spend", "big", "n") as flow:

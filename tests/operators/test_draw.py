@@ -59,7 +59,7 @@ class Lineage:
 
 
 def at(epoch: int, low: int = 0, high: int = END, answers: dict[str, str] | None = None) -> Context:
-    return Context(epoch, low, high, epoch == 0, 1_700_000_000_000_000 + epoch, 1000 + epoch, answers)
+    return Context(epoch, low, high, epoch == 0, 1_700_000_000_000_000 + epoch, 1000 + epoch, answers=answers)
 
 
 def spec(*draws: DrawnSpec, types: tuple[pa.DataType, ...] = (INT, TEXT)) -> DrawSpec:

@@ -228,7 +228,7 @@ EXPRESSIONS = {
         "translate(user, 'ab', 'xy') AS j, reverse(user) AS k, initcap(user) AS l FROM orders"
     ),
     "dates": (
-        "SELECT id, day + INTERVAL 1 MONTH AS a, day - DATE'2024-01-01' AS b, extract(YEAR FROM day) AS c, "
+        "SELECT id, day + INTERVAL 1 MONTH AS a, extract(DAY FROM day - DATE'2024-01-01') AS b, extract(YEAR FROM day) AS c, "
         "date_trunc('HOUR', ts) AS d, ts + INTERVAL '1' DAY AS e, date_format(ts, 'yyyy-MM') AS f, "
         "to_date(CAST(day AS string)) AS g, datediff(day, DATE'2024-01-01') AS h, add_months(day, 1) AS i, "
         "unix_timestamp(ts) AS j, dayofweek(day) AS k, make_date(2024, 1, 1) AS l, last_day(day) AS m FROM orders"

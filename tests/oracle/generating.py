@@ -152,7 +152,7 @@ def variants(g: Maker) -> Query:
     *rest, value = inner.columns
     items = [
         *rest,
-        Column(f"variant_get({value.text}, '$.b[1]', 'int')", "int"),
+        Column(f"try_variant_get({value.text}, '$.b[1]', 'int')", "int"),
         Column(f"to_json({value.text})", "string"),
     ]
     return g.query(items, f"({inner.sql})")

@@ -64,11 +64,12 @@ class Recoverer:
         last: Callable[[], int],
         again: Again,
         fresh: Collection[str],
+        later: Collection[str],
         recovery: Recovery,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
-        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``recovery``:
-        the record of opening the flow."""
+        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
+        those that the flow has had for some epochs only; ``recovery``: the record of opening the flow."""
         self._state = state
         self._runner = runner
         self._durability = durability
@@ -78,6 +79,7 @@ class Recoverer:
         self._last = last
         self._again = again
         self._fresh: Collection[str] = fresh
+        self._later = later
         self._opening = True
         self.recovery = recovery
         """What the last recovery did."""
@@ -159,11 +161,19 @@ class Recoverer:
         recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
         if whole:
             return
+        self._fresh = {*self._fresh, *self._as_new(layers)}
         # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
         self._replay(self._plan(layers, ranges, self._fresh), layers)
         if self._fresh:
             layers = Layers(traces, directory, last, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
+
+    def _as_new(self, layers: Layers) -> Iterator[str]:
+        """The operators that were filled once, and lost before any copy had what they were filled with. The input of
+        the epochs before may have been released: they are filled again."""
+        for operator in set(self._later) - self._state.drawing:
+            if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._state.traces[operator]):
+                yield operator
 
     def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
         recovery = self.recovery
