@@ -228,13 +228,14 @@ EXPRESSIONS = {
         "translate(user, 'ab', 'xy') AS j, reverse(user) AS k, initcap(user) AS l FROM orders"
     ),
     "dates": (
-        "SELECT id, day + INTERVAL 1 MONTH AS a, extract(DAY FROM day - DATE'2024-01-01') AS b, extract(YEAR FROM day) AS c, "
+        "SELECT id, day + INTERVAL 1 MONTH AS a, extract(DAY FROM day - DATE'2024-01-01') AS b, "
+        "extract(YEAR FROM day) AS c, "
         "date_trunc('HOUR', ts) AS d, ts + INTERVAL '1' DAY AS e, date_format(ts, 'yyyy-MM') AS f, "
         "to_date(CAST(day AS string)) AS g, datediff(day, DATE'2024-01-01') AS h, add_months(day, 1) AS i, "
         "unix_timestamp(ts) AS j, dayofweek(day) AS k, make_date(2024, 1, 1) AS l, last_day(day) AS m FROM orders"
     ),
     "casts": (
-        "SELECT id, CAST(units AS string) AS a, units::double AS b, CAST(price AS int) AS c, CAST(paid AS int) AS d, "
+        "SELECT id, CAST(units AS string) AS a, units::double AS b, CAST(price AS bigint) AS c, CAST(paid AS int) AS d, "
         "try_cast(user AS int) AS e, CAST(day AS timestamp) AS f, CAST(ts AS date) AS g, CAST(amount AS string) AS h, "
         "CAST(price AS decimal(20,4)) AS i, CAST(id AS decimal(20,2)) AS j, CAST(tags AS array<string>) AS k FROM "
         "orders"
