@@ -235,7 +235,7 @@ EXPRESSIONS = {
         "unix_timestamp(ts) AS j, dayofweek(day) AS k, make_date(2024, 1, 1) AS l, last_day(day) AS m FROM orders"
     ),
     "casts": (
-        "SELECT id, CAST(units AS string) AS a, units::double AS b, CAST(price AS bigint) AS c, CAST(paid AS int) AS d, "
+        "SELECT id, CAST(units AS string) AS a, units::double AS b, price::bigint AS c, CAST(paid AS int) AS d, "
         "try_cast(user AS int) AS e, CAST(day AS timestamp) AS f, CAST(ts AS date) AS g, CAST(amount AS string) AS h, "
         "CAST(price AS decimal(20,4)) AS i, CAST(id AS decimal(20,2)) AS j, CAST(tags AS array<string>) AS k FROM "
         "orders"
