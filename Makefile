@@ -26,7 +26,7 @@ demo: $(STAMP)
 	@$(SPARK) $(VENV)/bin/holdfast demo $(ARGS)
 
 test: $(STAMP)
-	@$(SPARK) $(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(SPARK) $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)

@@ -27,8 +27,19 @@ def spark() -> Iterator[object]:
     session.stop()
 
 
-_LONG = ("oracle/test_cases", "durability/", "simulator/", "verify/", "flow/")
-"""Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end."""
+_LONG = (
+    "oracle/test_cases",
+    "durability/test_killed",
+    "durability/",
+    "oracle/",
+    "tpch/",
+    "simulator/",
+    "nexmark/",
+    "flow/",
+    "verify/",
+)
+"""Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end. (Hence
+``--no-loadscope-reorder`` in the Makefile: a file of one long test is not to be the last.)"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
