@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from holdfast.errors import SqlError, TypeMismatch, Unsupported
+from holdfast.errors import SchemaError, SqlError, TypeMismatch, Unsupported
 from holdfast.plan.deferred import is_deferred, settled
 from holdfast.plan.nodes import (
     Aggregate,
@@ -36,6 +36,7 @@ from holdfast.plan.nodes import (
     Window,
     WindowCall,
 )
+from holdfast.plan.types import arrow_type
 from holdfast.plan.windows import NEIGHBOURS, over_text
 from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
 from holdfast.spark.zones import keeps_dates, keeps_days
@@ -63,6 +64,7 @@ class Analyst:
         """The same plan with all types known (in ``types``) and all casts explicit."""
         if node not in self._settled:
             settled, fields = self._settle(view, node)
+            _check_kept(view, settled, fields)
             self._settled[node] = self._settled[settled] = settled
             self.types[settled] = fields
         return self._settled[node]
@@ -331,6 +333,21 @@ class Analyst:
                     construct=construct,
                 )
         return fields_of(schema)
+
+
+def _check_kept(view: str, node: Node, fields: tuple[Field, ...]) -> None:
+    """All columns must be of types that can be kept."""
+    for place, field in enumerate(fields):
+        try:
+            arrow_type(field.type)
+        except SchemaError as error:
+            near = node.outputs[place].sql if isinstance(node, Linear) else field.name
+            raise TypeMismatch(
+                f"view '{view}': column '{field.name}': {error}: cast it, or compute from it what is to be kept",
+                view=view,
+                column=field.name,
+                near=near.replace("`", ""),
+            ) from None
 
 
 def _call_text(call: Call) -> str:
