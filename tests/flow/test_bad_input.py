@@ -62,8 +62,8 @@ def test_a_type_error_is_refused_when_the_view_is_declared_if_there_is_a_session
     with pytest.raises(TypeMismatch, match="view 'v'") as caught:
         flow.view("v", "SELECT x,\n k + array(1) AS y FROM t")
     assert (caught.value.fields["line"], caught.value.fields["column"]) == (2, 2)
-    with pytest.raises(TypeMismatch, match=r"column 'i': type 'interval day to second' .*\(line 1, column 11\)"):
-        flow.view("v", "SELECT k, make_dt_interval(1) AS i FROM t")
+    with pytest.raises(TypeMismatch, match=r"column 'i': type 'interval year to month' .*\(line 1, column 11\)"):
+        flow.view("v", "SELECT k, make_ym_interval(1) AS i FROM t")
     with pytest.raises(TypeMismatch, match=r"no_such_function.*\(line 1, column 11\)"):
         flow.view("v", "SELECT x, no_such_function(k) AS y FROM t")
     flow.view("v", SUM)
