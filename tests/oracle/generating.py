@@ -143,7 +143,7 @@ def json_tuple(g: Maker) -> Query:
 
 @construct(
     "variants", ROWS, CHANGE,
-    """SELECT id, variant_get(parse_json(concat('{"a":', id, '}')), '$.a', 'int') AS a FROM orders""",
+    """SELECT id, variant_get(parse_json(concat('{"a":', id, '}')), '$.a', 'bigint') AS a FROM orders""",
 )  # fmt: skip
 def variants(g: Maker) -> Query:
     relation = g.relation()
