@@ -30,23 +30,23 @@ from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
-from holdfast.declared import Declared, Told
+from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import EpochUnavailable, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, Fenced, LeaseLost, LogDamaged, LogError, StoreError
+from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
-from holdfast.plan.dataflow import Types
 from holdfast.plan.explain import explain
+from holdfast.ready import Ready
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
-from holdfast.runner import Outcome, Runner, Work
-from holdfast.state import State
+from holdfast.runner import Outcome, Work
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
@@ -58,10 +58,9 @@ T = TypeVar("T")
 class Engine:
     """Runs a declared flow."""
 
-    def __init__(
-        self, declared: Declared, views: Mapping[str, nodes.Node], types: Types, runner: Runner, told: Told
-    ) -> None:
-        """``views`` are the declared ones, typed."""
+    def __init__(self, ready: Ready, told: Told, lease: Lease | None = None) -> None:
+        """With a ``lease``, nothing is completed while it is not held."""
+        declared, runner = ready.declared, ready.runner
         self.declared = declared
         self.partitions = runner.partitions
         self.stopping = False
@@ -70,10 +69,13 @@ class Engine:
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
-        self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
+        self._lease = lease
+        self._directory = LogDirectory.open(
+            declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
+        )
         try:
-            self._state = State(declared, views, types, self._directory.traces)
-            self._job = runner.job(self._state.flow, self._state.program, types)
+            self._state, self._job = ready.state, ready.job
+            self._state.directory = self._directory.traces
             self._open()
         except BaseException:
             self._directory.close()
@@ -87,14 +89,16 @@ class Engine:
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
             replicas = self._replicas(recovery)
+            self._check_lead()
             claim = self._claim(replicas, recovery)
+            self._check_lead()
             directories = [self._directory.traces / trace for trace in self._state.layouts]
             history = find_history(stash, replicas, self._delivery.seen(), directories, recovery)
             if not history and recovery.unreachable:
                 # It may hold all that there ever was: to begin anew would be to forget it.
                 raise StoreError(next(iter(recovery.unreachable.values())))
         marks.reach("recovery.found_history")
-        self._lineage = LineageLog(stash, history)
+        self._lineage = LineageLog(stash, history, anew=self._lease is not None)
         self._coordinator = Coordinator(self.history, claim.term)
         remove_stale([path for path in self._directory.traces.iterdir() if path.is_dir()], self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
@@ -221,10 +225,39 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
+    def _check_lead(self) -> bool:
+        """Return when this driver leads, for certain; raise if it does not any more. False if it was told to stop
+        before it knew."""
+        if self._lease is None:
+            return True
+        self._directory.check()
+        return self._lease.require(lambda: self.stopping)
+
+    def _leads(self) -> bool:
+        """… and say by whom it was taken over from, if it was."""
+        try:
+            return self._check_lead()
+        except Fenced as error:
+            self._durability.check_claims()
+            self._durability.fenced = error
+            raise
+
+    def _confirm_lead(self, lineage: Lineage) -> None:
+        """Before an epoch counts. One that was run by a driver that leads no more is abandoned."""
+        try:
+            if not self._leads():
+                raise LeaseLost("it was not certain who leads when this driver was told to stop")
+        except Fenced:
+            self._coordinator.abandon(lineage)
+            self._remove_layers(lineage.digest)
+            raise
+
     def step(self) -> EpochResult:
         """Run one epoch, if anything waits. The very first runs in any case: a view over nothing has a result too."""
         if self._durability.fenced is not None:
             raise self._durability.fenced
+        if not self._leads():
+            return EpochResult(None)
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
@@ -253,11 +286,12 @@ class Engine:
                 if isinstance(error, Exception):
                     # A driver that another has taken over from fails at many things; it should say the real reason.
                     self._durability.check_claims()
-                    if self._rejected(offers, error):
+                    if not isinstance(error, Fenced) and self._rejected(offers, error):
                         continue
                 raise
             break
         marks.reach("epoch.ran")
+        self._confirm_lead(lineage)
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)

@@ -19,6 +19,7 @@ from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
 from holdfast.engine import Engine
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
+from holdfast.ready import Ready
 from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
@@ -90,7 +91,7 @@ class Driver:
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.opened()
-            self.engine = Engine(declared, plans(world.flow), types(world.flow), runner, Told())
+            self.engine = Engine(Ready(declared, plans(world.flow), types(world.flow), runner), Told())
             self.safe = -1
         return self.engine
 

@@ -67,6 +67,9 @@ class SimulatedJob:
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
 
+    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+        """A simulation is as warm as it gets."""
+
     def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
         partition = place % epoch.partitions
         router, report = read_parts(self._program, epoch, items, partition)
