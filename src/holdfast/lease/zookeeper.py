@@ -63,7 +63,9 @@ class ZooKeeperLease(Lease):
                 lease=self.url,
             ) from error
         self._timed_out, self._failed = KazooTimeoutError, KazooException
-        client = KazooClient(hosts=self._hosts, timeout=self.timeout, logger=_SAID)
+        # A session must be found again before it ends: attempts do not become rarer than that.
+        again = {"max_tries": -1, "delay": 0.05, "max_delay": self.timeout / 8, "max_jitter": 0.1}
+        client = KazooClient(hosts=self._hosts, timeout=self.timeout, connection_retry=again, logger=_SAID)
         client.add_listener(self._told)
         try:
             client.start(timeout=self._patience)
