@@ -224,7 +224,7 @@ MOVES = st.lists(
 """Who acts; where it is paused; what happens then: time goes by, another acts; and how long it is until the next."""
 
 
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(MOVES)
 def test_two_drivers_never_count_on_the_lease_at_once(moves: list[Any]) -> None:
     """Drivers act in any order, and any of them is paused at any point of what it does, for any time, while the others
