@@ -88,7 +88,8 @@ class EpochJob:
         """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
         self._tell(epoch, subject)
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
-        for names in {(), tuple(sorted(sources)), *((name,) for name in sources)}:
+        likely = {tuple(sorted(sources)), *((name,) for name in sources)}
+        for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
             reports_of(self._after(self._read([], names), epoch.partitions).collect())
 
     def _tell(self, epoch: Epoch, subject: str) -> None:
