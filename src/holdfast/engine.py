@@ -254,6 +254,15 @@ class Engine:
 
     def step(self) -> EpochResult:
         """Run one epoch, if anything waits. The very first runs in any case: a view over nothing has a result too."""
+        try:
+            return self._step()
+        except Fenced:
+            raise
+        except Exception:
+            self._leads()  # one that was paused, and leads no more, may fail at anything: that is the reason then
+            raise
+
+    def _step(self) -> EpochResult:
         if self._durability.fenced is not None:
             raise self._durability.fenced
         if not self._leads():

@@ -51,8 +51,8 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(spark: Any, tmp_path:
 
 
 def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: Any, tmp_path: Path) -> None:
-    lease = FlakyLease(tmp_path / "lease", 2.0)
-    flow = declare(spark, tmp_path, 50)
+    lease = FlakyLease(tmp_path / "lease", 1.0)
+    flow = declare(spark, tmp_path, 20)
 
     def lose(epoch: hf.Epoch) -> None:
         lease.gone = epoch.epoch == 3
@@ -61,10 +61,10 @@ def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: A
         flow.run(lease=lease, on_epoch=lose)
     assert isinstance(raised.value, Fenced)
     flow.close()
-    after = declare(spark, tmp_path, 50)
+    after = declare(spark, tmp_path, 20)
     last = after.status().epoch
-    assert 3 <= last < 49 and after.run(until="idle") == 49 - last
-    assert sum(row.n for row in after.read("totals").collect()) == 5000
+    assert 3 <= last < 19 and after.run(until="idle") == 19 - last
+    assert sum(row.n for row in after.read("totals").collect()) == 2000
     after.close()
 
 
