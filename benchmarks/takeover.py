@@ -34,6 +34,7 @@ from rich.table import Table
 
 import holdfast
 from holdfast.connectors.changelog import committed
+from holdfast.testing.processes import die_with_parent
 
 ALLOWED = 5.0
 """Seconds from the kill to the next commit, in the median."""
@@ -84,6 +85,7 @@ class Driver:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
+            preexec_fn=die_with_parent(),
         )
         self._said: queue.SimpleQueue[tuple[float, dict[str, Any]]] = queue.SimpleQueue()
         assert self._process.stdout is not None
@@ -217,6 +219,7 @@ def main() -> int:
     arguments = parse(parser, kills=1, restarts=1)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     drivers: list[Driver] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     with ExitStack() as ending:
         ending.callback(shutil.rmtree, home, ignore_errors=True)
         ending.callback(lambda: [driver.end() for driver in drivers])

@@ -26,6 +26,7 @@ import pytest
 
 import holdfast
 from holdfast.connectors.changelog import committed
+from holdfast.testing.processes import die_with_parent
 from tests.durability.test_killed_processes import changelog, check_chain, database, write_input
 
 APP = Path(__file__).with_name("flow.py")
@@ -58,6 +59,7 @@ class Driver:
                 stderr=said,
                 text=True,
                 start_new_session=True,
+                preexec_fn=die_with_parent(),
             )
         self.pid = self.process.pid
         self.epochs: list[int] = []
@@ -189,7 +191,7 @@ def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(tmp_path: Path, f
 
 
 def pause(driver: Driver, root: Path) -> None:
-    """Stop a driver, but not within a transaction of SQLite: that would lock everybody out, also in a world without us."""
+    """Stop a driver, but not within a transaction of SQLite: that would lock everybody out, whoever leads."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         driver.signal(signal.SIGSTOP)

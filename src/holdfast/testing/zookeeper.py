@@ -8,23 +8,22 @@ It ends with the ``with`` block, and with the thread that started it, however th
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from holdfast.testing.processes import die_with_parent
 
 _PATIENCE = 30.0
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _SMALL = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_SET_DEATH_SIGNAL = 1
 
 
 class ZooKeeperServer:
@@ -80,7 +79,7 @@ class ZooKeeperServer:
                 stderr=said,
                 cwd=self._home,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(),
+                preexec_fn=die_with_parent(),
             )
         try:
             self._wait_until_it_answers()
@@ -133,15 +132,3 @@ def _jars() -> str:
     import pyspark
 
     return str(Path(pyspark.__file__).parent / "jars" / "*")
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """What a new process does first: asks to be killed when its parent dies. (Only Linux knows that.)"""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl  # looked up here: after a fork, less is allowed
-
-    def ask() -> None:
-        prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-
-    return ask
