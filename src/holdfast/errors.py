@@ -14,6 +14,9 @@
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
     ├── SinkError                 a sink refused a commit
+    ├── MemberLost                an executor was lost, and the policy says to stop
+    ├── TooFewMembers             the members that a run waits for did not come in time
+    ├── MembershipError           the user's membership handler raised
     └── LogError                  the log directory cannot be used
         ├── LogBusy               another process has it
         ├── LogForeign            it belongs to another flow
@@ -86,6 +89,18 @@ class EpochUnavailable(HoldfastError):
 
 class SinkError(HoldfastError):
     """A sink refused a commit."""
+
+
+class MemberLost(HoldfastError):
+    """An executor was lost, and the policy (``on_loss="terminate"``) says to stop."""
+
+
+class TooFewMembers(HoldfastError):
+    """The members that a run waits for did not come in time."""
+
+
+class MembershipError(HoldfastError):
+    """A function that is told of membership changes raised."""
 
 
 class LogError(HoldfastError):
