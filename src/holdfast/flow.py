@@ -26,6 +26,7 @@ from holdfast.frontend.schema import parse_schema, parse_type
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.functions import is_nondeterministic, meaning
+from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
@@ -58,6 +59,10 @@ class Flow:
 
     ``strategy`` is how results are protected: ``"nosync"``, as described; ``"synchronous-log"``, which makes each epoch
     safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
+
+    ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it stops
+    with `MemberLost`. ``detection_timeout``: after how many seconds an executor that is silent counts as lost, in a
+    session that the flow starts (for your own: ``hf.detection(seconds)``).
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Flow:
         max_unsafe: int | str | None = None,
         strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
         local: str | Path | None = None,
+        on_loss: Literal["replay", "terminate"] = "replay",
+        detection_timeout: float | None = None,
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
@@ -79,6 +86,11 @@ class Flow:
             raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
         self.name = name
         self._places, self._settings = _durability(name, log, retain, min_replicas, max_unsafe, strategy)
+        if on_loss not in ("replay", "terminate"):
+            hint = "; 'continue' is for hf.query, not for flows yet" if on_loss == "continue" else ""
+            raise DeclarationError(f"flow '{name}': on_loss must be 'replay' or 'terminate', not {on_loss!r}{hint}")
+        self._members = Members(name, on_loss == "terminate")
+        self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
         self._spark = spark
         self._partitions = partitions
@@ -185,6 +197,12 @@ class Flow:
         self._declared()
         return self
 
+    def on_membership(self, function: H) -> H:
+        """Have ``function`` called with every `Change` of the members, the initial set first; a decorator. Calls come
+        once per change, in order, never two at once. If it raises, the flow stops with that error."""
+        self._members.add(function)
+        return function
+
     def table(self, name: str) -> Table:
         """A source or view through PySpark's DataFrame verbs; give the result to `view`."""
         catalog = self._catalog(self._views)
@@ -244,7 +262,9 @@ class Flow:
 
     def step(self) -> Epoch:
         """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited."""
-        return self._started().step()
+        engine = self._started()
+        with self._members.watched(lambda: engine.safe):
+            return engine.step()
 
     def run(
         self,
@@ -253,15 +273,20 @@ class Flow:
         epochs: int | None = None,
         interval: float = 0.1,
         on_epoch: Callable[[Epoch], None] | None = None,
+        min_members: int | None = None,
+        timeout: float | None = None,
     ) -> int:
         """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
 
-        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand.
+        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand. With
+        ``min_members`` it waits first until so many executors are there, at most ``timeout`` seconds.
         """
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
         self._stopping = False
         self._started().stopping = False
+        if min_members is not None:
+            self._members.wait(min_members, timeout)
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
             result = self.step()
@@ -292,7 +317,7 @@ class Flow:
             from holdfast.store.location import open_location
 
             if self._spark is None:
-                self._spark = start_local()
+                self._spark = start_local(detection_timeout=self._detection_timeout)
             locations = tuple(open_location(place) for place in self._places)
             declared = Declared(
                 name=self.name,
@@ -312,6 +337,7 @@ class Flow:
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
             cluster = Cluster(self._spark, judge.session, partitions)
             self._engine = Engine(declared, views, judge.types, cluster, self._told)
+            self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)
         return self._engine
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -359,6 +385,7 @@ class Flow:
         """Stop, make safe what is not, release the log, keep everything. A Spark session that the flow started stays
         for others."""
         self._declared()
+        self._members.close()
         self._closed = True
 
     def __enter__(self) -> Self:

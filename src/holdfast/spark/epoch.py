@@ -40,6 +40,9 @@ from holdfast.spark.failure import translated
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
 
+EPOCHS = "holdfast-epochs"
+"""The group of the jobs of epochs, by which they can be cancelled."""
+
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
 
@@ -74,6 +77,7 @@ class EpochJob:
         started = time.perf_counter()
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "epoch")
+        context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
         tell(context, epoch)
         rdd = self.plan(work, epoch.partitions)

@@ -117,7 +117,7 @@ class Listener:
             self._tell(
                 TaskEnded(
                     event.stageId(), event.stageAttemptId(), info.index(), info.attemptNumber(), info.executorId(),
-                    info.host(), kind, "" if kind == "Success" else reason.toString(),
+                    info.host(), kind, "" if kind == "Success" else reason.toErrorString(),
                 )
             )  # fmt: skip
 

@@ -60,13 +60,15 @@ def detection(timeout: float) -> dict[str, str]:
     }
 
 
-def start_local(cores: int | None = None) -> SparkSession:
+def start_local(cores: int | None = None, detection_timeout: float | None = None) -> SparkSession:
     """A local session, or the one that is active in this process already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = local_builder(cores or os.cpu_count() or 1)
+    for key, value in ({} if detection_timeout is None else detection(detection_timeout)).items():
+        builder = builder.config(key, value)
     return builder.appName("holdfast").getOrCreate()
 
 
