@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, MemberLost
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
-    from holdfast.query import query
+    from holdfast.oneoff import query
     from holdfast.results import Epoch, Recovery, Status
     from holdfast.spark.membership import on_membership
     from holdfast.spark.session import detection
@@ -59,7 +59,7 @@ _HOMES = {
     "Report": "answers",
     "detection": "spark.session",
     "on_membership": "spark.membership",
-    "query": "query",
+    "query": "oneoff",
     "Epoch": "results",
     "Flow": "flow",
     "HoldfastError": "errors",

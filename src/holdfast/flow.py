@@ -60,9 +60,9 @@ class Flow:
     ``strategy`` is how results are protected: ``"nosync"``, as described; ``"synchronous-log"``, which makes each epoch
     safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
 
-    ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it stops
-    with `MemberLost`. ``detection_timeout``: after how many seconds an executor that is silent counts as lost, in a
-    session that the flow starts (for your own: ``hf.detection(seconds)``).
+    ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it
+    stops with `MemberLost`. ``detection_timeout``: after how many seconds an executor that is silent counts as lost, in
+    a session that the flow starts (for your own: ``hf.detection(seconds)``).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Flow:
         max_unsafe: int | str | None = None,
         strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
         local: str | Path | None = None,
-        on_loss: Literal["replay", "terminate"] = "replay",
+        on_loss: str = "replay",
         detection_timeout: float | None = None,
     ) -> None:
         if not name or not isinstance(name, str):

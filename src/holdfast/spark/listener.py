@@ -7,6 +7,7 @@ context takes what any part of Holdfast wants to hear, as plain values.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,11 @@ class Listener:
         with self._lock:
             hearing = [*self._all, *self._tasks] if isinstance(event, Joined | Lost) else list(self._tasks)
         for hear in hearing:
-            hear(event)
+            try:
+                hear(event)
+            except Exception as error:
+                # Spark would only log it, and those after this one would hear nothing.
+                warnings.warn(f"holdfast: a listener failed: {type(error).__name__}: {error}", stacklevel=1)
 
     # Names are Spark's.
 

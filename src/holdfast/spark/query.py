@@ -36,7 +36,7 @@ def run_query(
     tables: Mapping[str, Source | DataFrame],
     timeout: float | None,
 ) -> Answer:
-    """See `holdfast.query.query`."""
+    """See `holdfast.oneoff.query`."""
     if on_loss == "continue" and spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise DeclarationError(
             "query: on_loss='continue' does not go with spark.speculation: a second attempt would be taken for a loss"
