@@ -61,8 +61,8 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
-def left_over(report: hf.Report) -> dict[str, list[int]]:
-    """What the rows of the files that are left amount to, without Spark: group → count and sum."""
+def left_over(report: hf.Report) -> list[tuple[int, ...]]:
+    """What the rows of the files that are left amount to, without Spark: group, count, sum."""
     gone = {path for piece in report.missing for path, _, _ in piece.files}
     directory = Path(next(iter(gone))).parent
     found: dict[int, list[int]] = {}
@@ -130,8 +130,8 @@ def _forms(spark: Any) -> list[tuple[bool, hf.Report]]:
         ),
         spark.table("p").select("k").coalesce(2).union(spark.range(3).toDF("k")).where("k % 100 = 0"),
         spark.sql(
-            "WITH x AS (SELECT k, g FROM p WHERE k < 100) SELECT x.g, (SELECT max(g) FROM p) AS m, count(*) AS c FROM x "
-            "WHERE EXISTS (SELECT 1 FROM p WHERE p.k = x.k + 1) GROUP BY x.g"
+            "WITH x AS (SELECT k, g FROM p WHERE k < 100) SELECT x.g, (SELECT max(g) FROM p) AS m, count(*) AS c "
+            "FROM x WHERE EXISTS (SELECT 1 FROM p WHERE p.k = x.k + 1) GROUP BY x.g"
         ),
     ]
     found = []
