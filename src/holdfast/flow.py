@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.durability import Settings
     from holdfast.engine import Engine
     from holdfast.spark.analysis import Analyst
+    from holdfast.spark.placement import Placement
     from holdfast.store.location import Location
 
     Place: TypeAlias = str | Path | Location
@@ -103,6 +104,7 @@ class Flow:
         self._analyst: Analyst | None = None
         self._told: Told | None = None
         self._recovery: Recovery | None = None
+        self._placement: Placement | None = None
         self._closed = False
         self._stopping = False
 
@@ -336,6 +338,7 @@ class Flow:
             for name, source in self._sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
             cluster = Cluster(self._spark, judge.session, partitions)
+            self._placement = cluster.placement
             self._engine = Engine(declared, views, judge.types, cluster, self._told)
             self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)
         return self._engine
@@ -350,7 +353,7 @@ class Flow:
         engine = self._started()
         kept, epoch = engine.readable(view, at)
         assert self._spark is not None  # an engine runs
-        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view))
+        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view), self._placement)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
@@ -360,7 +363,7 @@ class Flow:
         engine = self._started()
         kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
         assert self._spark is not None  # an engine runs
-        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions)
+        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions, self._placement)
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, the state it keeps, and what a crash can do to it."""

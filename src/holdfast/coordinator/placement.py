@@ -20,7 +20,7 @@ def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
     if not names:
         raise ValueError("there is no member to assign partitions to")
     full, extra = divmod(partitions, len(names))
-    scored = sorted(((_score(partition, name), partition, name) for partition in range(partitions) for name in names))
+    scored = sorted((_score(partition, name), partition, name) for partition in range(partitions) for name in names)
     placed: dict[int, str] = {}
     load = dict.fromkeys(names, 0)
     for _, partition, name in scored:

@@ -30,6 +30,7 @@ from holdfast.recovery.layers import Layers, fetch_missing, set_aside
 from holdfast.results import Recovery
 from holdfast.runner import Runner, Work
 from holdfast.state import State
+from holdfast.store.here import here
 
 _LOOKS = 3
 _REPAIRS = 10
@@ -95,6 +96,11 @@ class Recoverer:
             self._set_aside(error)
         self.open()
 
+    def rebalance(self) -> None:
+        """Partitions have other members than before: bring what they lack."""
+        self.recovery = Recovery(epoch=self._last())
+        self.open()
+
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
         told = self._opening  # one record for all that is met on the way
@@ -110,8 +116,14 @@ class Recoverer:
 
     def _mend(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
-        for _ in range(_REPAIRS):
+        for attempt in range(_REPAIRS):
             aside = self._set_aside(error)
+            if error.fields.get("moved"):
+                # Somebody cannot be reached: see who can, and go on with those.
+                if attempt:
+                    time.sleep(0.2 * attempt)
+                self._runner.refresh()
+                aside = True
             before = self.recovery.work
             try:
                 self._recover()
@@ -129,9 +141,17 @@ class Recoverer:
         """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
         away; what to do is the same.)"""
         path = error.fields.get("path")
-        if not isinstance(path, str) or Path(path).parent.parent != self._state.directory:
+        if not isinstance(path, str):
             return False
-        set_aside(Path(path), self._state.directory.parent)
+        directory, name = self._state.directory, Path(path)
+
+        def aside() -> bool:
+            own = here(directory)
+            return name.parent.parent == own and set_aside(name, own.parent)
+
+        if not self._runner.scattered and name.parent.parent != directory:
+            return False
+        self._runner.everywhere("setting a damaged layer aside", aside)
         self.recovery.damaged.append(str(error))
         return True
 
@@ -145,15 +165,15 @@ class Recoverer:
 
         def look() -> Layers:
             self._durability.look()
-            return Layers(traces, directory, last, self._durability.holdings)
+            return Layers(self._runner, traces, directory, last, self._durability.holdings)
 
         with timed(recovery, "look"):
-            layers = Layers(traces, directory, last, {})
+            layers = Layers(self._runner, traces, directory, last, {})
             whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
-        recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
+        recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         plan = [] if whole else self._plan(layers, ranges)
         with timed(recovery, "replay"):
             for replay in plan:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.intake import read_parts
-from holdfast.operators.program import Program
+from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import Epoch, Message, Report, Router, failure, finish, reports_of, run_stage, ticks
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Outcome, Work
@@ -37,6 +39,7 @@ from holdfast.spark.catalyst import (
     wide_schema,
 )
 from holdfast.spark.failure import translated
+from holdfast.spark.placement import MISPLACED, Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
 
@@ -50,8 +53,18 @@ _ITEM = "name string, part binary"
 class EpochJob:
     """Runs the epochs of a compiled dataflow."""
 
-    def __init__(self, spark: SparkSession, flow: Dataflow, program: Program, types: Types, partitions: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: Dataflow,
+        program: Program,
+        types: Types,
+        partitions: int,
+        placement: Placement | None = None,
+    ) -> None:
+        """With a ``placement`` each partition's tasks run on the member that has its layers."""
         self._spark = spark
+        self._placement = placement
         self._flow = flow
         self._program = program
         self._types = types
@@ -79,42 +92,50 @@ class EpochJob:
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
-        tell(context, epoch)
-        rdd = self.plan(work, epoch.partitions)
+        owners = self._placement.owners(epoch.partitions) if self._placement is not None else ()
+        tell(context, replace(epoch, owners=owners))
+        rdd = self.plan(work, epoch.partitions, owners)
         planned = time.perf_counter()
         try:
             messages = rdd.collect()
         except Exception as error:
+            if MISPLACED in str(error):
+                raise moved() from error
             known = translated(error, subject)
             if known is None:
                 raise
             raise known from None
         return Outcome(reports_of(messages), planned - started, time.perf_counter() - started)
 
-    def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
+    def plan(self, work: Sequence[Work], partitions: int | None = None, owners: tuple[str, ...] = ()) -> RDD[Message]:
         """The job's RDD."""
         partitions = partitions or self._partitions
-        rdd = self._source_stage(work)
+        rdd = self._source_stage(work, owners)
         for stage in range(1, self._program.stages + 1):
             exchanged = rdd.partitionBy(partitions, _own_partition)
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
                 rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage))
+            if self._placement is not None:
+                rdd = self._placement.pinned(rdd, owners)
         return rdd
 
-    def _source_stage(self, work: Sequence[Work]) -> RDD[Message]:
+    def _source_stage(self, work: Sequence[Work], owners: tuple[str, ...]) -> RDD[Message]:
         context = self._spark.sparkContext
         items: list[tuple[str, bytes]] = []
         rdds: list[RDD[Message]] = []
+        kept: list[int | None] = []
         for one in work:
             for offer in one.offers:
                 frame = one.source.frame(self._spark, offer)
                 if frame is None:
-                    items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
+                    parts = one.source.parts(offer)
+                    items += [(one.name, cloudpickle.dumps(part)) for part in parts]
+                    kept += [getattr(part, "low", None) for part in parts]
                 else:
                     rdds += self._frame_source(one, frame)
-        specs = context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
+        specs = self._specs(items, kept, owners)
         reading = self._reader(tuple(sorted({name for name, _ in items})))
         if reading is None:
             rdds.append(specs.mapPartitionsWithIndex(_source_task(self._broadcast)))
@@ -122,6 +143,19 @@ class EpochJob:
             frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
             rdds.append(messages_of(reading.over(frame)))
         return rdds[0] if len(rdds) == 1 else context.union(rdds)
+
+    def _specs(
+        self, items: list[tuple[str, bytes]], kept: Sequence[int | None], owners: tuple[str, ...]
+    ) -> RDD[tuple[str, bytes]]:
+        """The parts to read, for tasks to take; those that are read from the log, where it is."""
+        context = self._spark.sparkContext
+        if self._placement is None or all(low is None for low in kept):
+            return context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
+        placed = []
+        for item, low in zip(items, kept, strict=True):
+            owner = "" if low is None else owners[np.searchsorted(bounds(len(owners)), np.uint64(low), "right") - 1]
+            placed.append((cloudpickle.dumps((owner, item)), self._placement.host(owner) if owner else ""))
+        return located(context, placed).map(_where_it_belongs)
 
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
         """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
@@ -141,12 +175,33 @@ class EpochJob:
             yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
 
 
+def moved() -> LogDamaged:
+    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+    return LogDamaged("a member that has layers of the flow cannot be reached", moved=True)
+
+
+def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
+    owner, item = cloudpickle.loads(packed)
+    if owner:
+        check(owner)
+    result: tuple[str, bytes] = item
+    return result
+
+
+def _check_place(partition: int) -> None:
+    """In a task of a keyed stage."""
+    owners = current_epoch().owners
+    if owners:
+        check(owners[partition])
+
+
 def _own_partition(partition: int) -> int:
     return partition
 
 
 def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
+        _check_place(partition)
         try:
             router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
         except HoldfastError as error:
@@ -159,6 +214,7 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
 def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, epoch = current_partition(), current_epoch()
+        _check_place(partition)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))
         try:

@@ -36,7 +36,7 @@ SETTINGS = {
 
 CLUSTER_SETTINGS = {
     # A task waits a moment for the executor that has its layers; elsewhere it would have to fetch them.
-    "spark.locality.wait": "300ms",
+    "spark.locality.wait": "3s",
     # An executor that is lost took its exchanges along: they are made again at once, not when they are missed.
     "spark.shuffle.registration.timeout": "2000",
     "spark.shuffle.io.maxRetries": "1",
