@@ -311,12 +311,14 @@ class Engine:
         epoch = self._epoch(lineage, deliver=deliver)
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
-    def _run_again(self, replay: Replay, work: Sequence[Work]) -> None:
+    def _run_again(self, replay: Replay, work: Sequence[Work]) -> set[str]:
+        """Compute something again; who did it."""
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         lineage = self.history[replay.epoch]
         epoch = self._epoch(lineage, first=replay.first, again=True, run=replay.run, write=replay.write)
-        self._job.run(epoch, work, f"{self.declared.name}: {what}")
+        outcome = self._job.run(epoch, work, f"{self.declared.name}: {what}")
+        return {report.member for report in outcome.reports if report.written}
 
     def _epoch(
         self,

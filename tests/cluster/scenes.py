@@ -262,3 +262,56 @@ def terminated(handle: Handle, executors: int) -> tuple[str, float, Any]:
             return str(error), after, Counter(error.fields)
         finally:
             spark.stop()
+
+
+def lost_worker(handle: Handle, executors: int) -> dict[str, Any]:
+    """A flow of eight partitions; a worker dies with its layers, some of which no copy has yet."""
+    from durability.shop import VIEWS, Shop
+    from holdfast.spark.listener import TaskEnded, listener_of
+    from holdfast.spark.placement import MISPLACED
+
+    spark = session(handle, executors)
+    root = handle.directory / "lost"
+    root.mkdir()
+    shop = Shop(spark, root)
+    for _ in range(5):
+        shop.feed()
+    flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=8, local=root / "local")
+    _declare(flow, shop)
+    flow.run(until="idle")
+    flow.wait_safe(timeout=60.0)
+    ended: list[TaskEnded] = []
+
+    def hear(event: Any) -> None:
+        if isinstance(event, TaskEnded):
+            ended.append(event)
+
+    listener_of(spark.sparkContext).add(hear, tasks=True)
+    for _ in range(3):
+        shop.feed()
+    flow.run(until="idle")
+    listener_of(spark.sparkContext).remove(hear)
+    engine = flow._started()
+    owners = engine._runner.owners()
+    member = (handle.local(1) / "member").read_text()
+    safe = engine.safe
+    handle.kill_worker(1)
+    shop.feed()
+    flow.run(until="idle")
+    recovery = flow.last_recovery
+    assert recovery is not None
+    shop.feed()
+    flow.run(until="idle")
+    rows = sorted(tuple(row) for row in flow.read("cities").collect())
+    flow.close()
+    spark.stop()
+    return {
+        "owners": owners,
+        "lost": [partition for partition, owner in enumerate(owners) if owner == member],
+        "safe": safe,
+        "recovery": recovery,
+        "right": {view: total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS},
+        "read": rows == sorted(shop.expected("cities").elements()),
+        "tasks": len(ended),
+        "misplaced": sum(MISPLACED in task.text for task in ended),
+    }

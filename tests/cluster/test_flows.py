@@ -67,3 +67,17 @@ def test_a_flow_that_terminates_says_who_was_lost_and_how_far_it_came() -> None:
         assert "flow 'shop': executor" in text and "was lost" in text, text
         assert f"epochs up to {fields['epoch']} are done" in text
         assert seconds < 3.0
+
+
+def test_losing_a_worker_recomputes_only_what_was_its_own_and_in_no_copy() -> None:
+    with Cluster(workers=4, cores=1, memory=512) as cluster:
+        seen = cluster.driver(scenes.lost_worker, 4).result(150.0)
+    recovery = seen["recovery"]
+    assert len(set(seen["owners"])) == 4 and len(seen["lost"]) == 2
+    assert seen["right"] == {"cities": True, "top": True} and seen["read"]
+    assert all(epoch > seen["safe"] for epoch in recovery.epochs)
+    assert all(set(partitions) <= set(seen["lost"]) for partitions in recovery.partitions.values())
+    assert recovery.layers_fetched > 0
+    if recovery.epochs:
+        assert len(recovery.members) >= 2
+    assert seen["misplaced"] <= 0.05 * seen["tasks"]

@@ -37,7 +37,7 @@ _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
 T = TypeVar("T")
-Again = Callable[[Replay, Sequence[Work]], None]
+Again = Callable[[Replay, Sequence[Work]], set[str]]
 
 
 @contextmanager
@@ -178,7 +178,8 @@ class Recoverer:
         with timed(recovery, "replay"):
             for replay in plan:
                 marks.reach("recovery.before_replay")
-                self._again(replay, list(self._work(replay)))
+                by = self._again(replay, list(self._work(replay)))
+                recovery.members = sorted({*recovery.members, *by} - {""})
                 recovery.note(replay.first, replay.epoch, replay.write)
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
