@@ -89,7 +89,9 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
     watch = hf.on_membership(spark)
     watch(heard.append)
     seen["exact"] = rows_of(hf.query(spark, SLOW).rows)
+    print("warm", flush=True)
     seen["forms"] = _forms(spark)
+    print("forms", flush=True)
 
     def killed(text: str, policy: Any, after: int, stages: int = 0, **tables: Any) -> Any:
         with AfterTasks(spark, after, handle.kill_executor, stages) as kill:
@@ -103,6 +105,7 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
                 wait_for(spark, executors)
 
     rows, report = killed(SLOW, "replay", 2)
+    print("replay", flush=True)
     seen["replay"] = (rows_of(rows), report)
     seen["terminate"] = killed(SLOW, "terminate", 2)
     chance = random.Random(4)

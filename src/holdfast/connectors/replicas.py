@@ -52,29 +52,29 @@ class Replicated(Source):
         first = next(iter(self._found()), None)
         if first is None:
             raise SchemaError(f"{self._subject}: there is no file yet to take the schema from; give schema='…'")
-        name, size = first
-        path, footer = self._footer(name, size)
+        path, footer, _ = self._sound(*first)
         return tuple(
             Field(field.name, spark_type(field.type, subject=f"file {path!r}: column {field.name!r}"))
             for field in footer.schema
         )
 
-    def _found(self) -> list[tuple[str, int]]:
-        """Name and size of all files that no epoch has taken, oldest first."""
-        found: dict[str, tuple[int, int]] = {}
+    def _found(self) -> list[tuple[str, list[int]]]:
+        """Name and sizes (of the copies) of all files that no epoch has taken, oldest first."""
+        sizes: dict[str, list[int]] = {}
+        times: dict[str, int] = {}
         listed = False
         for root in self._roots:
             try:
                 for file in listing.find(root, partial(self._is_taken, root)):
                     name = os.path.relpath(file.path, root)
-                    size, changed = found.get(name, (file.size, file.changed))
-                    found[name] = (size, min(changed, file.changed))
+                    sizes.setdefault(name, []).append(file.size)
+                    times[name] = min(file.changed, times.get(name, file.changed))
                 listed = True
             except BadFile:
                 continue  # this place is gone; another has the files
         if not listed:
             raise BadFile(f"{self._subject}: none of these places can be read any more", path=self._roots[0])
-        return [(name, size) for name, (size, _) in sorted(found.items(), key=lambda one: (one[1][1], one[0]))]
+        return [(name, sizes[name]) for name in sorted(sizes, key=lambda name: (times[name], name))]
 
     def _is_taken(self, root: str, path: str) -> bool:
         return os.path.relpath(path, root) in self._taken
@@ -84,10 +84,12 @@ class Replicated(Source):
             fresh = self._found()
             taken = fresh[: self._limit or len(fresh)]
             self._behind = len(fresh) - len(taken)
-            for name, size in taken:
-                path, footer = self._footer(name, size)
+            offered = []
+            for name, sizes in taken:
+                path, footer, size = self._sound(name, sizes)
                 parquet.check_schema(path, footer.schema, self.fields)
-            self._offered = {"replicated": [[name, size] for name, size in taken]} if taken else None
+                offered.append([name, size])
+            self._offered = {"replicated": offered} if offered else None
         return self._offered
 
     def advance(self, offer: Offer) -> None:
@@ -105,6 +107,16 @@ class Replicated(Source):
 
     def waiting(self) -> int:
         return self._behind
+
+    def _sound(self, name: str, sizes: Sequence[int]) -> tuple[str, parquet.Footer, int]:
+        """A copy that reads, where copies disagree on how long they are."""
+        errors: list[str] = []
+        for size in dict.fromkeys(sizes):
+            try:
+                return *self._footer(name, size), size
+            except BadFile as error:
+                errors.append(str(error))
+        raise BadFile("; ".join(errors), path=name)
 
     def _footer(self, name: str, size: int) -> tuple[str, parquet.Footer]:
         errors: list[str] = []

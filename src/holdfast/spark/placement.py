@@ -10,6 +10,7 @@ Spark to try it again. When the member is gone that cannot help: the job fails, 
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -52,13 +53,16 @@ class Placement:
         before = dict(self._hosts)
         if self._context._jsc.sc().isLocal():
             return False
-        for _ in range(10):
+        for attempt in range(10):
+            if attempt:
+                time.sleep(0.1 * attempt)
             hosts = sorted({one.host for one in present(self._context)})
             names = located(self._context, [(b"", host) for host in hosts]).map(lambda _: member()).collect()
             # One name from two hosts: a task ran elsewhere than it should. No name: hosts have no directories.
             if len(set(names)) == len(hosts) or not all(names):
                 break
-        self._hosts = dict(zip(names, hosts, strict=True)) if hosts and all(names) else {}
+        known = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
+        self._hosts = known if all(names) else {}
         return self._hosts != before
 
     def owners(self, partitions: int) -> tuple[str, ...]:

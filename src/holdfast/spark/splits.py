@@ -22,7 +22,7 @@ def pieces_of(table: str, node: Any) -> list[Input]:
         partitions = node.inputRDDs().apply(0).partitions()
         return [_of_files(table, place, one.files(), parquet) for place, one in enumerate(partitions)]
     if kind == "RangeExec":
-        slices, count = node.numSlices(), int(node.numElements().toString())
+        slices, count = node.numSlices(), int(str(node.numElements()))
         return [
             Input(table, place, (), (place + 1) * count // slices - place * count // slices) for place in range(slices)
         ]
