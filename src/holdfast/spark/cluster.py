@@ -15,6 +15,7 @@ import numpy as np
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
+from holdfast.errors import TooFewMembers
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, R, T
@@ -28,6 +29,10 @@ def _yield_to_epochs() -> None:
     process goes on to other tasks."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+_PATIENCE = 60.0
+"""So long a flow that has lost all its executors waits for others."""
 
 
 def _partition(low: int, partitions: int) -> int:
@@ -66,7 +71,13 @@ class Cluster:
             return False
         self.news = ""
         before = self._owners
+        deadline = time.monotonic() + _PATIENCE
         self.placement.refresh()
+        while not self.placement.scattered:
+            if time.monotonic() > deadline:
+                raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
+            time.sleep(0.5)
+            self.placement.refresh()
         self._owners = self.placement.owners(self.partitions)
         return self._owners != before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -242,7 +243,7 @@ def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int
     places = {(record.stage, record.task) for record in dropped.values()}
     failure = watched.history.failed(places)
     if failure is not None:
-        raise EvaluationError(f"query: a task failed by itself, and was not lost: {_sentence(failure.text)}")
+        raise EvaluationError(f"query: a task failed by itself, and was not lost: {_cause(failure.text)}")
     mixed = any(
         record.rows >= 0
         and (record.leaf, record.partition) in dropped
@@ -253,6 +254,13 @@ def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int
     gone = {(record.leaf, record.partition) for record in records if (record.stage, record.task) in lost}
     repeated = watched.history.repeated(query.stages)
     return frozenset(dropped) | (frozenset(gone) if repeated or mixed else frozenset()), mixed
+
+
+def _cause(text: str) -> str:
+    """The line of a failure's text that says what went wrong: the last of Python's, if there is one."""
+    said = re.findall(r"^\s*([A-Za-z_.]*(?:Error|Exception): .*)$", text, re.MULTILINE)
+    own = [line for line in said if not line.startswith(("org.apache.", "java."))]
+    return (own or said or [_sentence(text)])[-1]
 
 
 def _sentence(text: str) -> str:
