@@ -258,7 +258,7 @@ def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int
 
 def _cause(text: str) -> str:
     """The line of a failure's text that says what went wrong: the last of Python's, if there is one."""
-    said = re.findall(r"^\s*([A-Za-z_.]*(?:Error|Exception): .*)$", text, re.MULTILINE)
+    said: list[str] = re.findall(r"^\s*([A-Za-z_.]*(?:Error|Exception): .*)$", text, re.MULTILINE)
     own = [line for line in said if not line.startswith(("org.apache.", "java."))]
     return (own or said or [_sentence(text)])[-1]
 
