@@ -11,7 +11,7 @@ import fcntl
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import holdfast as hf
+from holdfast.connectors.source import Offer, Part, Source
 from holdfast.demo.amplab import RANKINGS, USERVISITS, Generator, Sizes
 from holdfast.demo.query import QUERY
 from holdfast.demo.run import shown
@@ -31,6 +32,9 @@ _EXECUTORS = 6
 _FILES = 12
 _KILL_AFTER = 4
 """The executor that ends the fourth task is killed: rankings are read by then, visits are being read."""
+
+_PACE = 0.5
+"""Each file takes so many seconds longer to read: on so little data nothing could be hit in the middle."""
 
 _LIMIT = 60.0
 """So many seconds a version may take before it counts as hanging."""
@@ -107,9 +111,39 @@ def generate(home: Path, scale: float) -> None:
 def _tables(home: Path) -> dict[str, Any]:
     schemas = {"rankings": RANKINGS, "uservisits": USERVISITS}
     return {
-        name: hf.files([home / "a" / name, home / "b" / name], schema=schema, replicas=True)
+        name: Paced(hf.files([home / "a" / name, home / "b" / name], schema=schema, replicas=True))
         for name, schema in schemas.items()
     }
+
+
+class Paced(Source):
+    """A source whose parts take a while longer to read, so that a query over little data has a middle."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.fields = source.fields
+
+    def poll(self) -> Offer | None:
+        return self._source.poll()
+
+    def advance(self, offer: Offer) -> None:
+        self._source.advance(offer)
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return [PacedPart(part, part.file, part.size) for part in self._source.parts(offer)]  # type: ignore[attr-defined]  # of Parquet files
+
+
+@dataclass(frozen=True)
+class PacedPart:
+    """A part that takes a while longer."""
+
+    part: Part
+    file: Any
+    size: tuple[int, int]
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        time.sleep(_PACE)
+        yield from self.part.read(schema)
 
 
 def _session(handle: Handle, **settings: object) -> Any:
