@@ -36,7 +36,7 @@ def write_table(directory: Path) -> None:
 def session(handle: Handle, executors: int, **settings: object) -> Any:
     """A session with all its executors. One file is one partition."""
     spark = handle.session(
-        **{"spark__sql__shuffle__partitions": 3, "spark__sql__files__openCostInBytes": 100_000_000, **settings}
+        **{"spark__sql__shuffle__partitions": 3, "spark__sql__files__openCostInBytes": 200_000_000, **settings}
     )
     wait_for(spark, executors)
 
@@ -89,9 +89,7 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
     watch = hf.on_membership(spark)
     watch(heard.append)
     seen["exact"] = rows_of(hf.query(spark, SLOW).rows)
-    print("warm", flush=True)
     seen["forms"] = _forms(spark)
-    print("forms", flush=True)
 
     def killed(text: str, policy: Any, after: int, stages: int = 0, **tables: Any) -> Any:
         with AfterTasks(spark, after, handle.kill_executor, stages) as kill:
@@ -100,12 +98,14 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
                 return hf.query(spark, text, on_loss=policy, timeout=60.0, **tables)
             except hf.MemberLost as error:
                 return str(error), time.monotonic() - kill.at, error.fields["member"].id, kill.executor
+            except TimeoutError:
+                print(_stuck(spark), flush=True)  # for whoever reads the output of a test that failed
+                raise
             finally:
-                seen.setdefault("seconds", []).append(round(time.monotonic() - started, 1))
+                print(policy, after, stages, round(time.monotonic() - started, 1), "s", flush=True)
                 wait_for(spark, executors)
 
     rows, report = killed(SLOW, "replay", 2)
-    print("replay", flush=True)
     seen["replay"] = (rows_of(rows), report)
     seen["terminate"] = killed(SLOW, "terminate", 2)
     chance = random.Random(4)
@@ -122,6 +122,16 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
     seen["heard"] = heard
     spark.stop()
     return seen
+
+
+def _stuck(spark: Any) -> str:
+    """What Spark's scheduler is doing."""
+    traces = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces()
+    found = []
+    for thread in traces.keySet():
+        if thread.getName().startswith(("dag-scheduler", "spark-listener-group-shared", "dispatcher-Coarse")):
+            found.append("\n  ".join([thread.getName(), *(frame.toString() for frame in traces.get(thread)[:25])]))
+    return "\n".join(found)
 
 
 def _forms(spark: Any) -> list[tuple[bool, hf.Report]]:

@@ -113,7 +113,8 @@ class Watched:
 
     def _collect(self, frame: DataFrame, running: _Running) -> None:
         try:
-            self._context.setJobGroup(self.group, "holdfast: query")
+            # A cancelled task that waits for something must not keep its slot.
+            self._context.setJobGroup(self.group, "holdfast: query", interruptOnCancel=True)
             running.end(frame.toArrow(), None)
         except BaseException as error:
             running.end(None, error)
