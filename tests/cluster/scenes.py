@@ -22,7 +22,7 @@ from holdfast.testing.trigger import AfterTasks
 
 FILES, ROWS = 8, 1000
 SLOW = "SELECT g, count(*) AS n, sum(k) AS s FROM p WHERE slowly(k) >= 0 GROUP BY g"
-SLOW_LATER = f"SELECT g, n, s FROM ({SLOW.replace(' WHERE slowly(k) >= 0', '')}) WHERE slowly(g * 0) >= 0"
+SLOW_LATER = f"SELECT g, n, s FROM ({SLOW.replace(' WHERE slowly(k) >= 0', '')}) WHERE slowly(n * 0) >= 0"
 
 
 def write_table(directory: Path) -> None:
