@@ -1,7 +1,8 @@
 """The command line: holdfast run | status | explain | read | verify | demo.
 
 A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
-which ``verify`` leaves something wrong; a wrong call ends with 2, and a second Ctrl-C with 130.
+which ``verify`` leaves something wrong; a wrong call ends with 2, a run from which another driver took over (or may,
+since it lost its lease) with 3, and a second Ctrl-C with 130.
 Set HOLDFAST_TRACEBACK=1 to see where an error came from.
 """
 
@@ -24,11 +25,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow
+    from holdfast.lease.lease import Lease
     from holdfast.results import Epoch
 
 P = ParamSpec("P")
@@ -55,7 +57,7 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
             if os.environ.get("HOLDFAST_TRACEBACK"):
                 raise
             problems.print(f"holdfast: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(3 if isinstance(error, Fenced) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -79,15 +81,29 @@ def run(
     epochs: int | None = typer.Option(None, min=1, help="Stop after so many epochs."),
     until: Until | None = typer.Option(None, help="'idle': stop when nothing waits."),
     interval: float = typer.Option(0.1, min=0.0, help="Seconds between two looks when nothing waits."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch."),
+    lease: str | None = typer.Option(
+        None, metavar="URL", help="file:///shared/path or zk://host:port/path: of all runs with it, one leads."
+    ),
+    lease_timeout: str = typer.Option("5s", help="After so long without a sign of the leader another takes over."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch, and per change of the lease."),
 ) -> None:
-    """Run the flow of FILE until stopped. Ctrl-C ends it after the epoch at hand."""
+    """Run the flow of FILE until stopped. Ctrl-C ends it after the epoch at hand.
+
+    With --lease any number of them may run: one leads, the others wait with everything warm. When the leader ends,
+    dies or stalls, one of them goes on where it was. A leader that stalled and wakes up ends with status 3.
+    """
+    from holdfast.lease.address import open_lease
     from holdfast.terminal.app import load_flow
     from holdfast.terminal.live import Jsonl, Lines, Screen
     from holdfast.terminal.live import Progress as Epochs
 
-    with load_flow(file) as flow:
-        flow.status()  # starts it: Spark puts a handler of its own on Ctrl-C, and ours must come after
+    held = open_lease(lease, lease_timeout) if lease is not None else None
+    with load_flow(file) as flow, _connected(held):
+        # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.
+        if held is None:
+            flow.status()
+        else:
+            flow.prepare()
         progress = Epochs()
         show = Jsonl if as_json else Screen if console.is_terminal else Lines
         asked = 0.0
@@ -101,9 +117,29 @@ def run(
             screen.shown(epoch)
 
         with _stopping(flow), show(console, flow.name, progress) as screen:
-            flow.run(until=until.value if until else None, epochs=epochs, interval=interval, on_epoch=on_epoch)
+            flow.run(
+                until=until.value if until else None,
+                epochs=epochs,
+                interval=interval,
+                on_epoch=on_epoch,
+                lease=held,
+                on_lease=screen.told,
+            )
         if not as_json:
             console.print(f"{flow.name}: {progress.summary()}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _connected(lease: Lease | None) -> Iterator[None]:
+    """A lease that cannot be used shows before Spark is started."""
+    if lease is None:
+        yield
+        return
+    lease.connect()
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 @contextmanager

@@ -31,24 +31,25 @@ from holdfast.coordinator.forms import Form, Forms, described
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
-from holdfast.declared import Declared, Told
+from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import EpochUnavailable, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, Fenced, LeaseLost, LogDamaged, LogError, StoreError
+from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
-from holdfast.plan.dataflow import Types
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
+from holdfast.ready import Ready
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
-from holdfast.runner import Job, Outcome, Runner, Work
-from holdfast.state import State, log_layout
+from holdfast.runner import Outcome, Work
+from holdfast.state import log_layout
 from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
@@ -64,10 +65,9 @@ _FORMER_SAFE = 60.0
 class Engine:
     """Runs a declared flow."""
 
-    def __init__(
-        self, declared: Declared, views: Mapping[str, nodes.Node], types: Types, runner: Runner, told: Told
-    ) -> None:
-        """``views`` are the declared ones, typed."""
+    def __init__(self, ready: Ready, told: Told, lease: Lease | None = None) -> None:
+        """With a ``lease``, nothing is completed while it is not held."""
+        declared, runner = ready.declared, ready.runner
         self.declared = declared
         self.partitions = runner.partitions
         self.stopping = False
@@ -81,11 +81,14 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._directory = LogDirectory.open(declared.local, declared.name, create=True, exclusive=True)
+        self._lease = lease
+        self._directory = LogDirectory.open(
+            declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
+        )
         try:
-            self._state = State(declared, views, types, self._directory.traces)
+            self._state, self._job = ready.state, ready.job
+            self._state.directory = self._directory.traces
             self._declared_forms = self._state.forms()
-            self._job = runner.job(self._state.flow, self._state.program, types)
             self._open()
         except BaseException:
             self._directory.close()
@@ -99,14 +102,16 @@ class Engine:
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
             replicas = self._replicas(recovery)
+            self._check_lead()
             claim = self._claim(replicas, recovery)
+            self._check_lead()
             directories = [self._directory.traces / trace for trace in self._state.layouts]
             history = find_history(stash, replicas, self._delivery.seen(), directories, recovery)
             if not history and recovery.unreachable:
                 # It may hold all that there ever was: to begin anew would be to forget it.
                 raise StoreError(next(iter(recovery.unreachable.values())))
         marks.reach("recovery.found_history")
-        self._lineage = LineageLog(stash, history)
+        self._lineage = LineageLog(stash, history, anew=self._lease is not None)
         self._coordinator = Coordinator(self.history, claim.term)
         remove_stale([path for path in self._directory.traces.iterdir() if path.is_dir()], self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
@@ -284,11 +289,49 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
+    def _check_lead(self) -> bool:
+        """Return when this driver leads, for certain; raise if it does not any more. False if it was told to stop
+        before it knew."""
+        if self._lease is None:
+            return True
+        self._directory.check()
+        return self._lease.require(lambda: self.stopping)
+
+    def _leads(self) -> bool:
+        """… and say by whom it was taken over from, if it was."""
+        try:
+            return self._check_lead()
+        except Fenced as error:
+            self._durability.check_claims()
+            self._durability.fenced = error
+            raise
+
+    def _confirm_lead(self, lineage: Lineage) -> None:
+        """Before an epoch counts. One that was run by a driver that leads no more is abandoned."""
+        try:
+            if not self._leads():
+                raise LeaseLost("it was not certain who leads when this driver was told to stop")
+        except Fenced:
+            self._coordinator.abandon(lineage)
+            self._remove_layers(lineage.digest)
+            raise
+
     def step(self) -> EpochResult:
         """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
         view over nothing has a result too."""
+        try:
+            return self._step()
+        except Fenced:
+            raise
+        except Exception:
+            self._leads()  # one that was paused, and leads no more, may fail at anything: that is the reason then
+            raise
+
+    def _step(self) -> EpochResult:
         if self._durability.fenced is not None:
             raise self._durability.fenced
+        if not self._leads():
+            return EpochResult(None)
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
@@ -319,11 +362,12 @@ class Engine:
                 if isinstance(error, Exception):
                     # A driver that another has taken over from fails at many things; it should say the real reason.
                     self._durability.check_claims()
-                    if self._rejected(offers, error):
+                    if not isinstance(error, Fenced) and self._rejected(offers, error):
                         continue
                 raise
             break
         marks.reach("epoch.ran")
+        self._confirm_lead(lineage)
         self._due = min((report.due for report in outcome.reports if report.due is not None), default=None)
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started

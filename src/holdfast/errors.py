@@ -14,12 +14,14 @@
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
     ├── SinkError                 a sink refused a commit
+    ├── LeaseError                a lease cannot be used: a wrong address, a server that does not answer
     └── LogError                  the log directory cannot be used
         ├── LogBusy               another process has it
         ├── LogForeign            it belongs to another flow
         ├── LogFormat             it was written by a newer Holdfast
         ├── LogDamaged            a layer or lineage record does not read back
         ├── Fenced                another driver has taken over; this one must stop
+        │   └── LeaseLost         … or may do so, since this one has lost its lease
         └── StoreError            a place that holds a copy of the log failed
 
 Each carries, beside its text, the fields a program needs (``error.fields``).
@@ -88,6 +90,10 @@ class SinkError(HoldfastError):
     """A sink refused a commit."""
 
 
+class LeaseError(HoldfastError):
+    """A lease cannot be used: its address is wrong, or what it is kept in does not answer."""
+
+
 class LogError(HoldfastError):
     """The log directory cannot be used."""
 
@@ -110,6 +116,10 @@ class LogDamaged(LogError):
 
 class Fenced(LogError):
     """Another driver has taken over the flow; this one must stop."""
+
+
+class LeaseLost(Fenced):
+    """This driver has lost its lease, so another may take over; this one must stop."""
 
 
 class StoreError(LogError):

@@ -29,6 +29,8 @@ from holdfast.frontend.schema import parse_schema, parse_type
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.functions import Function, describe, meaning
+from holdfast.lease.events import LeaseEvent
+from holdfast.lease.lease import Lease
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.durability import Settings
     from holdfast.engine import Engine
     from holdfast.plan.drawing import Drawing
+    from holdfast.ready import Ready
     from holdfast.spark.analysis import Analyst
     from holdfast.store.location import Location
 
@@ -94,6 +97,7 @@ class Flow:
         self._views: dict[str, nodes.Node] = {}
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
+        self._ready: Ready | None = None
         self._analyst: Analyst | None = None
         self._told: Told | None = None
         self._recovery: Recovery | None = None
@@ -304,6 +308,10 @@ class Flow:
         return self._analyst
 
     def _declared(self) -> None:
+        self._ready = None
+        self._end()
+
+    def _end(self) -> None:
         if self._engine is not None:
             self._recovery = self._engine.recovery
             self._engine.close()
@@ -322,15 +330,33 @@ class Flow:
         epochs: int | None = None,
         interval: float = 0.1,
         on_epoch: Callable[[Epoch], None] | None = None,
+        lease: str | Lease | None = None,
+        lease_timeout: float | str | None = None,
+        on_lease: Callable[[LeaseEvent], None] | None = None,
     ) -> int:
         """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
 
         When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand.
+
+        Of several drivers that run the flow with the same ``lease`` (``"file:///shared/path"``,
+        ``"zk://host:port/path"``) one leads; the others wait, ready to go on when it ends, dies, or does not renew the
+        lease within ``lease_timeout`` (``"2s"``; by default 5 s). The log is closed and the lease given back at the
+        end. `Fenced` if another driver took over, `LeaseLost` if the lease was lost. ``on_lease`` is told what happens.
         """
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
         self._stopping = False
-        self._started().stopping = False
+        if lease is None:
+            self._started().stopping = False
+            return self._loop(until, epochs, interval, on_epoch)
+        from holdfast.lease.leading import leading
+
+        with leading(self, lease, lease_timeout, on_lease) as leads:
+            return self._loop(until, epochs, interval, on_epoch) if leads else 0
+
+    def _loop(
+        self, until: str | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
+    ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
             result = self.step()
@@ -347,15 +373,34 @@ class Flow:
     def stop(self) -> None:
         """End `run` after the epoch at hand. May be called from another thread or a signal handler."""
         self._stopping = True
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
         if self._engine is not None:
             self._engine.stopping = True
 
-    def _started(self) -> Engine:
+    def prepare(self) -> Self:
+        """Do what can be done before the log is touched: start Spark, plan the views, and run an epoch over nothing
+        until that is fast. What a driver does that stands by; another may be running the flow."""
+        self._prepared().warm_up()
+        return self
+
+    def _started(self, lease: Lease | None = None) -> Engine:
+        if self._engine is None:
+            from holdfast.declared import Told
+            from holdfast.engine import Engine
+
+            ready = self._prepared()
+            self._told = self._told or Told()
+            self._engine = Engine(ready, self._told, lease)
+        return self._engine
+
+    def _prepared(self) -> Ready:
         if self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
-        if self._engine is None:
-            from holdfast.declared import Declared, Told
-            from holdfast.engine import Engine
+        if self._ready is None:
+            from holdfast.declared import Declared
+            from holdfast.ready import Ready
             from holdfast.spark.cluster import Cluster
             from holdfast.spark.session import start_local
             from holdfast.store.location import open_location
@@ -373,7 +418,6 @@ class Flow:
                 sinks=tuple(self._sinks),
                 settings=self._settings,
             )
-            self._told = self._told or Told()
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
             judge = self._judge(self._spark)
             views = {name: judge.settle(name, node) for name, node in self._views.items()}
@@ -382,8 +426,8 @@ class Flow:
             left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
             declared = replace(declared, expiring=left)
             cluster = Cluster(self._spark, judge.session, partitions)
-            self._engine = Engine(declared, views, judge.types, cluster, self._told)
-        return self._engine
+            self._ready = Ready(declared, views, judge.types, cluster)
+        return self._ready
 
     # -- reading --------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,10 @@ class Job(Protocol):
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         ...
 
+    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+        """Run an epoch over nothing, as if these sources had something."""
+        ...
+
 
 class Runner(Protocol):
     """Runs epochs in the foreground, and upkeep beside them."""

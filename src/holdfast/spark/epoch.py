@@ -92,10 +92,7 @@ class EpochJob:
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", "epoch")
-        context.setJobDescription(subject)
-        tell(context, epoch)
+        self._tell(epoch, subject)
         messages = None
         if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
             planned = time.perf_counter()
@@ -123,10 +120,26 @@ class EpochJob:
                 items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
 
+    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+        """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
+        self._tell(epoch, subject)
+        # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
+        likely = {tuple(sorted(sources)), *((name,) for name in sources)}
+        for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
+            reports_of(self._after(self._read([], names), epoch.partitions).collect())
+
+    def _tell(self, epoch: Epoch, subject: str) -> None:
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "epoch")
+        context.setJobDescription(subject)
+        tell(context, epoch)
+
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
-        partitions = partitions or self._partitions
-        rdd = self._source_stage(work)
+        return self._after(self._source_stage(work), partitions or self._partitions)
+
+    def _after(self, rdd: RDD[Message], partitions: int) -> RDD[Message]:
+        """The stages after the first."""
         for stage in range(1, self._program.stages + 1):
             exchanged = rdd.partitionBy(partitions, _own_partition)
             if stage in self._crossings:
@@ -136,7 +149,6 @@ class EpochJob:
         return rdd
 
     def _source_stage(self, work: Sequence[Work]) -> RDD[Message]:
-        context = self._spark.sparkContext
         items: list[tuple[str, bytes]] = []
         rdds: list[RDD[Message]] = []
         for one in work:
@@ -146,14 +158,18 @@ class EpochJob:
                     items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
                 else:
                     rdds += self._frame_source(one, frame)
+        rdds.append(self._read(items, tuple(sorted({name for name, _ in items}))))
+        return rdds[0] if len(rdds) == 1 else self._spark.sparkContext.union(rdds)
+
+    def _read(self, items: Sequence[tuple[str, bytes]], names: tuple[str, ...]) -> RDD[Message]:
+        """Parts of these sources, read by tasks."""
+        context = self._spark.sparkContext
         specs = context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
-        reading = self._reader(tuple(sorted({name for name, _ in items})))
+        reading = self._reader(names)
         if reading is None:
-            rdds.append(specs.mapPartitionsWithIndex(_source_task(self._broadcast)))
-        else:
-            frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
-            rdds.append(messages_of(reading.over(frame)))
-        return rdds[0] if len(rdds) == 1 else context.union(rdds)
+            return specs.mapPartitionsWithIndex(_source_task(self._broadcast))
+        frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
+        return messages_of(reading.over(frame))
 
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
         """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""

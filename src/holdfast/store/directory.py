@@ -3,12 +3,13 @@
     <log>/holdfast.json         {"format": 1, "flow": "revenue"}; written once <log>/lock                  held (flock)
     while a flow runs; says by whom <log>/collections.json      what the flow keeps: name → kind, sql, fields,
     fingerprint, key; for tools that only read <log>/lineage/              the lineage of every complete epoch
-    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace
+    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `generation.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
 say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. It belongs to
-the process, so it goes when the process dies, however it dies. Small files are replaced whole, by renaming, so a
-reader sees the old or the new one.
+the process, so it goes when the process dies, however it dies. A driver that leads by a lease may take the lock from
+one that led by the same lease: that one may be paused, and is told to stop when it wakes (`check`). Small files are
+replaced whole, by renaming, so a reader sees the old or the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from holdfast.errors import LogBusy, LogDamaged, LogError, LogForeign, LogFormat
+from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
+from holdfast.store import generation
 from holdfast.store.reasons import fix
 
 FORMAT = 2
@@ -39,18 +41,24 @@ class LogDirectory:
     def __init__(self, path: Path, flow: str, lock: int | None) -> None:
         self.path = path
         self.flow = flow
-        self.traces = path / "traces"
+        self.traces = generation.current(path)
         self.lineage = path / "lineage"
         self._lock = lock
 
     @staticmethod
     def open(
-        path: str | os.PathLike[str], flow: str | None = None, *, create: bool = False, exclusive: bool = False
+        path: str | os.PathLike[str],
+        flow: str | None = None,
+        *,
+        create: bool = False,
+        exclusive: bool = False,
+        lease: str | None = None,
     ) -> LogDirectory:
         """Open the log at ``path``; ``flow`` is whose it must be (None: anybody's).
 
-        ``create`` makes one if there is none. ``exclusive`` takes the lock, until `close`. Raises `LogBusy`,
-        `LogForeign`, `LogFormat`, or `LogError`.
+        ``create`` makes one if there is none. ``exclusive`` takes the lock, until `close`; from a driver that led by
+        the same ``lease``, it is taken even if that one still has it. Raises `LogBusy`, `LogForeign`, `LogFormat`, or
+        `LogError`.
         """
         place = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
         _check_place(place, create)
@@ -58,18 +66,25 @@ class LogDirectory:
             return LogDirectory(place, _read_header(place, flow), None)
         if create:
             _make(place)
-        lock = _take_lock(place) if exclusive else None
+        lock = _take_lock(place, lease) if exclusive else None
         try:
             if create and not (place / "holdfast.json").exists():
                 write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
             name = _read_header(place, flow)
             if exclusive:
                 _remove_leftovers(place)
+            directory = LogDirectory(place, name, lock)
+            if lease is not None:
+                directory.traces = generation.take(place)
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            _refuse(place, error)
         except BaseException:
             if lock is not None:
                 os.close(lock)
             raise
-        return LogDirectory(place, name, lock)
+        return directory
 
     def trace_path(self, fingerprint: str, suffix: str) -> Path:
         """The directory of a trace's layers."""
@@ -96,6 +111,16 @@ class LogDirectory:
         finally:
             os.close(probe)
         return None
+
+    def check(self) -> None:
+        """`Fenced` if another driver has taken the lock from this one."""
+        if self._lock is not None and not _is_lock(self.path, self._lock):
+            holder = _read_json(self.path / "lock") or {}
+            raise Fenced(
+                f"log {self.path}: another driver has taken over (process {holder.get('pid', '?')} on "
+                f"{holder.get('host', '?')}); this one has stopped, and nothing that it did since counts",
+                path=str(self.path),
+            )
 
     def close(self) -> None:
         """Give the lock back. Everything else is on disk already."""
@@ -131,7 +156,7 @@ def _check_place(place: Path, create: bool) -> None:
         return
     if not create:
         raise LogError(f"log {place}: it is not a Holdfast log (there is no holdfast.json in it)", path=str(place))
-    foreign = [name for name in entries if name not in _OWN and not name.startswith(".")]
+    foreign = [name for name in entries if name not in _OWN and not name.startswith((".", "traces-"))]
     if foreign:
         some = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
         raise LogError(
@@ -142,8 +167,8 @@ def _check_place(place: Path, create: bool) -> None:
 
 def _make(place: Path) -> None:
     try:
-        (place / "traces").mkdir(parents=True, exist_ok=True)
-        (place / "lineage").mkdir(exist_ok=True)
+        (place / "lineage").mkdir(parents=True, exist_ok=True)
+        generation.current(place).mkdir(exist_ok=True)
     except OSError as error:
         _refuse(place, error)
 
@@ -179,33 +204,65 @@ def _read_header(place: Path, flow: str | None) -> str:
     return name
 
 
-def _take_lock(place: Path) -> int:
-    try:
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        _refuse(place, error)
-    # Somebody who only asks who holds the lock holds it for an instant, too.
+def _take_lock(place: Path, lease: str | None) -> int:
+    # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
     for attempt in range(_ATTEMPTS):
         try:
+            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            _refuse(place, error)
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
+            if _is_lock(place, lock):
+                break
+            os.close(lock)
         except BlockingIOError:
-            if attempt < _ATTEMPTS - 1:
-                time.sleep(_PAUSE)
-                continue
             holder = _holder(lock)
             os.close(lock)
-            raise _busy(place, holder) from None
+            if lease is not None and holder.get("lease") == lease:
+                return _seize(place, lease)
+            if attempt == _ATTEMPTS - 1:
+                raise _busy(place, holder) from None
+            time.sleep(_PAUSE)
         except OSError as error:
             os.close(lock)
             _refuse(place, error)
+    else:
+        raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
+    _sign(place, lock, lease)
+    return lock
+
+
+def _seize(place: Path, lease: str) -> int:
+    """Put a new lock in the place of one that a driver of the same lease has, and cannot use any more."""
+    hidden = place / f".lock.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sign(place, lock, lease)
+        os.replace(hidden, place / "lock")
+    except OSError as error:
+        _refuse(place, error)
+    return lock
+
+
+def _sign(place: Path, lock: int, lease: str | None) -> None:
+    said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
     try:
         os.ftruncate(lock, 0)
-        os.pwrite(lock, _text({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}).encode(), 0)
+        os.pwrite(lock, _text(said if lease is None else {**said, "lease": lease}).encode(), 0)
     except OSError as error:
         os.close(lock)
         _refuse(place, error)
-    return lock
+
+
+def _is_lock(place: Path, lock: int) -> bool:
+    """Whether this open file is the lock that counts."""
+    try:
+        found = os.stat(place / "lock")
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(lock))
 
 
 def _busy(place: Path, holder: dict[str, Any]) -> LogBusy:

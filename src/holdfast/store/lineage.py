@@ -59,15 +59,16 @@ def read_lineage(path: Path) -> list[Lineage]:
 class LineageLog:
     """The stash, open for appending."""
 
-    def __init__(self, path: Path, history: Sequence[Lineage]) -> None:
-        """``history`` is what it must hold; it is written anew if it does not."""
+    def __init__(self, path: Path, history: Sequence[Lineage], anew: bool = False) -> None:
+        """``history`` is what it must hold; it is written anew if it does not, or if ``anew``: then another driver that
+        still has it open appends to a file that nobody reads."""
         self.path = path
         self.history = list(history)
         path.parent.mkdir(parents=True, exist_ok=True)
         wanted = to_lines(self.history)
         try:
-            if not path.exists() or path.read_bytes() != wanted:
-                hidden = path.with_name(f".{path.name}.tmp")
+            if anew or not path.exists() or path.read_bytes() != wanted:
+                hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp" if anew else f".{path.name}.tmp")
                 hidden.write_bytes(wanted)
                 os.replace(hidden, path)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.lease.events import LeaseEvent
 from holdfast.results import Epoch
 
 _WINDOW = 30.0
@@ -76,6 +77,7 @@ class Screen:
 
     def __init__(self, console: Console, flow: str, progress: Progress) -> None:
         self._flow, self._progress = flow, progress
+        self._lease: LeaseEvent | None = None
         self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
@@ -88,6 +90,10 @@ class Screen:
     def shown(self, epoch: Epoch) -> None:
         """The screen draws itself."""
 
+    def told(self, event: LeaseEvent) -> None:
+        """How it stands with the lease."""
+        self._lease = event
+
     def _table(self) -> Table:
         progress = self._progress
         per_second, rows = progress.rates()
@@ -95,6 +101,8 @@ class Screen:
         table = Table(
             title=Text(f"flow {self._flow}"), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
         )
+        if self._lease is not None:
+            table.add_row("lease", Text(str(self._lease)))
         table.add_row("epoch", "-" if progress.last is None else f"{progress.last.epoch:,}")
         table.add_row("epochs/s", f"{per_second:,.1f}")
         table.add_row("rows/s", f"{rows:,.0f}")
@@ -130,6 +138,10 @@ class Lines:
                 soft_wrap=True,
             )
 
+    def told(self, event: LeaseEvent) -> None:
+        """How it stands with the lease."""
+        self._console.print(f"{self._flow}: {event}", markup=False, highlight=False, soft_wrap=True)
+
 
 class Jsonl:
     """One JSON object per epoch."""
@@ -153,6 +165,10 @@ class Jsonl:
             "waiting": self._progress.waiting,
         }
         print(json.dumps(line), flush=True)
+
+    def told(self, event: LeaseEvent) -> None:
+        """How it stands with the lease: an object with ``event``."""
+        print(json.dumps({"flow": self._flow, "at": time.time(), **event.to_dict()}), flush=True)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -13,7 +13,8 @@ Does it survive?
 * `Unreliable` is a log location that fails in the ways that real ones do, and `MemoryLocation` one that can lose what
   it holds;
 * `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
-  down.
+  down;
+* `holdfast.testing.zookeeper` has a ZooKeeper server on loopback, for flows that run with a lease.
 """
 
 from __future__ import annotations

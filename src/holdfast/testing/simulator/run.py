@@ -20,6 +20,7 @@ from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
 from holdfast.engine import Engine
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
+from holdfast.ready import Ready
 from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
@@ -96,7 +97,7 @@ class Driver:
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.opened()
             views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
-            self.engine = Engine(declared, views, kinds, runner, Told())
+            self.engine = Engine(Ready(declared, views, kinds, runner), Told())
             self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine

@@ -73,6 +73,9 @@ class SimulatedJob:
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
 
+    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+        """A simulation is as warm as it gets."""
+
     def _whole(self, epoch: Epoch, items: Sequence[Any]) -> list[Message]:
         marks.reach("task: epoch")
         return list(run_whole(self._program, epoch, items))

@@ -1,0 +1,134 @@
+"""A ZooKeeper server on loopback, for tests: from the jars that PySpark brings, without its admin server.
+
+    with zookeeper() as server:
+        flow.run(lease=f"zk://{server.address}/flows/revenue")
+
+It ends with the ``with`` block, and with the thread that started it, however that one ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.testing.processes import die_with_parent
+
+_PATIENCE = 30.0
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_SMALL = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class ZooKeeperServer:
+    """A server that can be paused and killed."""
+
+    def __init__(self, home: Path, tick: float) -> None:
+        """``tick`` seconds is ZooKeeper's unit of time: sessions last two at least, and are ended at whole ones."""
+        self._home = home
+        self._tick = tick
+        self.port = _free_port()
+        self._start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def pause(self) -> None:
+        """Stop it, as a host stops that has no time for it. Connections stay open; nothing is answered."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Have it die."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Start it again, after `kill`, with what it had."""
+        self._start()
+
+    def _start(self) -> None:
+        settings = {
+            "tickTime": int(self._tick * 1000),
+            "dataDir": self._home / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "maxClientCnxns": 0,
+        }
+        (self._home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with open(self._home / "said.txt", "ab") as said:
+            self._process = subprocess.Popen(
+                [_java(), *_SMALL, "-cp", _jars(), _MAIN, str(self._home / "zoo.cfg")],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self._home,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
+                return
+            time.sleep(0.05)
+        said = (self._home / "said.txt").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"ZooKeeper did not start on {self.address}:\n{said}")
+
+
+@contextmanager
+def zookeeper(tick: float = 0.5) -> Iterator[ZooKeeperServer]:
+    """A server of its own, with nothing in it."""
+    home = Path(tempfile.mkdtemp(prefix="holdfast-zookeeper-"))
+    server = None
+    try:
+        server = ZooKeeperServer(home, tick)
+        yield server
+    finally:
+        if server is not None:
+            server.kill()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if found is None:
+        raise RuntimeError("no Java was found; set JAVA_HOME")
+    return found
+
+
+def _jars() -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent / "jars" / "*")

@@ -1,0 +1,87 @@
+"""A flow that runs under a lease, in this process, on the tests' Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.errors import DeclarationError, Fenced, LeaseLost
+from holdfast.lease.events import LeaseEvent
+from holdfast.lease.file import FileLease
+from holdfast.outside.inspect import read_collection
+
+
+class FlakyLease(FileLease):
+    """A lease whose holder is late when a test says so, and is not let back."""
+
+    gone = False
+
+    def renew(self) -> None:
+        if self.gone:
+            self._confirmed = float("-inf")
+            raise LeaseLost("lease: it went to somebody else", lease=self.url)
+        super().renew()
+
+
+def declare(spark: Any, home: Path, epochs: int) -> hf.Flow:
+    flow = hf.Flow("led", log=home / "log", spark=spark, partitions=2)
+    flow.source("r", hf.rate(100, keys=5, epochs=epochs))
+    flow.view("totals", "SELECT key, count(*) AS n FROM r GROUP BY key")
+    return flow.sink("totals", hf.changelog(home / "out"))
+
+
+def test_flows_that_run_with_a_lease_go_on_from_each_other(spark: Any, tmp_path: Path) -> None:
+    events: list[LeaseEvent] = []
+    lease = (tmp_path / "lease").as_uri()
+    first, second = declare(spark, tmp_path, 2), declare(spark, tmp_path, 5)
+    assert first.run(until="idle", lease=lease, on_lease=events.append) == 2
+    assert [event.event for event in events] == ["preparing", "acquired", "leading", "released"]
+    assert events[2].epoch == -1 and events[2].seconds["open"] > 0
+    # It was given back, so the next need not wait; and it was not touched before that.
+    assert second.prepare().run(until="idle", lease=lease, lease_timeout="60m", on_lease=events.append) == 3
+    assert events[6].to_dict()["epoch"] == 1 and "after epoch 1" in str(events[6])
+    assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 500
+    assert second.status().epoch == 4  # and without the lease, as ever
+    with pytest.raises(DeclarationError, match="it is open already, without a lease"):
+        second.run(lease=lease)
+    first.close(), second.close()
+
+
+def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: Any, tmp_path: Path) -> None:
+    lease = FlakyLease(tmp_path / "lease", 1.0)
+    flow = declare(spark, tmp_path, 20)
+
+    def lose(epoch: hf.Epoch) -> None:
+        lease.gone = epoch.epoch == 3
+
+    with pytest.raises(LeaseLost, match="it went to somebody else") as raised:
+        flow.run(lease=lease, on_epoch=lose)
+    assert isinstance(raised.value, Fenced)
+    flow.close()
+    after = declare(spark, tmp_path, 20)
+    last = after.status().epoch
+    assert 3 <= last < 19 and after.run(until="idle") == 19 - last
+    assert sum(row.n for row in after.read("totals").collect()) == 2000
+    after.close()
+
+
+def test_a_flow_that_is_told_to_stop_while_it_waits_never_touches_the_log(spark: Any, tmp_path: Path) -> None:
+    held = FileLease(tmp_path / "lease", 60.0)
+    held.connect()
+    assert held.acquire()
+    flow = declare(spark, tmp_path, 2)
+    said: list[str] = []
+
+    def told(event: LeaseEvent) -> None:
+        said.append(str(event))
+        if event.event == "standby":
+            flow.stop()
+
+    assert flow.run(lease=held.url, on_lease=told) == 0
+    assert said[1].startswith("standby: waiting for the lease (held by pid ")
+    assert not (tmp_path / "log").exists() and not (tmp_path / "out").exists()
+    held.release()
+    flow.close()
