@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.answers import Answer, Report
     from holdfast.connectors.changelog import changelog
     from holdfast.connectors.files import files
     from holdfast.connectors.foreach import foreach
@@ -13,32 +14,52 @@ if TYPE_CHECKING:
     from holdfast.connectors.sink import Sink
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
-    from holdfast.errors import HoldfastError
+    from holdfast.coordinator.membership import Change, Member
+    from holdfast.errors import HoldfastError, MemberLost
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
+    from holdfast.oneoff import query
     from holdfast.results import Epoch, Recovery, Status
+    from holdfast.spark.membership import on_membership
+    from holdfast.spark.session import detection
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
+    "Change",
     "Epoch",
     "Flow",
     "HoldfastError",
+    "Member",
+    "MemberLost",
     "Offer",
     "Part",
     "Recovery",
+    "Report",
     "Sink",
     "Source",
     "Status",
     "changelog",
+    "detection",
     "files",
     "foreach",
     "nondeterministic",
+    "on_membership",
+    "query",
     "rate",
     "table",
 ]
 
 _HOMES = {
+    "Answer": "answers",
+    "Change": "coordinator.membership",
+    "Member": "coordinator.membership",
+    "MemberLost": "errors",
+    "Report": "answers",
+    "detection": "spark.session",
+    "on_membership": "spark.membership",
+    "query": "oneoff",
     "Epoch": "results",
     "Flow": "flow",
     "HoldfastError": "errors",

@@ -285,18 +285,38 @@ def _bar(what: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-@app.command()
+demos = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(demos, name="demo")
+
+
+@demos.callback()
 @_reported
 def demo(
+    context: typer.Context,
     scale: float = typer.Option(1.0, min=0.001, help="1 is 2 million visits."),
     batches: int = typer.Option(20, min=1, help="In how many batches the visits arrive."),
     keep: Path | None = typer.Option(None, help="Keep data and log in this directory."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per update, and one at the end."),
 ) -> None:
     """Maintain the join query of the AMPLab big-data benchmark while visits arrive, and compare with recomputing it."""
+    if context.invoked_subcommand is not None:
+        return
     from holdfast.demo.run import run_demo
 
     if not run_demo(console, scale=scale, batches=batches, keep=keep, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@demos.command()
+@_reported
+def crash(
+    scale: float = typer.Option(0.1, min=0.001, help="1 is 2 million visits."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Run that query on a cluster of six executors, kill one in the middle, and show what each policy makes of it."""
+    from holdfast.demo.crash import run_crash_demo
+
+    if not run_crash_demo(console, scale=scale, as_json=as_json):
         raise typer.Exit(1)
 
 

@@ -44,6 +44,7 @@ from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
+from holdfast.store.here import here
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
 from holdfast.trace.cover import Chain
@@ -308,7 +309,13 @@ class Durability:
         syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
         locations = self.locations
         items: list[Sync | Shipment] = [*syncs, *shipments]
-        results = self._runner.tasks("making layers durable", lambda some: make_durable(some, locations), items, 1)
+        if self._runner.scattered:
+            after, directories = self.synced, [str(self._directory / trace) for trace in traces]
+            self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
+            items = list(shipments)
+        results = self._runner.tasks(
+            "making layers durable", lambda some: make_durable(some, locations), items, 1, _low
+        )
         if not self._noted(results):
             self.synced = last
         marks.reach("round.before_look")
@@ -518,7 +525,13 @@ class Durability:
             marks.reach("round.before_compaction")
             locations = self.locations
             self._noted(
-                self._runner.tasks("compacting copies", lambda items: compact_all(items, locations), compactions, 1)
+                self._runner.tasks(
+                    "compacting copies",
+                    lambda items: compact_all(items, locations),
+                    compactions,
+                    1,
+                    lambda one: one.shipment.ship.low,
+                )
             )
             self._background.request()
 
@@ -538,6 +551,10 @@ def _only(holding: Holding, trace: str) -> Holding:
     return Holding({trace: holding.layers.get(trace, {})}, holding.lineage)
 
 
+def _low(item: Sync | Shipment) -> int:
+    return item.ship.low if isinstance(item, Shipment) else 0
+
+
 def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result]:
     """In a task: sync, then ship."""
     results: list[Result] = []
@@ -546,6 +563,12 @@ def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]
             sync_layers(Path(item.directory), item.after)
     results += ship_all([item for item in items if isinstance(item, Shipment)], locations)
     return results
+
+
+def sync_all(directories: Sequence[str], after: int) -> None:
+    """On a member: sync its own layers."""
+    for directory in directories:
+        sync_layers(here(directory), after)
 
 
 def sync_layers(directory: Path, after: int) -> None:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -46,13 +47,15 @@ from holdfast.ready import Ready
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.recoverer import Recoverer, timed
+from holdfast.recovery.scattered import ScatteredKept
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
-from holdfast.runner import Outcome, Work
+from holdfast.runner import Job, Outcome, Work
 from holdfast.state import log_layout
 from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
+from holdfast.store.here import here, scattered
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
 
@@ -87,7 +90,8 @@ class Engine:
         )
         try:
             self._state, self._job = ready.state, ready.job
-            self._state.directory = self._directory.traces
+            traces = scattered(declared.local) / "traces" if runner.scattered else self._directory.traces
+            self._state.directory = traces
             self._declared_forms = self._state.forms()
             self._open()
         except BaseException:
@@ -105,7 +109,10 @@ class Engine:
             self._check_lead()
             claim = self._claim(replicas, recovery)
             self._check_lead()
-            directories = [self._directory.traces / trace for trace in self._state.layouts]
+            # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
+            directories = (
+                [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
+            )
             history = find_history(stash, replicas, self._delivery.seen(), directories, recovery)
             if not history and recovery.unreachable:
                 # It may hold all that there ever was: to begin anew would be to forget it.
@@ -113,7 +120,7 @@ class Engine:
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lease is not None)
         self._coordinator = Coordinator(self.history, claim.term)
-        remove_stale([path for path in self._directory.traces.iterdir() if path.is_dir()], self.history)
+        self._runner.everywhere("removing stale layers", partial(_remove_stale, self._state.directory, self.history[:]))
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
         for lineage in self.history:
             self._remember(lineage)
@@ -122,7 +129,7 @@ class Engine:
             self.declared.locations,
             self.declared.settings,
             self._state.kept_traces(),
-            self._directory.traces,
+            self._state.directory,
             self.history,
             self._coordinator.chain,
             claim,
@@ -336,6 +343,7 @@ class Engine:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
             self._recoverer.repair(found)
+        self._adopt()
         self._recoverer.repairing(lambda: self._delivery.catch_up(self.last))
         self._release()
         while True:
@@ -380,6 +388,15 @@ class Engine:
         """Whether rows come or go by now because time has passed."""
         timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
         return timed and self._due is not None and self._due <= self._runner.clock()
+
+    def _adopt(self) -> None:
+        """If members came or went, give partitions to those that are there now. One that comes waits until what the
+        others have is safe: then it takes its share from the copies, and nothing is computed again."""
+        news = self._runner.news
+        if not news or (news == "joined" and self._durability.settings.durable and self.safe < self.last):
+            return
+        if self._runner.refresh():
+            self._recoverer.rebalance()
 
     def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
@@ -461,12 +478,14 @@ class Engine:
         epoch = self._epoch(lineage, deliver=deliver)
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
-    def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> None:
+    def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
+        """Compute something again; who did it."""
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         lineage = self.history[replay.epoch]
         epoch = self._epoch(lineage, first=replay.first, again=True, run=replay.run, write=replay.write)
-        (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
+        outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
+        return {report.member for report in outcome.reports if report.written}
 
     def _epoch(
         self,
@@ -485,7 +504,7 @@ class Engine:
             digest=lineage.digest,
             chain=self._coordinator.chain(),
             partitions=partitions or self.partitions,
-            traces=str(self._directory.traces),
+            traces=str(self._state.directory),
             deliver=deliver,
             clock=lineage.clock,
             before=self.history[lineage.epoch - 1].clock if lineage.epoch else -(2**63),
@@ -534,11 +553,10 @@ class Engine:
                 self._told.released[name] = done
 
     def _remove_layers(self, digest: str) -> None:
-        for trace in self._state.layouts:
-            directory = self._directory.traces / trace
-            for name in local_layers(directory):
-                if name.digest == digest:
-                    (directory / name.text()).unlink(missing_ok=True)
+        with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
+            self._runner.everywhere(
+                "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)
+            )
 
     def _result(self, epoch: int, outcome: Outcome, seconds: float, waited: float) -> EpochResult:
         changed = {
@@ -572,7 +590,7 @@ class Engine:
         if many:
             self._maintenance.request(
                 [
-                    Wanted(self._directory.traces / trace, layout, self._durability.since(trace))
+                    Wanted(self._state.directory / trace, layout, self._durability.since(trace))
                     for trace, layout in self._state.layouts.items()
                     if trace in many
                 ]
@@ -605,7 +623,8 @@ class Engine:
     # -- views ----------------------------------------------------------------------------------------------------
 
     def _kept(self, name: str) -> Kept:
-        return self._state.kept(name, self._coordinator.chain())
+        kept = self._state.kept(name, self._coordinator.chain())
+        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
 
     def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
@@ -658,6 +677,19 @@ class Engine:
         self._release()
         self._delivery.close()
         self.abandon()
+
+
+def _remove_stale(directory: Path, history: Sequence[Lineage]) -> None:
+    own = here(directory)
+    if own.is_dir():
+        remove_stale([path for path in own.iterdir() if path.is_dir()], history)
+
+
+def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:
+    for trace in traces:
+        for name in local_layers(here(directory) / trace):
+            if name.digest == digest:
+                (here(directory) / trace / name.text()).unlink(missing_ok=True)
 
 
 def _answers(reports: Sequence[Report]) -> dict[str, dict[str, str]]:

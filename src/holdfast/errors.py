@@ -15,6 +15,9 @@
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
     ├── SinkError                 a sink refused a commit
     ├── LeaseError                a lease cannot be used: a wrong address, a server that does not answer
+    ├── MemberLost                an executor was lost, and the policy says to stop
+    ├── TooFewMembers             the members that a run waits for did not come in time
+    ├── MembershipError           the user's membership handler raised
     └── LogError                  the log directory cannot be used
         ├── LogBusy               another process has it
         ├── LogForeign            it belongs to another flow
@@ -92,6 +95,18 @@ class SinkError(HoldfastError):
 
 class LeaseError(HoldfastError):
     """A lease cannot be used: its address is wrong, or what it is kept in does not answer."""
+
+
+class MemberLost(HoldfastError):
+    """An executor was lost, and the policy (``on_loss="terminate"``) says to stop."""
+
+
+class TooFewMembers(HoldfastError):
+    """The members that a run waits for did not come in time."""
+
+
+class MembershipError(HoldfastError):
+    """A function that is told of membership changes raised."""
 
 
 class LogError(HoldfastError):

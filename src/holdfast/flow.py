@@ -31,6 +31,7 @@ from holdfast.frontend.verbs import Table
 from holdfast.functions import Function, describe, meaning
 from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
+from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.plan.drawing import Drawing
     from holdfast.ready import Ready
     from holdfast.spark.analysis import Analyst
+    from holdfast.spark.placement import Placement
     from holdfast.store.location import Location
 
     Place: TypeAlias = str | Path | Location
@@ -66,6 +68,10 @@ class Flow:
 
     ``strategy`` is how results are protected: ``"nosync"``, as described; ``"synchronous-log"``, which makes each epoch
     safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
+
+    ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it
+    stops with `MemberLost`. ``detection_timeout``: after how many seconds an executor that is silent counts as lost, in
+    a session that the flow starts (for your own: ``hf.detection(seconds)``).
     """
 
     def __init__(
@@ -80,6 +86,8 @@ class Flow:
         max_unsafe: int | str | None = None,
         strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
         local: str | Path | None = None,
+        on_loss: str = "replay",
+        detection_timeout: float | None = None,
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
@@ -87,6 +95,11 @@ class Flow:
             raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
         self.name = name
         self._places, self._settings = _durability(name, log, retain, min_replicas, max_unsafe, strategy)
+        if on_loss not in ("replay", "terminate"):
+            hint = "; 'continue' is for hf.query, not for flows yet" if on_loss == "continue" else ""
+            raise DeclarationError(f"flow '{name}': on_loss must be 'replay' or 'terminate', not {on_loss!r}{hint}")
+        self._members = Members(name, on_loss == "terminate")
+        self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
         self._spark = spark
         self._partitions = partitions
@@ -101,6 +114,7 @@ class Flow:
         self._analyst: Analyst | None = None
         self._told: Told | None = None
         self._recovery: Recovery | None = None
+        self._placement: Placement | None = None
         self._closed = False
         self._stopping = False
 
@@ -240,6 +254,12 @@ class Flow:
         self._declared()
         return self
 
+    def on_membership(self, function: H) -> H:
+        """Have ``function`` called with every `Change` of the members, the initial set first; a decorator. Calls come
+        once per change, in order, never two at once. If it raises, the flow stops with that error."""
+        self._members.add(function)
+        return function
+
     def table(self, name: str) -> Table:
         """A source or view through PySpark's DataFrame verbs; give the result to `view`."""
         catalog = self._catalog(self._views)
@@ -321,7 +341,9 @@ class Flow:
 
     def step(self) -> Epoch:
         """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited."""
-        return self._started().step()
+        engine = self._started()
+        with self._members.watched(lambda: engine.safe):
+            return engine.step()
 
     def run(
         self,
@@ -333,10 +355,13 @@ class Flow:
         lease: str | Lease | None = None,
         lease_timeout: float | str | None = None,
         on_lease: Callable[[LeaseEvent], None] | None = None,
+        min_members: int | None = None,
+        timeout: float | None = None,
     ) -> int:
         """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
 
-        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand.
+        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand. With
+        ``min_members`` it waits first until so many executors are there, at most ``timeout`` seconds.
 
         Of several drivers that run the flow with the same ``lease`` (``"file:///shared/path"``,
         ``"zk://host:port/path"``) one leads; the others wait, ready to go on when it ends, dies, or does not renew the
@@ -346,6 +371,9 @@ class Flow:
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
         self._stopping = False
+        if min_members is not None:
+            self._prepared()
+            self._members.wait(min_members, timeout)
         if lease is None:
             self._started().stopping = False
             return self._loop(until, epochs, interval, on_epoch)
@@ -406,7 +434,7 @@ class Flow:
             from holdfast.store.location import open_location
 
             if self._spark is None:
-                self._spark = start_local()
+                self._spark = start_local(detection_timeout=self._detection_timeout)
             locations = tuple(open_location(place) for place in self._places)
             declared = Declared(
                 name=self.name,
@@ -426,7 +454,9 @@ class Flow:
             left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
             declared = replace(declared, expiring=left)
             cluster = Cluster(self._spark, judge.session, partitions)
+            self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
+            self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)
         return self._ready
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -439,7 +469,7 @@ class Flow:
         engine = self._started()
         kept, epoch = engine.readable(view, at)
         assert self._spark is not None  # an engine runs
-        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view))
+        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view), self._placement)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
@@ -449,7 +479,7 @@ class Flow:
         engine = self._started()
         kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
         assert self._spark is not None  # an engine runs
-        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions)
+        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions, self._placement)
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it."""
@@ -478,6 +508,7 @@ class Flow:
         """Stop, make safe what is not, release the log, keep everything. A Spark session that the flow started stays
         for others."""
         self._declared()
+        self._members.close()
         self._closed = True
 
     def __enter__(self) -> Self:

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Runner
+from holdfast.store.here import here
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import open_layer
 from holdfast.trace.name import LayerName
@@ -96,7 +97,7 @@ class Maintenance:
             for low, high in ranges
         ]
         try:
-            results = self._runner.tasks("merging layers", keep_all, items, max(1, self._runner.partitions // 2))
+            results = self._runner.tasks("merging layers", keep_all, items, max(1, self._runner.partitions // 2), _low)
         except Exception as error:
             # Nothing is lost: epochs go on over more layers, and the next request tries again.
             self._failed(error)
@@ -118,6 +119,10 @@ class Maintenance:
         self._background.close()
 
 
+def _low(item: Upkeep) -> int:
+    return item.low
+
+
 def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
     """In a task: keep these in shape, one after the other."""
     results: list[int | HoldfastError] = []
@@ -133,7 +138,7 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
 
 
 def _keep(item: Upkeep) -> int:
-    directory = Path(item.directory)
+    directory = here(item.directory)
 
     def carried(names: Sequence[LayerName]) -> dict[str, str]:
         lines = {

@@ -53,6 +53,9 @@ class Recovery:
     partitions: dict[str, list[int]] = field(default_factory=dict)
     """Operator → the partitions of it that were computed again."""
 
+    members: list[str] = field(default_factory=list)
+    """The members that computed again, where each keeps its own layers."""
+
     layers_reused: int = 0
     layers_fetched: int = 0
     bytes_fetched: int = 0

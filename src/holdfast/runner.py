@@ -58,8 +58,34 @@ class Runner(Protocol):
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job: ...
 
-    def tasks(self, what: str, function: Callable[[list[T]], list[R]], items: Sequence[T], slots: int) -> list[R]:
-        """Call ``function`` on shares of ``items``, in at most ``slots`` tasks of low weight; all results."""
+    scattered: bool
+    """Whether each member keeps the layers of its own partitions, in a directory that this process cannot see."""
+
+    def tasks(
+        self,
+        what: str,
+        function: Callable[[list[T]], list[R]],
+        items: Sequence[T],
+        slots: int,
+        low: Callable[[T], int] | None = None,
+    ) -> list[R]:
+        """Call ``function`` on shares of ``items``, in at most ``slots`` tasks of low weight; all results. ``low``: an
+        item belongs to the partition that begins with this hash, and is done where that one's layers are."""
+        ...
+
+    def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
+        """Call ``function`` once on each member; member → result."""
+        ...
+
+    def owners(self) -> tuple[str, ...]:
+        """Partition → the member that keeps its layers."""
+        ...
+
+    news: str
+    """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
+
+    def refresh(self) -> bool:
+        """Look who is there now; whether a partition has another member than before."""
         ...
 
     def thread(self, target: Callable[[], None], name: str) -> Any:

@@ -44,14 +44,25 @@ def files(
     max_files_per_epoch: int | None = None,
     on_bad_file: OnBadFile = "fail",
     options: Mapping[str, str] | None = None,
-) -> Files:
+    *,
+    replicas: bool = False,
+) -> Source:
     """The files under ``path`` (a directory, searched recursively; a file; or a list of these), as they arrive.
+
+    With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
+    each file is read from whichever copy can be read.
 
     ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``max_files_per_epoch``
     bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are recorded. ``options``
     are Spark's reader options for JSON and CSV; times without a zone are UTC, unless the option ``timeZone`` says
     otherwise.
     """
+    if replicas:
+        if isinstance(path, str | os.PathLike) or format != "parquet" or on_bad_file != "fail" or options:
+            raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")
+        from holdfast.connectors.replicas import Replicated
+
+        return Replicated(path, schema, max_files_per_epoch)
     return Files(path, format, schema, max_files_per_epoch, on_bad_file, options)
 
 
@@ -140,7 +151,7 @@ class Files(Source):
                 listing.check_unchanged(file)
                 footer = parquet.read_footer(file.path)
             if footer.rows:
-                parts += parquet.cut(file, footer.groups, self.fields)
+                parts += parquet.cut(file, footer, self.fields)
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:

@@ -34,6 +34,8 @@ class Footer:
     """The compressed size of each row group."""
 
     rows: int
+    counts: tuple[int, ...] = ()
+    """The rows of each row group."""
 
 
 def read_footer(path: str) -> Footer:
@@ -42,7 +44,8 @@ def read_footer(path: str) -> Footer:
         with _opened(path) as file:
             metadata = file.metadata
             groups = tuple(_compressed(metadata.row_group(place)) for place in range(metadata.num_row_groups))
-            return Footer(file.schema_arrow, groups, metadata.num_rows)
+            counts = tuple(metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+            return Footer(file.schema_arrow, groups, metadata.num_rows, counts)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _bad(path, error) from error
 
@@ -85,6 +88,8 @@ class ParquetPart:
     file: File
     groups: tuple[int, ...]
     fields: tuple[Field, ...]
+    size: tuple[int, int] = (0, 0)
+    """Rows and compressed bytes, as the footer has them."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         check_unchanged(self.file)
@@ -111,16 +116,17 @@ class ParquetPart:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
-def cut(file: File, groups: Sequence[int], fields: tuple[Field, ...]) -> list[ParquetPart]:
+def cut(file: File, footer: Footer, fields: tuple[Field, ...]) -> list[ParquetPart]:
     """A file as parts of about `PART_BYTES`."""
     parts: list[ParquetPart] = []
     taken: list[int] = []
     size = 0
-    for place, group in enumerate(groups):
+    for place, group in enumerate(footer.groups):
         taken.append(place)
         size += group
-        if size >= PART_BYTES or place == len(groups) - 1:
-            parts.append(ParquetPart(file, tuple(taken), fields))
+        if size >= PART_BYTES or place == len(footer.groups) - 1:
+            rows = sum(footer.counts[each] for each in taken)
+            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size)))
             taken, size = [], 0
     return parts
 

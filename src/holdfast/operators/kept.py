@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from holdfast.errors import EpochUnavailable
 from holdfast.operators import log
 from holdfast.plan.nodes import Field
+from holdfast.store.here import here
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
@@ -68,7 +68,7 @@ class Kept:
             ) from None
 
     def _open(self, low: int, high: int, at: int) -> Trace:
-        return Trace.open(Path(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
+        return Trace.open(here(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
 
     def _table(self, block: Block) -> pa.Table:
         columns = self.spec.arrangement.original(block.columns)

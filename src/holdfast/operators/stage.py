@@ -30,6 +30,7 @@ from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.linear import NativeStep, run_step
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
 from holdfast.operators.step import Context, Step
+from holdfast.store.here import here, member
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
@@ -84,6 +85,9 @@ class Epoch:
     write: Mapping[str, frozenset[int]] | None = None
     """In a replay: operator → the partitions whose layers are to be written. None: all are."""
 
+    owners: tuple[str, ...] = ()
+    """Partition → the member that has its layers, where members have directories of their own."""
+
     def runs(self, operator: str, partition: int) -> bool:
         return self.run is None or partition in self.run.get(operator, ())
 
@@ -120,6 +124,8 @@ class Report:
     """At what clock something happens in this task although nothing arrives. None: never."""
 
     arrived: int = 0
+    member: str = field(default_factory=member)
+    """Where it ran: the name of the host's directory, if hosts have their own."""
 
     def spend(self, what: str, since: float) -> float:
         now = time.perf_counter()
@@ -426,4 +432,4 @@ def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> La
 
 
 def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:
-    return Path(epoch.traces) / f"{operator}.{suffix}"
+    return here(epoch.traces) / f"{operator}.{suffix}"

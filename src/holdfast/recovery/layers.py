@@ -14,9 +14,11 @@ from holdfast import marks
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import Holding, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.operators.program import partition_range
 from holdfast.results import Recovery
 from holdfast.runner import Runner
 from holdfast.store.copying import Copied, Failed, Fetch, fetch_all
+from holdfast.store.here import here
 from holdfast.store.location import Location
 from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import cover, covered
@@ -49,26 +51,62 @@ def set_aside(path: Path, root: Path) -> bool:
     return True
 
 
-class Layers:
-    """The layers of all live traces: the local ones, and what the log locations hold."""
+Listing = Mapping[str, Sequence[LayerName]]
+"""Trace → its local layers."""
 
-    def __init__(self, traces: Sequence[str], directory: Path, last: int, holdings: Mapping[int, Holding]) -> None:
+
+def listed(directory: Path, traces: Sequence[str]) -> Listing:
+    """The local layers of this host."""
+    return {trace: local_layers(here(directory) / trace) for trace in traces}
+
+
+class Layers:
+    """The layers of all live traces: the local ones, and what the log locations hold.
+
+    The local layers of a partition are those of the member that keeps it; what another has of it does not count.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        traces: Sequence[str],
+        directory: Path,
+        last: int,
+        holdings: Mapping[int, Holding],
+    ) -> None:
         self._directory = directory
         self._chain = trusting(last)
         self.last = last
-        self.local = {trace: local_layers(directory / trace) for trace in traces}
+        self._members = runner.everywhere("listing layers", lambda: listed(directory, traces))
+        count = runner.partitions
+        self._owners = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
         self._holdings = holdings
+
+    @property
+    def count(self) -> int:
+        """How many local layers there are."""
+        return sum(len(names) for listing in self._members.values() for names in listing.values())
+
+    def _local(self, trace: str, low: int, high: int) -> Sequence[LayerName]:
+        """The local layers of a range, which is a partition's, or within one member's."""
+        if len(self._members) == 1:
+            return next(iter(self._members.values()))[trace]
+        return self._members[self._owners[low, high]][trace]
 
     def _remote(self, trace: str) -> list[LayerName]:
         return [name for holding in self._holdings.values() for name in holding.layers.get(trace, {})]
 
     def reach(self, trace: str, low: int, high: int) -> int:
         """How far the range is covered by all copies together."""
-        return covered([*self.local[trace], *self._remote(trace)], low, high, self._chain)
+        if (low, high) not in self._owners and len(self._members) > 1:
+            return min(self.reach(trace, *each) for each in self._owners if low <= each[0] < high)
+        return covered([*self._local(trace, low, high), *self._remote(trace)], low, high, self._chain)
 
     def readable(self, trace: str, low: int, high: int, first: int, last: int) -> bool:
         """Whether the range can be read as of each of these epochs."""
-        names = [*self.local[trace], *self._remote(trace)]
+        if (low, high) not in self._owners and len(self._members) > 1:
+            return all(self.readable(trace, *each, first, last) for each in self._owners if low <= each[0] < high)
+        names = [*self._local(trace, low, high), *self._remote(trace)]
         try:
             for each in range(max(first, 0), last + 1):
                 cover(names, low, high, each, self._chain)
@@ -78,28 +116,37 @@ class Layers:
 
     def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
         """What to fetch so that the local layers cover as much as all copies together."""
-        wanted: dict[LayerName, None] = {}
-        local, remote = self.local[trace], self._remote(trace)
+        wanted: dict[tuple[LayerName, int], None] = {}
+        remote = self._remote(trace)
+        alone = len(self._members) == 1
         for low, high in ranges:
-            here = covered(local, low, high, self._chain)
+            local = self._local(trace, low, high)
+            have = covered(local, low, high, self._chain)
             there = self.reach(trace, low, high)
-            if there <= here:
+            if there <= have:
                 continue
             try:
-                pieces = cover([*local, *remote], low, high, there, self._chain, after=here)
+                pieces = cover([*local, *remote], low, high, there, self._chain, after=have)
             except (EpochUnavailable, LogDamaged):
                 pieces = cover([*local, *remote], low, high, there, self._chain)
             mine = set(local)
-            wanted.update(dict.fromkeys(piece.name for piece in pieces if piece.name not in mine))
+            # One host needs a layer once, whichever of its partitions want it.
+            some = ((piece.name, 0 if alone else low) for piece in pieces if piece.name not in mine)
+            wanted.update(dict.fromkeys(some))
         return [
             Fetch(
                 trace,
                 name,
                 str(self._directory / trace),
                 tuple(n for n, holding in self._holdings.items() if name in holding.layers.get(trace, {})),
+                low,
             )
-            for name in wanted
+            for name, low in wanted
         ]
+
+
+def _low(fetch: Fetch) -> int:
+    return fetch.low
 
 
 def fetch_missing(
@@ -117,7 +164,8 @@ def fetch_missing(
         if not fetches:
             return layers
         marks.reach("recovery.before_fetch")
-        results = runner.tasks("bringing layers back", lambda items: fetch_all(items, locations), fetches, len(ranges))
+        some = len(ranges)
+        results = runner.tasks("bringing layers back", lambda items: fetch_all(items, locations), fetches, some, _low)
         progress = False
         for result in results:
             match result:

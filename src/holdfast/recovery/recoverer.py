@@ -31,13 +31,14 @@ from holdfast.recovery.layers import Layers, fetch_missing, set_aside
 from holdfast.results import Recovery
 from holdfast.runner import Job, Runner, Work
 from holdfast.state import State
+from holdfast.store.here import here
 
 _LOOKS = 3
 _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
 T = TypeVar("T")
-Again = Callable[[Replay, Sequence[Work], Job | None], None]
+Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
 
 @contextmanager
@@ -99,6 +100,11 @@ class Recoverer:
             self._set_aside(error)
         self.open()
 
+    def rebalance(self) -> None:
+        """Partitions have other members than before: bring what they lack."""
+        self.recovery = Recovery(epoch=self._last())
+        self.open()
+
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
         told = self._opening  # one record for all that is met on the way
@@ -114,8 +120,14 @@ class Recoverer:
 
     def _mend(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
-        for _ in range(_REPAIRS):
+        for attempt in range(_REPAIRS):
             aside = self._set_aside(error)
+            if error.fields.get("moved"):
+                # Somebody cannot be reached: see who can, and go on with those.
+                if attempt:
+                    time.sleep(0.2 * attempt)
+                self._runner.refresh()
+                aside = True
             before = self.recovery.work
             try:
                 self._recover()
@@ -133,9 +145,17 @@ class Recoverer:
         """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
         away; what to do is the same.)"""
         path = error.fields.get("path")
-        if not isinstance(path, str) or Path(path).parent.parent != self._state.directory:
+        if not isinstance(path, str):
             return False
-        set_aside(Path(path), self._state.directory.parent)
+        directory, name = self._state.directory, Path(path)
+
+        def aside() -> bool:
+            own = here(directory)
+            return name.parent.parent == own and set_aside(name, own.parent)
+
+        if not self._runner.scattered and name.parent.parent != directory:
+            return False
+        self._runner.everywhere("setting a damaged layer aside", aside)
         self.recovery.damaged.append(str(error))
         return True
 
@@ -150,22 +170,22 @@ class Recoverer:
 
         def look() -> Layers:
             self._durability.look()
-            return Layers(traces, directory, last, self._durability.holdings)
+            return Layers(self._runner, traces, directory, last, self._durability.holdings)
 
         with timed(recovery, "look"):
-            layers = Layers(traces, directory, last, {})
+            layers = Layers(self._runner, traces, directory, last, {})
             whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
-        recovery.layers_reused = max(0, sum(map(len, layers.local.values())) - recovery.layers_fetched)
+        recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         if whole:
             return
         self._fresh = {*self._fresh, *self._as_new(layers)}
         # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
         self._replay(self._plan(layers, ranges, self._fresh), layers)
         if self._fresh:
-            layers = Layers(traces, directory, last, self._durability.holdings)
+            layers = Layers(self._runner, traces, directory, last, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
@@ -182,9 +202,10 @@ class Recoverer:
                 marks.reach("recovery.before_replay")
                 if replay.first == 0:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
-                    self._fill(replay, layers)
+                    by = self._fill(replay, layers)
                 else:
-                    self._again(replay, list(self._work(replay)), None)
+                    by = self._again(replay, list(self._work(replay)), None)
+                recovery.members = sorted({*recovery.members, *by} - {""})
                 recovery.note(replay.first, replay.epoch, replay.write)
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
@@ -218,12 +239,12 @@ class Recoverer:
         def lacking(layers: Layers) -> list[str]:
             return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
 
-        layers = Layers(list(former), directory, last, {})
+        layers = Layers(self._runner, list(former), directory, last, {})
         if lacking(layers) and self._durability.settings.durable:
             traces = list(former)
             layers = fetch_missing(
                 self._runner,
-                lambda: Layers(traces, directory, last, self._durability.peek(traces)),
+                lambda: Layers(self._runner, traces, directory, last, self._durability.peek(traces)),
                 traces,
                 ranges,
                 self._durability.locations,
@@ -268,7 +289,7 @@ class Recoverer:
             drawing=self._state.drawing,
         )
 
-    def _fill(self, replay: Replay, layers: Layers) -> None:
+    def _fill(self, replay: Replay, layers: Layers) -> set[str]:
         """Fill operators: from the rows that logs hold, where those of a view or source that they read are held, and
         from what was taken of the sources where not."""
         flow = self._state.flow
@@ -279,9 +300,8 @@ class Recoverer:
             and layers.readable(f"{log}.rows", 0, 2**64, replay.epoch, replay.epoch)
         ]
         if not logs:
-            self._again(replay, list(self._work(replay)), None)
             self.recovery.read = sorted({*self.recovery.read, *replay.sources})
-            return
+            return self._again(replay, list(self._work(replay)), None)
         reading, program = self._state.reading(replay.write, logs)
         run = demand(reading, replay.write, self._runner.partitions)
         read = {path.producer for path in reading.paths if path.consumer in run} - reading.operators.keys()
@@ -292,8 +312,8 @@ class Recoverer:
             fields = flow.operators[log].fields
             rows = KeptRows(fields, self._kept(names[log]), replay.epoch, self._runner.partitions)
             work.append(Work(log, rows, [{}]))
-        self._again(again, work, self._runner.job(reading, program, self._state.types))
         self.recovery.read = sorted({*self.recovery.read, *again.sources, *(names[log] for log in read & set(logs))})
+        return self._again(again, work, self._runner.job(reading, program, self._state.types))
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""

@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
-from holdfast.operators.program import Program
+from holdfast.errors import TooFewMembers
+from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, R, T
-from holdfast.spark.epoch import EpochJob
+from holdfast.spark.epoch import EpochJob, moved
+from holdfast.spark.listener import Event, Joined, Lost, listener_of
+from holdfast.spark.placement import MISPLACED, Placement
 
 
 def _yield_to_epochs() -> None:
@@ -27,6 +31,14 @@ def _yield_to_epochs() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
+_PATIENCE = 60.0
+"""So long a flow that has lost all its executors waits for others."""
+
+
+def _partition(low: int, partitions: int) -> int:
+    return int(np.searchsorted(bounds(partitions), np.uint64(low), side="right")) - 1
+
+
 class Cluster:
     """Epoch jobs in one pool; upkeep in another, of less weight."""
 
@@ -34,19 +46,80 @@ class Cluster:
 
     def __init__(self, spark: SparkSession, own: SparkSession, partitions: int) -> None:
         """``own`` is the session for Holdfast's queries, with its settings."""
+        self.placement = Placement(spark.sparkContext)
+        self._owners = self.placement.owners(partitions)
+        self.scattered = self.placement.scattered
+        self.news = ""
+        if self.scattered:
+            listener_of(spark.sparkContext).add(self._hear)
         self._spark = spark
         self._own = own
         self.partitions = partitions
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
-        return EpochJob(self._own, flow, program, types, self.partitions)
+        return EpochJob(self._own, flow, program, types, self.partitions, self.placement if self.scattered else None)
 
-    def tasks(self, what: str, function: Callable[[list[T]], list[R]], items: Sequence[T], slots: int) -> list[R]:
+    def owners(self) -> tuple[str, ...]:
+        return self._owners or ("",) * self.partitions
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Joined | Lost):
+            self.news = "lost" if isinstance(event, Lost) else self.news or "joined"
+
+    def refresh(self) -> bool:
+        if not self.scattered:
+            return False
+        self.news = ""
+        before = self._owners
+        deadline = time.monotonic() + _PATIENCE
+        self.placement.refresh()
+        while not self.placement.scattered:
+            if time.monotonic() > deadline:
+                raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
+            time.sleep(0.5)
+            self.placement.refresh()
+        self._owners = self.placement.owners(self.partitions)
+        return self._owners != before
+
+    def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
+        if not self.scattered:
+            return {"": function()}
+        self._low_weight(what)
+        members = sorted(set(self._owners))
+        results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
+        return dict(zip(members, results, strict=True))
+
+    def _placed(self, function: Callable[[list[T]], list[R]], shares: Sequence[tuple[str, list[T]]]) -> list[R]:
+        try:
+            return self.placement.run(function, shares)
+        except Exception as error:
+            if MISPLACED in str(error):
+                raise moved() from error
+            raise
+
+    def _low_weight(self, what: str) -> None:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "maintenance")
+        self._spark.sparkContext.setJobDescription(f"holdfast: {what}")
+
+    def tasks(
+        self,
+        what: str,
+        function: Callable[[list[T]], list[R]],
+        items: Sequence[T],
+        slots: int,
+        low: Callable[[T], int] | None = None,
+    ) -> list[R]:
         if not items:
             return []
+        if self.scattered and low is not None:
+            self._low_weight(what)
+            owners = self._owners
+            shares: dict[str, list[T]] = {}
+            for item in items:
+                shares.setdefault(owners[_partition(low(item), self.partitions)], []).append(item)
+            return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
         context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", "maintenance")
-        context.setJobDescription(f"holdfast: {what}")
+        self._low_weight(what)
         # Spark pickles what it ships by value with its own serialiser; items may hold anything that cloudpickle takes.
         packed = [cloudpickle.dumps(item) for item in items]
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.intake import read_parts
-from holdfast.operators.program import Program
+from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import (
     TICK,
     Epoch,
@@ -52,8 +54,12 @@ from holdfast.spark.catalyst import (
     wide_schema,
 )
 from holdfast.spark.failure import translated
+from holdfast.spark.placement import MISPLACED, Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
+
+EPOCHS = "holdfast-epochs"
+"""The group of the jobs of epochs, by which they can be cancelled."""
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
@@ -64,8 +70,18 @@ _ENOUGH: Message = (0, (TICK, b"enough"))
 class EpochJob:
     """Runs the epochs of a compiled dataflow."""
 
-    def __init__(self, spark: SparkSession, flow: Dataflow, program: Program, types: Types, partitions: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: Dataflow,
+        program: Program,
+        types: Types,
+        partitions: int,
+        placement: Placement | None = None,
+    ) -> None:
+        """With a ``placement`` each partition's tasks run on the member that has its layers."""
         self._spark = spark
+        self._placement = placement
         self._flow = flow
         self._program = program
         self._types = types
@@ -108,7 +124,8 @@ class EpochJob:
     def _may_be_small(self, epoch: Epoch) -> bool:
         """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
-        return usual and not self._crosses and self._rows is not None and self._rows <= SMALL
+        together = self._placement is None and not self._crosses
+        return usual and together and self._rows is not None and self._rows <= SMALL
 
     def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
         """The job of a small epoch; None if its rows come from where only Spark reads."""
@@ -126,19 +143,27 @@ class EpochJob:
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
         likely = {tuple(sorted(sources)), *((name,) for name in sources)}
         for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
-            reports_of(self._after(self._read([], names), epoch.partitions).collect())
+            owners = self._owners(epoch.partitions)
+            rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
+            reports_of(_collected(rdd, subject))
 
     def _tell(self, epoch: Epoch, subject: str) -> None:
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "epoch")
+        context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
-        tell(context, epoch)
+        tell(context, replace(epoch, owners=self._owners(epoch.partitions)))
+
+    def _owners(self, partitions: int) -> tuple[str, ...]:
+        return self._placement.owners(partitions) if self._placement is not None else ()
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
-        return self._after(self._source_stage(work), partitions or self._partitions)
+        partitions = partitions or self._partitions
+        owners = self._owners(partitions)
+        return self._after(self._source_stage(work, owners), partitions, owners)
 
-    def _after(self, rdd: RDD[Message], partitions: int) -> RDD[Message]:
+    def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages after the first."""
         for stage in range(1, self._program.stages + 1):
             exchanged = rdd.partitionBy(partitions, _own_partition)
@@ -146,30 +171,46 @@ class EpochJob:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
                 rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage))
+            if self._placement is not None:
+                rdd = self._placement.pinned(rdd, owners)
         return rdd
 
-    def _source_stage(self, work: Sequence[Work]) -> RDD[Message]:
+    def _source_stage(self, work: Sequence[Work], owners: tuple[str, ...]) -> RDD[Message]:
         items: list[tuple[str, bytes]] = []
         rdds: list[RDD[Message]] = []
+        kept: list[int | None] = []
         for one in work:
             for offer in one.offers:
                 frame = one.source.frame(self._spark, offer)
                 if frame is None:
-                    items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
+                    parts = one.source.parts(offer)
+                    items += [(one.name, cloudpickle.dumps(part)) for part in parts]
+                    kept += [getattr(part, "low", None) for part in parts]
                 else:
                     rdds += self._frame_source(one, frame)
-        rdds.append(self._read(items, tuple(sorted({name for name, _ in items}))))
+        rdds.append(self._read(self._specs(items, kept, owners), tuple(sorted({name for name, _ in items}))))
         return rdds[0] if len(rdds) == 1 else self._spark.sparkContext.union(rdds)
 
-    def _read(self, items: Sequence[tuple[str, bytes]], names: tuple[str, ...]) -> RDD[Message]:
+    def _read(self, specs: RDD[tuple[str, bytes]], names: tuple[str, ...]) -> RDD[Message]:
         """Parts of these sources, read by tasks."""
-        context = self._spark.sparkContext
-        specs = context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
         reading = self._reader(names)
         if reading is None:
             return specs.mapPartitionsWithIndex(_source_task(self._broadcast))
         frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
         return messages_of(reading.over(frame))
+
+    def _specs(
+        self, items: list[tuple[str, bytes]], kept: Sequence[int | None], owners: tuple[str, ...]
+    ) -> RDD[tuple[str, bytes]]:
+        """The parts to read, for tasks to take; those that are read from the log, where it is."""
+        context = self._spark.sparkContext
+        if self._placement is None or all(low is None for low in kept):
+            return context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
+        placed = []
+        for item, low in zip(items, kept, strict=True):
+            owner = "" if low is None else owners[np.searchsorted(bounds(len(owners)), np.uint64(low), "right") - 1]
+            placed.append((cloudpickle.dumps((owner, item)), self._placement.host(owner) if owner else ""))
+        return located(context, placed).map(_where_it_belongs)
 
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
         """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
@@ -198,10 +239,32 @@ def _collected(rdd: RDD[Message], subject: str) -> list[Message]:
         messages: list[Message] = rdd.collect()
         return messages
     except Exception as error:
+        if MISPLACED in str(error):
+            raise moved() from error
         known = translated(error, subject)
         if known is None:
             raise
         raise known from None
+
+
+def moved() -> LogDamaged:
+    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+    return LogDamaged("a member that has layers of the flow cannot be reached", moved=True)
+
+
+def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
+    owner, item = cloudpickle.loads(packed)
+    if owner:
+        check(owner)
+    result: tuple[str, bytes] = item
+    return result
+
+
+def _check_place(partition: int) -> None:
+    """In a task of a keyed stage."""
+    owners = current_epoch().owners
+    if owners:
+        check(owners[partition])
 
 
 def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
@@ -224,6 +287,7 @@ def _own_partition(partition: int) -> int:
 
 def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
+        _check_place(partition)
         try:
             router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
         except HoldfastError as error:
@@ -236,6 +300,7 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
 def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, epoch = current_partition(), current_epoch()
+        _check_place(partition)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))
         try:

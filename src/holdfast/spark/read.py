@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -11,12 +12,20 @@ from pyspark.sql.functions import col
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.plan.nodes import Order
+from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.types import ddl, quoted
 
 
-def read_frame(spark: SparkSession, kept: Kept, at: int, partitions: int, order: Sequence[Order]) -> DataFrame:
+def read_frame(
+    spark: SparkSession,
+    kept: Kept,
+    at: int,
+    partitions: int,
+    order: Sequence[Order],
+    placement: Placement | None = None,
+) -> DataFrame:
     """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few)."""
-    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields))
+    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement)
     return frame.coalesce(1).sortWithinPartitions(*map(_sorting, order)) if order else frame
 
 
@@ -27,18 +36,37 @@ def _sorting(item: Order) -> Column:
     return column.asc_nulls_first() if item.nulls_first else column.asc_nulls_last()
 
 
-def changes_frame(spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int) -> DataFrame:
+def changes_frame(
+    spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int, placement: Placement | None = None
+) -> DataFrame:
     """The changes after epoch ``since`` (-1: all there are) up to ``upto``, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
     if since < 0:
-        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema)
-    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema)
+        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema, placement)
+    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema, placement)
 
 
-def _frame(spark: SparkSession, partitions: int, rows: Callable[[int, int], pa.Table], schema: str) -> DataFrame:
+def _frame(
+    spark: SparkSession,
+    partitions: int,
+    rows: Callable[[int, int], pa.Table],
+    schema: str,
+    placement: Placement | None,
+) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield from rows(*partition_range(partition, partitions)).to_batches(max_chunksize=100_000)
 
-    return spark.range(0, partitions, 1, partitions).mapInArrow(read, schema)
+    if placement is None or not placement.scattered:
+        return spark.range(0, partitions, 1, partitions).mapInArrow(read, schema)
+    owners = placement.owners(partitions)
+    items = [(pickle.dumps((owner, number)), placement.host(owner)) for number, owner in enumerate(owners)]
+    numbers = located(spark.sparkContext, items).map(_where_it_belongs)
+    return spark.createDataFrame(numbers, "id bigint", verifySchema=False).mapInArrow(read, schema)
+
+
+def _where_it_belongs(packed: bytes) -> tuple[int]:
+    owner, number = pickle.loads(packed)
+    check(owner)
+    return (number,)

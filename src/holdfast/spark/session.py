@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from holdfast.errors import DeclarationError
+
 SETTINGS = {
     # Small messages between the JVM and Python workers wait for delayed acknowledgements on TCP: 40 ms each.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -32,14 +34,41 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
 }
 
+CLUSTER_SETTINGS = {
+    # A task waits a moment for the executor that has its layers; elsewhere it would have to fetch them.
+    "spark.locality.wait": "3s",
+    # An executor that is lost took its exchanges along: they are made again at once, not when they are missed.
+    "spark.shuffle.registration.timeout": "2000",
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
+    "spark.rpc.askTimeout": "20s",
+}
+"""Beside `SETTINGS`, for a session on a cluster."""
 
-def start_local(cores: int | None = None) -> SparkSession:
+
+def detection(timeout: float) -> dict[str, str]:
+    """The Spark settings by which an executor that falls silent is lost after ``timeout`` seconds, or a little
+    before. (One that dies is heard of within a second, whatever these say.) They count when a Spark context starts."""
+    if not timeout >= 1.0:
+        raise DeclarationError(f"detection_timeout must be at least 1 second, not {timeout!r}")
+    milliseconds = round(timeout * 1000)
+    return {
+        "spark.executor.heartbeatInterval": f"{milliseconds // 5}ms",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": f"{milliseconds * 7 // 10}ms",
+        "spark.network.timeoutInterval": f"{milliseconds // 5}ms",
+        "spark.network.timeout": f"{max(milliseconds, 10_000)}ms",
+    }
+
+
+def start_local(cores: int | None = None, detection_timeout: float | None = None) -> SparkSession:
     """A local session, or the one that is active in this process already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = local_builder(cores or os.cpu_count() or 1)
+    for key, value in ({} if detection_timeout is None else detection(detection_timeout)).items():
+        builder = builder.config(key, value)
     return builder.appName("holdfast").getOrCreate()
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from holdfast.coordinator.replication import Compact, Ship, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, StoreError
+from holdfast.store.here import here
 from holdfast.store.location import Location
 from holdfast.store.parquet import decode_layer, durable_name, encode_layer
 from holdfast.store.replica import Replica
@@ -101,7 +101,7 @@ def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Locatio
 def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, bytes]:
     """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
     is all epochs where they cannot be told from those before any more."""
-    ship, directory = shipment.ship, Path(shipment.directory)
+    ship, directory = shipment.ship, here(shipment.directory)
     after = ship.after
     for attempt in range(5):
         names = list_layers(directory) if directory.is_dir() else []
@@ -148,6 +148,8 @@ class Fetch:
     name: LayerName
     directory: str
     locations: tuple[int, ...]
+    low: int = 0
+    """The partition that needs it begins here."""
 
 
 def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[Result]:
@@ -175,7 +177,7 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
             continue
         name = fetch.name
         local = write_layer(
-            Path(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
+            here(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
             digest=name.digest, since=name.since, metadata=metadata,
         )  # fmt: skip
         results.append(Copied(number, fetch.trace, local, len(data)))

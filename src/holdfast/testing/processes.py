@@ -1,23 +1,132 @@
-"""Processes that tests start, and that must not outlive them."""
+"""Processes that a test starts, and that must not outlive it.
+
+Every process of a cluster carries a mark in its environment, and so does everything that it starts: executors, their
+Python daemons, the daemons' workers. Whoever is to be killed is found by that mark, however far down it is and whoever
+has adopted it. Linux only: it reads ``/proc``.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
-import sys
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
-_SET_DEATH_SIGNAL = 1
+_PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> Callable[[], None] | None:
+@dataclass(frozen=True)
+class Process:
+    """A process as it was when it was looked at."""
+
+    pid: int
+    parent: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def marked(name: str, value: str) -> list[Process]:
+    """All processes that have ``name=value`` in their environment."""
+    wanted = f"{name}={value}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            if wanted not in environment:
+                continue
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            # The command's name may hold anything; what follows the last bracket does not.
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        except (FileNotFoundError, PermissionError, ProcessLookupError):
+            continue  # it ended, or it is somebody else's
+        if state != "Z":
+            pairs = (item.decode(errors="replace").partition("=") for item in environment if item)
+            texts = tuple(item.decode(errors="replace") for item in command if item)
+            found.append(Process(int(entry.name), int(parent), texts, {key: text for key, _, text in pairs}))
+    return found
+
+
+def below(pid: int, among: Sequence[Process]) -> list[int]:
+    """``pid`` and all that descend from it, among these."""
+    found = {pid}
+    grown = True
+    while grown:
+        more = {process.pid for process in among if process.parent in found} - found
+        found |= more
+        grown = bool(more)
+    return sorted(found)
+
+
+def kill(pids: Sequence[int]) -> None:
+    """SIGKILL; one that is gone already is no matter."""
+    send(pids, signal.SIGKILL)
+
+
+def send(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def wait_gone(name: str, value: str, seconds: float) -> list[Process]:
+    """Wait until no process has the mark; those that still do after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (left := marked(name, value)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+class Spawner:
+    """Starts processes that die with this one, whatever kills it.
+
+    The system sends a child its parent's death when the *thread* ends that started it; so all are started by one
+    thread, which lives until `close`.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-spawner")
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], directory: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        return self._thread.submit(self._start, command, environment, output, directory).result()
+
+    def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], directory: Path | None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(command),
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,
+            preexec_fn=die_with_parent(),
+        )
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+def die_with_parent() -> Callable[[], None]:
     """For ``subprocess.Popen(preexec_fn=…)``: have the process killed when the thread that starts it dies, however it
-    dies. (Only Linux knows that.)"""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl  # looked up here: after a fork, less is allowed
+    dies."""
+    parent, control = os.getpid(), ctypes.CDLL(None).prctl  # looked up here: after a fork, less is allowed
 
-    def ask() -> None:
-        prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    def prepare() -> None:
+        control(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)  # it died before we asked
 
-    return ask
+    return prepare

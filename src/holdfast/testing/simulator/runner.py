@@ -27,6 +27,8 @@ class SimulatedRunner:
     """Runs everything in this thread."""
 
     threads = False
+    scattered = False
+    news = ""
 
     def __init__(self, world: World, partitions: int) -> None:
         self._world = world
@@ -35,12 +37,28 @@ class SimulatedRunner:
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
         return SimulatedJob(program, self._world.random)
 
-    def tasks(self, what: str, function: Callable[[list[T]], list[R]], items: Sequence[T], slots: int) -> list[R]:
+    def tasks(
+        self,
+        what: str,
+        function: Callable[[list[T]], list[R]],
+        items: Sequence[T],
+        slots: int,
+        low: Callable[[T], int] | None = None,
+    ) -> list[R]:
         results: list[R] = []
         for item in items:
             marks.reach(f"task: {what}")
             results += function([item])
         return results
+
+    def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
+        return {"": function()}
+
+    def owners(self) -> tuple[str, ...]:
+        return ("",) * self.partitions
+
+    def refresh(self) -> bool:
+        return False
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
         raise AssertionError("a simulation has no threads")

@@ -1,0 +1,37 @@
+"""Which member has which partition: a function of the membership alone.
+
+Every driver that sees the same members gives the same assignment, whatever came before; so nothing has to be agreed on
+or remembered. It is rendezvous hashing (each pair of partition and member has a score, the highest wins) with room for
+at most one partition more on one member than on another. When a member goes, its partitions spread over several others
+and most of the rest stay; when one comes, it takes its share and most of the rest stay.
+
+Cost: O(partitions · members · log).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+
+def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
+    """Partition → member. Raises ValueError without members."""
+    names = sorted(set(members))
+    if not names:
+        raise ValueError("there is no member to assign partitions to")
+    full, extra = divmod(partitions, len(names))
+    scored = sorted((_score(partition, name), partition, name) for partition in range(partitions) for name in names)
+    placed: dict[int, str] = {}
+    load = dict.fromkeys(names, 0)
+    for _, partition, name in scored:
+        if partition in placed:
+            continue
+        if load[name] < full or (load[name] == full and extra > 0):
+            extra -= load[name] == full
+            load[name] += 1
+            placed[partition] = name
+    return tuple(placed[partition] for partition in range(partitions))
+
+
+def _score(partition: int, member: str) -> bytes:
+    return hashlib.blake2b(f"{partition}/{member}".encode(), digest_size=8).digest()

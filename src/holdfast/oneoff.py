@@ -1,0 +1,47 @@
+"""One-off queries with a policy for the loss of an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.answers import Answer
+from holdfast.connectors.source import Source
+from holdfast.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OnLoss = Literal["replay", "terminate", "continue"]
+POLICIES = ("replay", "terminate", "continue")
+
+
+def query(
+    spark: SparkSession,
+    query: str | DataFrame,
+    *,
+    on_loss: OnLoss = "replay",
+    tables: Mapping[str, Source | DataFrame] | None = None,
+    timeout: float | None = None,
+) -> Answer:
+    """Compute ``query`` (SQL, or a DataFrame) and return its rows, as an Arrow table, with a `Report`.
+
+    What happens when an executor is lost meanwhile:
+
+    * ``"replay"``: what it had done is done again by the others; the answer is exact. The report says what was
+      computed again, and where.
+    * ``"terminate"``: everything is cancelled at once, and `MemberLost` says who was lost, what was done and what not.
+    * ``"continue"``: what it had read is left out, and the answer is computed from the rest. The report says how much
+      of the input that is, and which pieces are missing.
+
+    ``tables`` are sources or DataFrames that the SQL calls by name; ``hf.files([a, b], replicas=True)`` is read from
+    whichever copy can be read. After ``timeout`` seconds everything is cancelled: `TimeoutError`.
+    """
+    if on_loss not in POLICIES:
+        known = ", ".join(map(repr, POLICIES))
+        raise DeclarationError(f"query: on_loss must be one of {known}, not {on_loss!r}", on_loss=on_loss)
+    if tables and not isinstance(query, str):
+        raise DeclarationError("query: tables are for SQL; a DataFrame has its own")
+    from holdfast.spark.query import run_query
+
+    return run_query(spark, query, on_loss, dict(tables or {}), timeout)

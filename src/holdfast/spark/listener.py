@@ -1,0 +1,164 @@
+"""Hearing of Spark's events in Python: a ``SparkListenerInterface`` behind py4j's callback server.
+
+Spark calls it in a thread of its own, after the fact; a slow listener delays nobody but itself. One listener per Spark
+context takes what any part of Holdfast wants to hear, as plain values.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+
+from holdfast.coordinator.membership import Member
+
+
+@dataclass(frozen=True)
+class Joined:
+    member: Member
+
+
+@dataclass(frozen=True)
+class Lost:
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class JobStarted:
+    job: int
+    group: str
+    stages: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StageSubmitted:
+    stage: int
+    attempt: int
+    name: str
+    tasks: int
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    stage: int
+    stage_attempt: int
+    partition: int
+    attempt: int
+    executor: str
+    host: str
+    reason: str
+    """``Success``, ``ExecutorLostFailure``, ``FetchFailed``, ``Resubmitted``, ``ExceptionFailure``, …"""
+
+    text: str
+    """What the failure says; empty for a success."""
+
+
+Event = Joined | Lost | JobStarted | StageSubmitted | TaskEnded
+Hear = Callable[[Event], None]
+
+
+class Listener:
+    """All of Spark's events; those that somebody wants are passed on, in order, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: list[Hear] = []
+        self._tasks: list[Hear] = []
+
+    def add(self, hear: Hear, *, tasks: bool = False) -> None:
+        """Tell ``hear`` of members, and of jobs and ``tasks`` too if wanted (there are many)."""
+        with self._lock:
+            (self._tasks if tasks else self._all).append(hear)
+
+    def remove(self, hear: Hear) -> None:
+        with self._lock:
+            for some in (self._tasks, self._all):
+                if hear in some:
+                    some.remove(hear)
+
+    def _tell(self, event: Event) -> None:
+        with self._lock:
+            hearing = [*self._all, *self._tasks] if isinstance(event, Joined | Lost) else list(self._tasks)
+        for hear in hearing:
+            try:
+                hear(event)
+            except Exception as error:
+                # Spark would only log it, and those after this one would hear nothing.
+                warnings.warn(f"holdfast: a listener failed: {type(error).__name__}: {error}", stacklevel=1)
+
+    # Names are Spark's.
+
+    def onExecutorAdded(self, event: Any) -> None:
+        info = event.executorInfo()
+        self._tell(Joined(Member(event.executorId(), info.executorHost(), info.totalCores())))
+
+    def onExecutorRemoved(self, event: Any) -> None:
+        self._tell(Lost(event.executorId(), event.reason()))
+
+    def onJobStart(self, event: Any) -> None:
+        if self._tasks:
+            properties = event.properties()
+            group = properties.getProperty("spark.jobGroup.id") if properties is not None else None
+            stages = event.stageIds()
+            ids = tuple(stages.apply(place) for place in range(stages.size()))
+            self._tell(JobStarted(event.jobId(), group or "", ids))
+
+    def onStageSubmitted(self, event: Any) -> None:
+        if self._tasks:
+            info = event.stageInfo()
+            self._tell(StageSubmitted(info.stageId(), info.attemptNumber(), info.name(), info.numTasks()))
+
+    def onTaskEnd(self, event: Any) -> None:
+        if self._tasks:
+            info, reason = event.taskInfo(), event.reason()
+            # A case class is called after itself, an object after itself and a dollar.
+            kind = reason.getClass().getSimpleName().rstrip("$")
+            self._tell(
+                TaskEnded(
+                    event.stageId(), event.stageAttemptId(), info.index(), info.attemptNumber(), info.executorId(),
+                    info.host(), kind, "" if kind == "Success" else reason.toErrorString(),
+                )
+            )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        # The interface has two dozen more.
+        if name.startswith("on"):
+            return _ignored
+        raise AttributeError(name)
+
+    def toString(self) -> str:
+        return "holdfast"
+
+    def hashCode(self) -> int:
+        return id(self) & 0x7FFFFFFF
+
+    def equals(self, other: Any) -> bool:
+        return other is self
+
+    class Java:
+        implements = ("org.apache.spark.scheduler.SparkListenerInterface",)
+
+
+def _ignored(*event: Any) -> None:
+    return None
+
+
+_LISTENERS: dict[str, Listener] = {}
+_ATTACHING = threading.Lock()
+
+
+def listener_of(context: SparkContext) -> Listener:
+    """The listener of a Spark context; attached when first asked for."""
+    with _ATTACHING:
+        if context.applicationId not in _LISTENERS:
+            ensure_callback_server_started(context._gateway)
+            listener = Listener()
+            context._jsc.sc().addSparkListener(listener)
+            _LISTENERS[context.applicationId] = listener
+        return _LISTENERS[context.applicationId]

@@ -1,0 +1,201 @@
+"""Membership: user code is told who takes part, who joined and who was lost.
+
+The sequence is made in `coordinator/membership.py`; here it is fed with Spark's events, and handed to the user's
+functions: by one thread, so never two calls at once, each change once, in order. A function that raises is not called
+again; the error is kept (`Watch.failure`) for whoever runs the flow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pyspark import InheritableThread, SparkContext
+from pyspark.sql import SparkSession
+
+from holdfast.coordinator.membership import Change, Member, Sequencer
+from holdfast.errors import MembershipError, TooFewMembers
+from holdfast.spark.listener import Event, Joined, Lost, listener_of
+
+Handler = Callable[[Change], object]
+H = TypeVar("H", bound=Handler)
+
+
+class Watch:
+    """Watches the members of a Spark application. Use it as a decorator of functions that want to be told."""
+
+    def __init__(self, spark: SparkSession, epoch: Callable[[], int] = lambda: -1, *, begin: bool = True) -> None:
+        """``epoch`` gives the last complete one. With ``begin`` the initial set is who is there now; without, nothing
+        is told before `wait` has found enough."""
+        self._context = spark.sparkContext
+        self._epoch = epoch
+        self._sequencer = Sequencer()
+        self._changed = threading.Condition()
+        self._handlers: list[tuple[Handler, int]] = []
+        self._losses: list[Callable[[Change], None]] = []
+        self._closing = False
+        self._thread: Any = None
+        self._listener = listener_of(self._context)
+        self._listener.add(self._hear)
+        for member in present(self._context):
+            self._hear(Joined(member))
+        if begin:
+            self.begin()
+        self.failure: MembershipError | None = None
+        """What a handler raised."""
+
+    def __call__(self, function: H) -> H:
+        """Tell ``function`` of every change, from the initial set on."""
+        with self._changed:
+            self._handlers.append((function, 0))
+            if self._thread is None:
+                self._thread = InheritableThread(target=self._deliver, daemon=True, name="holdfast-membership")
+                self._thread.start()
+            self._changed.notify_all()
+        return function
+
+    def on_loss(self, function: Callable[[Change], None]) -> None:
+        """Call ``function`` at once when a member is lost, in Spark's own thread: it must not take long."""
+        self._losses.append(function)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who is there now."""
+        return self._sequencer.members
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """All changes so far."""
+        with self._changed:
+            return tuple(self._sequencer.changes)
+
+    def begin(self) -> None:
+        """Whoever is there now is the initial set."""
+        with self._changed:
+            self._sequencer.begin(self._epoch())
+            self._changed.notify_all()
+
+    def wait(self, least: int, timeout: float | None) -> None:
+        """Wait until so many are there; `TooFewMembers` if they are not after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while len(found := self._sequencer.members) < least:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TooFewMembers(
+                        f"{len(found)} of {least} members are there after {timeout:g} s: "
+                        f"{', '.join(map(str, found)) or 'none'}",
+                        members=found,
+                        least=least,
+                    )
+                self._changed.wait(left)
+            self._sequencer.begin(self._epoch())
+            self._changed.notify_all()
+
+    def settle(self, seconds: float = 5.0) -> bool:
+        """Wait until every handler has been told of all changes so far; False if one still is not."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while any(told < len(self._sequencer.changes) for _, told in self._handlers) and self.failure is None:
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    return False
+        return True
+
+    def check(self) -> None:
+        """Raise what a handler raised."""
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """Tell nobody any more. A call at work is waited for, unless it is the one that closes."""
+        self._listener.remove(self._hear)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _hear(self, event: Event) -> None:
+        with self._changed:
+            before = len(self._sequencer.changes)
+            if isinstance(event, Joined) and event.member.id != "driver":
+                self._sequencer.joined(event.member, self._epoch())
+            elif isinstance(event, Lost):
+                self._sequencer.lost(event.id, event.reason, self._epoch())
+            fresh = self._sequencer.changes[before:]
+            self._changed.notify_all()
+        for change in fresh:
+            if change.lost:
+                for function in self._losses:
+                    function(change)
+
+    def _deliver(self) -> None:
+        while (found := self._next()) is not None:
+            handler, change = found
+            failure = None
+            try:
+                handler(change)
+            except Exception as error:
+                name = getattr(handler, "__name__", repr(handler))
+                failure = MembershipError(
+                    f"membership handler {name!r}: {type(error).__name__}: {error}", handler=name, change=change
+                )
+                failure.__cause__ = error
+                warnings.warn(f"holdfast: {failure}", stacklevel=1)
+            with self._changed:
+                if failure is not None:
+                    self.failure = failure
+                    self._closing = True
+                self._handlers = [
+                    (each, told + 1 if each is handler and told == change.number else told)
+                    for each, told in self._handlers
+                ]
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[Handler, Change] | None:
+        """The next call to make: who is furthest behind comes first."""
+        with self._changed:
+            while not self._closing:
+                changes = self._sequencer.changes
+                behind = [(told, place) for place, (_, told) in enumerate(self._handlers) if told < len(changes)]
+                if behind:
+                    told, place = min(behind)
+                    return self._handlers[place][0], changes[told]
+                self._changed.wait(1.0)
+        return None
+
+
+def present(context: SparkContext) -> list[Member]:
+    """The executors that Spark has now. A local session has one member, the driver itself."""
+    scala: Any = context._jsc.sc()
+    if scala.isLocal():
+        return [Member("driver-0", scala.env().blockManager().blockManagerId().host(), context.defaultParallelism)]
+    ids = scala.schedulerBackend().getExecutorIds()
+    wanted = {ids.apply(place) for place in range(ids.size())}
+    deadline = time.monotonic() + 5.0
+    while True:
+        # The status store hears of executors a moment after the scheduler.
+        listed = scala.statusStore().executorList(True)
+        found = [listed.apply(place) for place in range(listed.size())]
+        members = [Member(one.id(), one.hostPort().rpartition(":")[0], one.totalCores()) for one in found]
+        members = [member for member in members if member.id in wanted]
+        if len(members) == len(wanted) or time.monotonic() > deadline:
+            return members
+        time.sleep(0.02)
+
+
+def on_membership(spark: SparkSession) -> Watch:
+    """Watch the members of a Spark application::
+
+        @hf.on_membership(spark)
+        def changed(change):
+            print(change.members, change.joined, change.lost)
+
+    The function is called with the initial set first, then once per change, in order, never twice at once. What this
+    returns can be kept: ``watch = hf.on_membership(spark)``, then ``@watch``, ``watch.members``, ``watch.close()``; an
+    error in a function is ``watch.failure``, and ends the watch.
+    """
+    return Watch(spark)

@@ -1,0 +1,363 @@
+"""A real Spark cluster on this machine: a standalone master and workers, as separate processes on loopback.
+
+    with Cluster(workers=2, cores=3, executors_per_worker=3) as cluster:
+        spark = cluster.session()
+        …
+        cluster.kill_executor(0)
+
+It needs nothing but the installed PySpark and a Java. Each worker has an address of its own (127.0.0.11, …12, …), so
+that Spark takes it for a host, and a directory of its own (``HOLDFAST_LOCAL`` in the environment of its executors and
+their Python workers), which dies with it. No process is left behind: all die with the one that made the cluster.
+
+A driver can be a process of its own, to be killed as well: `Cluster.driver`. What it runs gets a `Handle`, by which it
+can kill others in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.testing.processes import Process, Spawner, below, kill, marked, send, wait_gone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MARK = "HOLDFAST_CLUSTER"
+WORKER = "HOLDFAST_CLUSTER_WORKER"
+DRIVER = "HOLDFAST_CLUSTER_DRIVER"
+LOCAL = "HOLDFAST_LOCAL"
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+"""Many JVMs on few cores, for seconds: compile little, collect with one thread."""
+
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Executor:
+    """An executor process of a cluster."""
+
+    id: str
+    """Spark's own."""
+
+    worker: int
+    host: str
+    pid: int
+
+
+@dataclass(eq=False)
+class Handle:
+    """A running cluster, seen from any process of this machine."""
+
+    mark: str
+    master: str
+    directory: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def conf(self, **settings: object) -> dict[str, str]:
+        """The settings of a session on this cluster, with Holdfast's own. ``settings``: yours, ``__`` for dots."""
+        from holdfast.spark.session import CLUSTER_SETTINGS, SETTINGS
+
+        own = {key.replace("__", "."): str(value) for key, value in settings.items()}
+        return {**SETTINGS, **CLUSTER_SETTINGS, **self.settings, "spark.master": self.master, **own}
+
+    def session(self, **settings: object) -> SparkSession:
+        """A session on this cluster, in this process; `wait_for_executors` says when it has all of them."""
+        from pyspark.sql import SparkSession
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        builder = SparkSession.builder.appName("holdfast-cluster")
+        for key, value in self.conf(**settings).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+    def wait_for_executors(self, count: int, seconds: float = _PATIENCE) -> list[Executor]:
+        """Wait until so many executor processes are there."""
+        deadline = time.monotonic() + seconds
+        while len(found := self.members()) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(found)} of {count} executors are there after {seconds:g} s")
+            time.sleep(0.05)
+        return found
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def processes(self) -> list[Process]:
+        """All processes of the cluster."""
+        return marked(MARK, self.mark)
+
+    def members(self) -> list[Executor]:
+        """The executors that are alive, in the order in which they were started."""
+        found = []
+        for process in self.processes():
+            if _EXECUTOR in process.command and "--executor-id" in process.command:
+                said = dict(zip(process.command, process.command[1:], strict=False))
+                worker = int(process.environment[WORKER])
+                found.append(Executor(said["--executor-id"], worker, said.get("--hostname", ""), process.pid))
+        return sorted(found, key=lambda one: int(one.id))
+
+    def local(self, worker: int) -> Path:
+        """The directory of a worker's own: what is there is gone when the worker is."""
+        return self.directory / f"worker-{worker}" / "local"
+
+    # -- what goes wrong ----------------------------------------------------------------------------------------------
+
+    def kill_executor(self, which: int | str) -> Executor:
+        """SIGKILL an executor and its Python workers: the one at that place of `members`, or of that id."""
+        executor = self._executor(which)
+        kill(below(executor.pid, self.processes()))
+        return executor
+
+    def kill_worker(self, which: int) -> None:
+        """SIGKILL a worker and all that it started, at once, and delete its directory."""
+        # Stopped first, so that nobody of them has time to notice the end of another.
+        for _ in range(3):
+            pids = [process.pid for process in self.processes() if process.environment.get(WORKER) == str(which)]
+            send(pids, signal.SIGSTOP)
+            kill(pids)
+            if not pids:
+                break
+            time.sleep(0.02)
+        shutil.rmtree(self.local(which), ignore_errors=True)
+
+    def pause(self, which: int | str) -> Executor:
+        """SIGSTOP an executor and its Python workers: it is there, and silent."""
+        executor = self._executor(which)
+        send(below(executor.pid, self.processes()), signal.SIGSTOP)
+        return executor
+
+    def resume(self, executor: Executor) -> None:
+        """SIGCONT what `pause` stopped."""
+        send(below(executor.pid, self.processes()), signal.SIGCONT)
+
+    def _executor(self, which: int | str) -> Executor:
+        members = self.members()
+        for place, executor in enumerate(members):
+            if which == (executor.id if isinstance(which, str) else place):
+                return executor
+        raise LookupError(f"executor {which!r} is not there; there are {[one.id for one in members]}")
+
+
+class Driver:
+    """A driver in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], name: str, home: Path) -> None:
+        self._process = process
+        self._home = home
+        self.name = name
+        self.pid = process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return (self._home / "output").read_text(errors="replace")
+
+    def result(self, seconds: float = 120.0) -> Any:
+        """What its function returned; raises what it raised. `TimeoutError` if it is still at work then."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"driver {self.name} is still running after {seconds:g} s:\n{self.output}") from None
+        found = self._home / "result"
+        if not found.exists():
+            raise RuntimeError(f"driver {self.name} ended with {code}, without a result:\n{self.output}")
+        kind, value = pickle.loads(found.read_bytes())
+        if kind == "error":
+            raise value
+        return value
+
+
+class Cluster(Handle):
+    """See the module. ``cores`` and ``memory`` (in MB, of each executor) are per worker and per executor."""
+
+    def __init__(
+        self,
+        workers: int = 2,
+        *,
+        cores: int = 2,
+        executors_per_worker: int = 1,
+        memory: int = 512,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """``settings``: of all sessions; ``environment``: of all processes."""
+        if sys.platform != "linux":
+            raise OSError("holdfast.testing.cluster runs on Linux only: it finds processes through /proc")
+        mark, directory = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="holdfast-cluster-"))
+        self._spawner = Spawner()
+        self._environment = dict(environment or {})
+        self._cores = cores
+        self._room = (memory + 512) * executors_per_worker
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._drivers: list[Driver] = []
+        port = _free_port()
+        super().__init__(
+            mark,
+            f"spark://127.0.0.1:{port}",
+            directory,
+            {
+                "spark.executor.cores": str(max(1, cores // executors_per_worker)),
+                "spark.executor.memory": f"{memory}m",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.memory": "1g",
+                "spark.executor.extraJavaOptions": " ".join(_SMALL_JVM),
+                **(settings or {}),
+            },
+        )
+        try:
+            self._java("master", "master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], {})
+            _wait_for_port(port)
+            for _ in range(workers):
+                self.add_worker()
+            self._wait_registered(workers)
+        except BaseException:
+            self.close()
+            raise
+
+    def __reduce__(self) -> Any:
+        # Another process gets the handle; this one keeps the processes.
+        return Handle, (self.mark, self.master, self.directory, dict(self.settings))
+
+    def add_worker(self) -> int:
+        """Start one more worker; its number. It offers itself to running applications at once."""
+        number = len(self._workers)
+        host, home = f"127.0.0.{11 + number}", self.directory / f"worker-{number}"
+        for name in ("local", "spark", "work"):
+            (home / name).mkdir(parents=True)
+        arguments = [
+            "--host", host, "--cores", str(self._cores), "--memory", f"{self._room}m", "--webui-port", "0",
+            "--work-dir", str(home / "work"), self.master,
+        ]  # fmt: skip
+        own = {WORKER: str(number), LOCAL: str(home / "local"), "SPARK_LOCAL_DIRS": str(home / "spark")}
+        own["SPARK_LOCAL_IP"] = host
+        self._workers.append(self._java(f"worker-{number}", "worker.Worker", arguments, own))
+        return number
+
+    def driver(self, function: Callable[..., Any], *arguments: object, name: str | None = None) -> Driver:
+        """Call ``function(handle, *arguments)`` in a process of its own, which can be killed. It is sent by value."""
+        from pyspark import cloudpickle
+
+        name = name or f"driver-{len(self._drivers)}"
+        home = self.directory / name
+        home.mkdir()
+        (home / "call").write_bytes(cloudpickle.dumps((function, self, arguments)))
+        with (home / "output").open("wb") as output:
+            process = self._spawner.start(
+                [sys.executable, "-m", "holdfast.testing.driver", str(home)],
+                {**self._marked(), DRIVER: name, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+                output,
+            )
+        driver = Driver(process, name, home)
+        self._drivers.append(driver)
+        return driver
+
+    def kill_driver(self, driver: Driver) -> None:
+        """SIGKILL a driver and its JVM."""
+        kill([process.pid for process in self.processes() if process.environment.get(DRIVER) == driver.name])
+
+    def pause_driver(self, driver: Driver) -> None:
+        """SIGSTOP a driver and its JVM."""
+        send(self._pids_of(driver), signal.SIGSTOP)
+
+    def resume_driver(self, driver: Driver) -> None:
+        send(self._pids_of(driver), signal.SIGCONT)
+
+    def _pids_of(self, driver: Driver) -> list[int]:
+        return [process.pid for process in self.processes() if process.environment.get(DRIVER) == driver.name]
+
+    def close(self) -> None:
+        """End all processes, and delete all files. Raises if a process is left."""
+        for _ in range(3):
+            kill([process.pid for process in self.processes()])
+            left = wait_gone(MARK, self.mark, 2.0)
+            if not left:
+                break
+        for process in [*self._workers, *(driver._process for driver in self._drivers)]:
+            process.wait(5.0)
+        self._spawner.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        if left:
+            raise RuntimeError(f"these processes of the cluster did not end: {[one.command[:3] for one in left]}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _marked(self) -> dict[str, str]:
+        """The environment of all processes. They find the modules that this one finds."""
+        paths = os.pathsep.join(path for path in sys.path if path)
+        return {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", **self._environment, MARK: self.mark}
+
+    def _java(self, name: str, what: str, arguments: list[str], own: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else "java"
+        command = [
+            str(java), *_SMALL_JVM, "-Xmx192m", "-cp", str(home / "jars" / "*"), *_OPENED,
+            f"org.apache.spark.deploy.{what}", *arguments,
+        ]  # fmt: skip
+        environment = {**self._marked(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **own}
+        # Spark's scripts would find this out; without them it looks for a source tree.
+        environment["SPARK_SCALA_VERSION"] = "2.13"
+        with (self.directory / f"{name}.log").open("wb") as output:
+            return self._spawner.start(command, environment, output, self.directory)
+
+    def _wait_registered(self, count: int) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        log = self.directory / "master.log"
+        while log.read_text(errors="replace").count("Registering worker") < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{count} workers did not register within {_PATIENCE:g} s:\n{log.read_text()}")
+            time.sleep(0.05)
+
+
+_OPENED = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.lang", "java.nio", "java.net", "java.util", "java.util.concurrent", "sun.nio.ch")
+)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing listens on port {port} after {_PATIENCE:g} s") from None
+            time.sleep(0.05)

@@ -1,0 +1,54 @@
+"""The assignment of partitions to members."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.coordinator.placement import assign
+
+MEMBERS = st.sets(st.text("abc0123456789.", min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+@given(st.integers(1, 64), MEMBERS)
+def test_every_partition_has_a_member_and_loads_differ_by_one_at_most(partitions: int, members: set[str]) -> None:
+    placed = assign(partitions, members)
+    assert len(placed) == partitions and set(placed) <= members
+    loads = Counter(dict.fromkeys(members, 0)) + Counter(placed)
+    counts = [loads.get(member, 0) for member in members]
+    assert max(counts) - min(counts) <= 1
+
+
+@given(st.integers(1, 64), MEMBERS, st.randoms())
+def test_the_assignment_depends_on_the_set_of_members_alone(partitions: int, members: set[str], chance: object) -> None:
+    shuffled = sorted(members)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis gives a Random
+    assert assign(partitions, shuffled) == assign(partitions, members)
+
+
+@pytest.mark.parametrize("count", [3, 4, 6, 8])
+def test_the_partitions_of_one_that_goes_spread_over_several_and_most_others_stay(count: int) -> None:
+    partitions = 8 * count
+    members = [f"10.0.0.{number}" for number in range(count)]
+    before = assign(partitions, members)
+    for gone in members:
+        after = assign(partitions, [member for member in members if member != gone])
+        heirs = {new for old, new in zip(before, after, strict=True) if old == gone}
+        assert len(heirs) >= 2
+        moved = sum(old != new for old, new in zip(before, after, strict=True) if old != gone)
+        assert moved <= partitions // 4
+
+
+def test_one_that_joins_takes_its_share() -> None:
+    before = assign(32, ["a", "b", "c"])
+    after = assign(32, ["a", "b", "c", "d"])
+    assert Counter(after)["d"] == 8
+    assert sum(old != new for old, new in zip(before, after, strict=True)) <= 8 + 8
+
+
+def test_without_members_there_is_no_assignment() -> None:
+    with pytest.raises(ValueError, match="no member"):
+        assign(4, [])
