@@ -4,12 +4,14 @@ It joins, aggregates and ranks what it finds in ``<directory>/users`` (Parquet f
 ``<directory>/orders`` (numbered JSON batches with deletions, one per epoch), keeps its log in two places, and commits
 to two sinks that are exactly-once: a changelog, and a SQLite database. It prints a line when it is open and after each
 epoch. When nothing waits any more it stays, to be killed. With ``finish`` it takes many batches per epoch, prints what
-the views hold in the end, and ends.
+the views hold in the end, and ends. If it is to die in a round of copying (``HOLDFAST_CRASH_AT``), it waits for one
+after each epoch: rounds are seconds apart otherwise.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -133,7 +135,14 @@ def main(root: Path, finish: bool) -> None:
     flow = declare(root, 25 if finish else 1)
     flow.status()
     print("open", flush=True)
-    flow.run(until="idle", on_epoch=lambda result: print("epoch", result.epoch, flush=True))
+    dies_in_round = os.environ.get("HOLDFAST_CRASH_AT", "").startswith("round.")
+
+    def tell(result: hf.Epoch) -> None:
+        if dies_in_round:
+            flow.wait_safe()
+        print("epoch", result.epoch, flush=True)
+
+    flow.run(until="idle", on_epoch=tell)
     if not finish:
         print("idle", flush=True)
         time.sleep(600)

@@ -14,12 +14,13 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from holdfast.spark.session import start_local
+from holdfast.spark.session import local_builder
 from holdfast.trace.hashing import hash_columns
 import pyarrow as pa
 from tests.oracle.check import check
 assert len(set(hash_columns([pa.array(range(1000))]).tolist())) <= 4, "the hash is not weak"
-spark = start_local()
+interpreted = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+spark = local_builder(2).config(map=interpreted).getOrCreate()
 for numbers in (range(180, 190), range(200, 210)):
     check(spark, Path(tempfile.mkdtemp(dir=sys.argv[1])), numbers)
 """

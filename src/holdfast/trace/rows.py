@@ -35,6 +35,8 @@ Order = npt.NDArray[np.intp]
 
 _FEW_RUNS = 32
 """Input of at most this many sorted runs is merged (stable sort) rather than sorted."""
+_SHORT = 32
+"""Rows that are in order but for runs of so many, on average, are sorted faster by a stable sort."""
 
 
 @dataclass(frozen=True)
@@ -268,23 +270,27 @@ def _sorting(major: Words, minor: Words | None) -> Order | None:
     arranged = minor if order is None else minor[order]
     if not (same & (arranged[1:] < arranged[:-1])).any():
         return order
-    # Only rows whose major is not unique need the minor. Both shrink to ranks, so that one sort of 64 bits does.
-    ties = np.concatenate((same, [False]))
-    ties[1:] |= same
-    places = np.flatnonzero(ties)
-    run = _runs(same)[places]
-    values = arranged[places]
-    if run[0] == run[-1]:
-        finer = np.argsort(values)
-    else:
-        by_value = np.argsort(values)
-        steps = np.concatenate(([0], np.diff(values[by_value]) != 0))
-        rank = np.empty(len(values), np.uint64)
-        rank[by_value] = np.cumsum(steps)
-        finer = np.argsort((run.astype(np.uint64) << np.uint64(32)) | rank)
-    if order is None:
-        order = np.arange(len(major))
-    order[places] = order[places[finer]]
+    finer = _sorting_in_runs(_runs(same), arranged)
+    return finer if order is None else order[finer]
+
+
+def _sorting_in_runs(run: Ints, values: Words) -> Order:
+    """A permutation that sorts by (run, value), given the number of each row's run, which only grows.
+
+    Both go into one word, of the value its highest bits that differ at all. Rows are nearly in order then, and a stable
+    sort is fast, and leaves equal rows as they were: of layers one after the other, in the order of their epochs."""
+    least, runs = values.min(), int(run[-1])
+    spread, room = int(values.max() - least).bit_length(), 64 - runs.bit_length()
+    cut = max(0, spread - room)
+    key = (values - least) >> np.uint64(cut)
+    if runs:
+        key |= run.view(np.uint64) << np.uint64(min(spread, room))
+    long = len(run) > _SHORT * (runs + 1)
+    order: Order = np.argsort(key, kind="quicksort" if long else "stable")
+    if cut:
+        key, values_there = key[order], values[order]
+        if ((key[1:] == key[:-1]) & (values_there[1:] < values_there[:-1])).any():
+            order = np.lexsort((values, run))
     return order
 
 
