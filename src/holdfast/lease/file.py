@@ -58,6 +58,7 @@ class FileLease(Lease):
             hidden = self._hidden(0)
             hidden.write_bytes(b"")
             hidden.unlink()
+        self._connected = True
 
     def look(self) -> bool:
         with self._failing():
