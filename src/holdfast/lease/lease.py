@@ -102,6 +102,7 @@ class Lease(ABC):
         self._held = False
         self._released = False
         self._connected = False
+        self._taking = threading.Lock()
         self._wake = threading.Event()
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -165,15 +166,18 @@ class Lease(ABC):
         if not self._connected:
             self.connect()
         while not stopping():
-            try:
-                if self.look():
-                    self._held = True
-                    self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
-                    self._thread.start()
-                    return True
-                self.trouble = None
-            except LeaseError as error:
-                self.trouble = str(error)
+            with self._taking:
+                if self._released:
+                    return False
+                try:
+                    if self.look():
+                        self._held = True
+                        self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
+                        self._thread.start()
+                        return True
+                    self.trouble = None
+                except LeaseError as error:
+                    self.trouble = str(error)
             if waiting is not None:
                 waiting()
             self._wake.wait(self.pause)
@@ -196,10 +200,12 @@ class Lease(ABC):
         return True
 
     def release(self) -> None:
-        """Give the lease up, so that another driver need not wait for its timeout."""
-        if self._released:
-            return
-        self._released = True
+        """Give the lease up, so that another driver need not wait for its timeout. If another thread waits for it in
+        `acquire`, that one gets False."""
+        with self._taking:
+            if self._released:
+                return
+            self._released = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(self.timeout)
