@@ -28,6 +28,7 @@ import holdfast
 from holdfast.connectors.changelog import committed
 from holdfast.outside.inspect import describe
 from holdfast.testing.processes import die_with_parent
+from holdfast.testing.zookeeper import ZooKeeperServer, zookeeper
 from tests.durability.test_killed_processes import changelog, check_chain, database, write_input
 
 APP = Path(__file__).with_name("flow.py")
@@ -40,7 +41,7 @@ TIMEOUT = "4s"
 class Driver:
     """``holdfast run … --lease … --json``, in a session of its own."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str, lease: str) -> None:
         self._said = root.parent / f"{name}.stderr"
         own = {
             "HOLDFAST_TEST_ROOT": str(root),
@@ -53,10 +54,9 @@ class Driver:
             "TZ": "UTC",
         }
         command = [sys.executable, "-m", "holdfast.cli", "run", str(APP), "--json", "--interval", "0.02"]
-        lease = ["--lease", (root / "lease").as_uri(), "--lease-timeout", TIMEOUT]
         with open(self._said, "wb") as said:
             self.process = subprocess.Popen(
-                [*command, *lease],
+                [*command, "--lease", lease, "--lease-timeout", TIMEOUT],
                 env={**os.environ, **own},
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -160,15 +160,24 @@ def feed(tmp_path: Path) -> Iterator[Feed]:
     feed.finish()
 
 
-def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(tmp_path: Path, feed: Feed) -> None:
-    root = feed.root
-    drivers = [Driver(root, f"driver{number}") for number in range(3)]
+@pytest.fixture
+def server() -> Iterator[ZooKeeperServer]:
+    with zookeeper() as running:
+        yield running
+
+
+def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(
+    tmp_path: Path, feed: Feed, server: ZooKeeperServer
+) -> None:
+    root, lease = feed.root, f"zk://{server.address}/flows/killed"
+    drivers = [Driver(root, f"driver{number}", lease) for number in range(3)]
     try:
         first = leader_of(drivers)
         standing = [driver for driver in drivers if driver is not first]
         for driver in standing:
             assert driver.event("standby")["holder"]["pid"] == first.pid
-        assert describe(root / "a")["running"]["pid"] == first.pid
+        running = describe(root / "a")["running"]
+        assert running["pid"] == first.pid and running["lease"] == lease
         feed.begin()
         grown(root, epochs_at(root) + 5)
 
