@@ -84,7 +84,11 @@ def run(
     lease: str | None = typer.Option(
         None, metavar="URL", help="file:///shared/path or zk://host:port/path: of all runs with it, one leads."
     ),
-    lease_timeout: str = typer.Option("5s", help="After so long without a sign of the leader another takes over."),
+    lease_timeout: str | None = typer.Option(
+        None,
+        metavar="TIME",
+        help="After so long without a sign of the leader another takes over, such as 2s (default: 5s).",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch, and per change of the lease."),
 ) -> None:
     """Run the flow of FILE until stopped. Ctrl-C ends it after the epoch at hand.
@@ -97,6 +101,8 @@ def run(
     from holdfast.terminal.live import Jsonl, Lines, Screen
     from holdfast.terminal.live import Progress as Epochs
 
+    if lease is None and lease_timeout is not None:
+        raise typer.BadParameter("it says when a lease is lost; give --lease, too", param_hint="--lease-timeout")
     held = open_lease(lease, lease_timeout) if lease is not None else None
     with load_flow(file) as flow, _connected(held):
         # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.

@@ -35,7 +35,8 @@ from holdfast.coordinator.replication import reached
 from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
-from holdfast.errors import EpochUnavailable, Fenced, LeaseLost, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
+from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.operators.kept import Kept
@@ -84,10 +85,10 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._lease = lease
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
+        self._lead = Lead(self._directory, lease, lambda: self.stopping)
         try:
             self._state, self._job = ready.state, ready.job
             traces = scattered(declared.local) / "traces" if runner.scattered else self._directory.traces
@@ -106,9 +107,9 @@ class Engine:
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
             replicas = self._replicas(recovery)
-            self._check_lead()
+            self._lead.check()
             claim = self._claim(replicas, recovery)
-            self._check_lead()
+            self._lead.check()
             # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
             directories = (
                 [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
@@ -118,7 +119,7 @@ class Engine:
                 # It may hold all that there ever was: to begin anew would be to forget it.
                 raise StoreError(next(iter(recovery.unreachable.values())))
         marks.reach("recovery.found_history")
-        self._lineage = LineageLog(stash, history, anew=self._lease is not None)
+        self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
         self._runner.everywhere("removing stale layers", partial(_remove_stale, self._state.directory, self.history[:]))
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
@@ -134,6 +135,7 @@ class Engine:
             self._coordinator.chain,
             claim,
         )
+        self._lead.attach(self._durability)
         self._maintenance = Maintenance(
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after, self._durability.flushed),
@@ -296,33 +298,6 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
-    def _check_lead(self) -> bool:
-        """Return when this driver leads, for certain; raise if it does not any more. False if it was told to stop
-        before it knew."""
-        if self._lease is None:
-            return True
-        self._directory.check()
-        return self._lease.require(lambda: self.stopping)
-
-    def _leads(self) -> bool:
-        """… and say by whom it was taken over from, if it was."""
-        try:
-            return self._check_lead()
-        except Fenced as error:
-            self._durability.check_claims()
-            self._durability.fenced = error
-            raise
-
-    def _confirm_lead(self, lineage: Lineage) -> None:
-        """Before an epoch counts. One that was run by a driver that leads no more is abandoned."""
-        try:
-            if not self._leads():
-                raise LeaseLost("it was not certain who leads when this driver was told to stop")
-        except Fenced:
-            self._coordinator.abandon(lineage)
-            self._remove_layers(lineage.digest)
-            raise
-
     def step(self) -> EpochResult:
         """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
         view over nothing has a result too."""
@@ -331,13 +306,13 @@ class Engine:
         except Fenced:
             raise
         except Exception:
-            self._leads()  # one that was paused, and leads no more, may fail at anything: that is the reason then
+            self._lead.check()  # one that was paused, and leads no more, may fail at anything: that is the reason then
             raise
 
     def _step(self) -> EpochResult:
         if self._durability.fenced is not None:
             raise self._durability.fenced
-        if not self._leads():
+        if not self._lead.check():
             return EpochResult(None)
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
@@ -364,18 +339,19 @@ class Engine:
             lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
             try:
                 outcome = self._recoverer.repairing(partial(self._run, lineage))
+                self._lead.demand()
             except BaseException as error:
                 self._coordinator.abandon(lineage)
                 self._remove_layers(lineage.digest)
                 if isinstance(error, Exception):
                     # A driver that another has taken over from fails at many things; it should say the real reason.
+                    self._lead.check()
                     self._durability.check_claims()
                     if not isinstance(error, Fenced) and self._rejected(offers, error):
                         continue
                 raise
             break
         marks.reach("epoch.ran")
-        self._confirm_lead(lineage)
         self._due = min((report.due for report in outcome.reports if report.due is not None), default=None)
         self._complete(lineage.answered(_answers(outcome.reports)), outcome)
         seconds = time.perf_counter() - started
@@ -476,7 +452,11 @@ class Engine:
         deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
         work = [Work(name, self.declared.sources[name], [offer]) for name, offer in lineage.offers.items()]
         epoch = self._epoch(lineage, deliver=deliver)
-        return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
+        try:
+            return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
+        except LogDamaged:
+            self._lead.check()  # layers that another driver has taken away need no repair
+            raise
 
     def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
         """Compute something again; who did it."""

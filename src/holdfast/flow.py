@@ -370,6 +370,8 @@ class Flow:
         """
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
+        if lease is None and lease_timeout is not None:
+            raise DeclarationError(f"flow '{self.name}': lease_timeout says when a lease is lost; give lease, too")
         self._stopping = False
         if min_members is not None:
             self._prepared()

@@ -1,9 +1,15 @@
-"""The lease in a directory, with clocks that the tests turn, and without threads: a race is a list of steps."""
+"""The lease in a directory. With clocks that the tests turn, and without threads, a race is a list of steps; a few
+tests at the end of the list are of real processes and threads."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import textwrap
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -196,6 +202,55 @@ def test_it_works_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.M
     assert first.look() and not second.look()
     pass_time(3.0, second)
     assert second.look() and second.lease.term == 2
+
+
+def test_a_process_that_is_paused_loses_the_lease_and_says_so(tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        from holdfast.errors import LeaseLost
+        from holdfast.lease.address import open_lease
+        with open_lease({tmp_path.as_uri()!r}, "1s") as lease:
+            lease.acquire()
+            print("held", flush=True)
+            sys.stdin.readline()
+            try:
+                lease.require()
+                print("still held")
+            except LeaseLost as error:
+                print(error)
+    """
+    first = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "held\n"
+        first.send_signal(signal.SIGSTOP)
+        with FileLease(tmp_path, 1.0) as second:
+            assert second.acquire()
+            first.send_signal(signal.SIGCONT)
+            said = first.communicate("\n", timeout=60.0)[0]
+            assert second.require()
+    finally:
+        first.kill()
+        first.wait()
+    assert f"it went to pid {os.getpid()} on" in said
+
+
+def test_a_lease_that_is_released_while_a_thread_waits_for_it_is_not_taken(tmp_path: Path) -> None:
+    first, second = FileLease(tmp_path, 60.0), FileLease(tmp_path, 60.0)
+    assert first.acquire()
+    waits, got = threading.Event(), []
+    thread = threading.Thread(target=lambda: got.append(second.acquire(waiting=waits.set)))
+    thread.start()
+    assert waits.wait(60.0)
+    second.release()
+    thread.join(60.0)
+    assert got == [False] and first.require()
+    first.release()
 
 
 def between(lease: FileLease, step: str, happens: Callable[[], object]) -> None:

@@ -1,4 +1,16 @@
-"""The address of a lease: ``file:///shared/path``, or ``zk://host:port,host:port/path``."""
+"""The address of a lease: ``file:///shared/path``, or ``zk://host:port,host:port/path``.
+
+A flow is given one (``flow.run(lease=…)``). Any other work of which only one process may be at it can use one, too:
+
+    with open_lease("file:///shared/report", "2s") as lease:    # given back at the end
+        if lease.acquire(stopping, waiting):                    # waits; False if stopping() said so
+            …
+            lease.require(stopping)                             # before what must not be done twice: waits until it is
+            …                                                   # certain; LeaseLost if another has it now
+
+``stopping`` and ``waiting`` may be left out. What is done between `require` and the moment it takes effect is not
+fenced by the lease: whoever receives it must be able to refuse a second one, as Holdfast's sinks do.
+"""
 
 from __future__ import annotations
 

@@ -53,11 +53,14 @@ class FileLease(Lease):
         self._holder: Holder | None = None
 
     def connect(self) -> None:
+        if self._directory.is_file():
+            raise LeaseError(f"lease {self.url}: it is a file; a lease is a directory", lease=self.url)
         with self._failing():
             self._directory.mkdir(parents=True, exist_ok=True)
             hidden = self._hidden(0)
             hidden.write_bytes(b"")
             hidden.unlink()
+        self._connected = True
 
     def look(self) -> bool:
         with self._failing():

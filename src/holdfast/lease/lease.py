@@ -24,7 +24,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from holdfast.errors import LeaseError, LeaseLost
 
@@ -100,6 +101,8 @@ class Lease(ABC):
         self._lost: str | None = None
         self._held = False
         self._released = False
+        self._connected = False
+        self._taking = threading.Lock()
         self._wake = threading.Event()
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -108,7 +111,8 @@ class Lease(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Make sure that the lease can be used; `LeaseError` if not. Called first, and again does no harm."""
+        """Make sure that the lease can be used; `LeaseError` if not. `acquire` calls it, if nobody did before; to call
+        it again does no harm."""
 
     @abstractmethod
     def look(self) -> bool:
@@ -157,17 +161,23 @@ class Lease(ABC):
         return State.UNSURE if late or self._cut_off else State.HELD
 
     def acquire(self, stopping: Callable[[], bool] = lambda: False, waiting: Callable[[], None] | None = None) -> bool:
-        """Wait for the lease; False if ``stopping`` said so first. ``waiting`` is called after every look in vain."""
+        """Wait for the lease; False if ``stopping`` said so first. ``waiting`` is called after every look in vain.
+        `LeaseError` if it cannot be used at all; if it cannot be seen for a while, that is waited for."""
+        if not self._connected:
+            self.connect()
         while not stopping():
-            try:
-                if self.look():
-                    self._held = True
-                    self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
-                    self._thread.start()
-                    return True
-                self.trouble = None
-            except LeaseError as error:
-                self.trouble = str(error)
+            with self._taking:
+                if self._released:
+                    return False
+                try:
+                    if self.look():
+                        self._held = True
+                        self._thread = threading.Thread(target=self._keep, name="holdfast-lease", daemon=True)
+                        self._thread.start()
+                        return True
+                    self.trouble = None
+                except LeaseError as error:
+                    self.trouble = str(error)
             if waiting is not None:
                 waiting()
             self._wake.wait(self.pause)
@@ -190,15 +200,25 @@ class Lease(ABC):
         return True
 
     def release(self) -> None:
-        """Give the lease up, so that another driver need not wait for its timeout."""
-        if self._released:
-            return
-        self._released = True
+        """Give the lease up, so that another driver need not wait for its timeout. If another thread waits for it in
+        `acquire`, that one gets False."""
+        with self._taking:
+            if self._released:
+                return
+            self._released = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(self.timeout)
         with suppress(LeaseError, OSError):
             self.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
 
     def _keep(self) -> None:
         """In a thread: renew, until it is lost or released."""

@@ -10,7 +10,8 @@ timeout from before the last question that was answered (so a driver that was pa
 SUSPENDED, when the connection is gone, means not sure as well, until the session is found alive or the node gone.
 
 The server must allow the timeout: ZooKeeper's least session timeout is two of its ticks (4 s unless set otherwise), and
-a shorter one is made as long as that.
+a shorter one is made as long as that: then others take over later. Its longest is twenty ticks, and a longer one is
+made as short as that; so it must not be asked for, or a holder would count on a lease that it may have lost.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from typing import Any
 
 from holdfast.errors import LeaseError, LeaseLost
 from holdfast.lease.lease import Clock, Holder, Lease, since_boot
+
+_LONGEST = 40.0
+"""Seconds: twenty ticks, as ZooKeeper's are unless set otherwise."""
 
 _PATIENCE = 10.0
 """Seconds within which a server must answer."""
@@ -38,6 +42,12 @@ class ZooKeeperLease(Lease):
         self, hosts: str, path: str, timeout: float, clock: Clock = since_boot, patience: float = _PATIENCE
     ) -> None:
         super().__init__(f"zk://{hosts}{path}", timeout, clock)
+        if timeout > _LONGEST:
+            raise LeaseError(
+                f"lease {self.url}: the timeout must be {_LONGEST:g}s at most, not {timeout:g}s: "
+                "ZooKeeper ends a session by then, whatever is asked of it",
+                lease=self.url,
+            )
         self._hosts = hosts
         self._path = path
         self._patience = patience
@@ -84,6 +94,7 @@ class ZooKeeperLease(Lease):
         except LeaseError:
             self._close()
             raise
+        self._connected = True
 
     def look(self) -> bool:
         started = self._clock()

@@ -95,7 +95,7 @@ class EpochJob:
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._crosses = any(path.catalyst for path in flow.paths)
         self._rows: int | None = None
-        """How many rows the last epoch took in."""
+        """How many rows the last epoch took in; None before the first."""
 
     def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
         schema = wide_schema(cross)
@@ -124,8 +124,11 @@ class EpochJob:
     def _may_be_small(self, epoch: Epoch) -> bool:
         """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
-        together = self._placement is None and not self._crosses
-        return usual and together and self._rows is not None and self._rows <= SMALL
+        return usual and self._may_be_together and self._rows is not None and self._rows <= SMALL
+
+    @property
+    def _may_be_together(self) -> bool:
+        return self._placement is None and not self._crosses
 
     def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
         """The job of a small epoch; None if its rows come from where only Spark reads."""
@@ -135,6 +138,9 @@ class EpochJob:
                 if one.source.frame(self._spark, offer) is not None:
                     return None
                 items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
+        return self._whole(items)
+
+    def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
 
     def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
@@ -146,6 +152,10 @@ class EpochJob:
             owners = self._owners(epoch.partitions)
             rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
             reports_of(_collected(rdd, subject))
+        if self._may_be_together:
+            reports_of(_collected(self._whole([]), subject))
+            if self._rows is None:
+                self._rows = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
 
     def _tell(self, epoch: Epoch, subject: str) -> None:
         context = self._spark.sparkContext

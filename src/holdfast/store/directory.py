@@ -1,8 +1,9 @@
 """The log directory: where a flow's state lives, and the right to write to it.
 
-    <log>/holdfast.json         {"format": 1, "flow": "revenue"}; written once <log>/lock                  held (flock)
-    while a flow runs; says by whom <log>/collections.json      what the flow keeps: name → kind, sql, fields,
-    fingerprint, key; for tools that only read <log>/lineage/              the lineage of every complete epoch
+    <log>/holdfast.json         {"format": 2, "flow": "revenue"}; written once
+    <log>/lock                  held (flock) while a flow runs; says by whom
+    <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
+    <log>/lineage/              the lineage of every complete epoch
     <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `generation.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names

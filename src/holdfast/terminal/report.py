@@ -145,7 +145,9 @@ def _facts() -> Table:
 
 
 def _holder(holder: dict[str, Any] | None) -> str:
-    return "no" if holder is None else f"yes, {_by(holder)}"
+    if holder is None:
+        return "no"
+    return f"yes, {_by(holder)}" + (f", which leads by {holder['lease']}" if "lease" in holder else "")
 
 
 def _by(said: dict[str, Any]) -> str:
