@@ -82,7 +82,7 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(
 
 
 def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: Any, tmp_path: Path) -> None:
-    lease = FlakyLease(tmp_path / "lease", 1.0)
+    lease, events = FlakyLease(tmp_path / "lease", 1.0), list[LeaseEvent]()
     flow = declare(spark, tmp_path, 20)
 
     def lose(epoch: hf.Epoch) -> None:
@@ -90,7 +90,8 @@ def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: A
             lease.lose()
 
     with pytest.raises(LeaseLost, match="it went to somebody else") as raised:
-        flow.run(until="idle", lease=lease, on_epoch=lose)
+        flow.run(until="idle", lease=lease, on_epoch=lose, on_lease=events.append)
+    assert [event.event for event in events] == ["preparing", "acquired", "leading", "lost"]
     assert isinstance(raised.value, Fenced)
     flow.close()
     after = declare(spark, tmp_path, 20)
