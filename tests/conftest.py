@@ -35,6 +35,7 @@ _LONG = (
     "tpch/",
     "simulator/",
     "nexmark/",
+    "lease/",
     "flow/",
     "verify/",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,19 @@ class State:
         found = []
         for operator in self.program.operators:
             for trace in self.traces[operator.id]:
-                directory = self.directory / trace
-                sizes = [entry.stat().st_size for entry in directory.iterdir()] if directory.is_dir() else []
+                sizes = local_sizes(self.directory / trace)
                 found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
         return found
+
+
+def local_sizes(directory: Path) -> list[int]:
+    """The bytes of each file there, while layers are merged."""
+    found: list[int] = []
+    with suppress(FileNotFoundError):
+        for entry in directory.iterdir():
+            with suppress(FileNotFoundError):  # merged meanwhile
+                found.append(entry.stat().st_size)
+    return found
 
 
 def log_layout(form: Form) -> Layout:

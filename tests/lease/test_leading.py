@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast import ready
 from holdfast.errors import DeclarationError, Fenced, LeaseLost
 from holdfast.lease.events import LeaseEvent
 from holdfast.lease.file import FileLease
 from holdfast.outside.inspect import read_collection
+from holdfast.spark.epoch import EpochJob
+
+
+@pytest.fixture(autouse=True)
+def warm_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How fast the first epoch is does not matter here; the benchmark takes the time of that."""
+    monkeypatch.setattr(ready, "_RUNS", 1)
 
 
 class FlakyLease(FileLease):
@@ -42,15 +50,29 @@ def declare(spark: Any, home: Path, epochs: int) -> hf.Flow:
     return flow.sink("totals", hf.changelog(home / "out"))
 
 
-def test_flows_that_run_with_a_lease_go_on_from_each_other(spark: Any, tmp_path: Path) -> None:
+def test_flows_that_run_with_a_lease_go_on_from_each_other(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[LeaseEvent] = []
+    in_one_task: list[int] = []
+    whole = EpochJob._whole
+
+    def counted(job: EpochJob, items: list[tuple[str, bytes]]) -> Any:
+        in_one_task.append(len(items))
+        return whole(job, items)
+
+    monkeypatch.setattr(EpochJob, "_whole", counted)
     lease = (tmp_path / "lease").as_uri()
     first, second = declare(spark, tmp_path, 2), declare(spark, tmp_path, 5)
     assert first.run(until="idle", lease=lease, on_lease=events.append) == 2
     assert [event.event for event in events] == ["preparing", "acquired", "leading", "released"]
     assert events[2].epoch == -1 and events[2].seconds["open"] > 0
+    in_one_task.clear()
+    second.prepare()
+    assert in_one_task == [0] and len(events) == 4
     # It was given back, so the next need not wait; and it was not touched before that.
-    assert second.prepare().run(until="idle", lease=lease, lease_timeout="60m", on_lease=events.append) == 3
+    assert second.run(until="idle", lease=lease, lease_timeout="60m", on_lease=events.append) == 3
+    assert len(in_one_task) == 4 and all(in_one_task[1:])  # small epochs from the first on: it is warm
     assert events[6].to_dict()["epoch"] == 1 and "after epoch 1" in str(events[6])
     assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 500
     assert second.status().epoch == 4  # and without the lease, as ever
@@ -60,7 +82,7 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(spark: Any, tmp_path:
 
 
 def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: Any, tmp_path: Path) -> None:
-    lease = FlakyLease(tmp_path / "lease", 1.0)
+    lease, events = FlakyLease(tmp_path / "lease", 1.0), list[LeaseEvent]()
     flow = declare(spark, tmp_path, 20)
 
     def lose(epoch: hf.Epoch) -> None:
@@ -68,7 +90,8 @@ def test_a_flow_that_loses_its_lease_stops_before_the_next_epoch_counts(spark: A
             lease.lose()
 
     with pytest.raises(LeaseLost, match="it went to somebody else") as raised:
-        flow.run(until="idle", lease=lease, on_epoch=lose)
+        flow.run(until="idle", lease=lease, on_epoch=lose, on_lease=events.append)
+    assert [event.event for event in events] == ["preparing", "acquired", "leading", "lost"]
     assert isinstance(raised.value, Fenced)
     flow.close()
     after = declare(spark, tmp_path, 20)

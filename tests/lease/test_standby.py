@@ -197,6 +197,7 @@ def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(
         print(f"paused; three epochs were committed after {time.monotonic() - stopped:.2f} s")
         second.signal(signal.SIGCONT)
         assert second.process.wait(PATIENCE) == 3, second.errors()
+        assert second.event("lost", "released")["event"] == "lost"
         (said,) = (line for line in second.errors().splitlines() if line.startswith("holdfast: "))
         assert "another driver has taken over" in said and f"process {third.pid} on" in said
         # Spark's own processes complain in the terminal when they end; the driver does not.

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from holdfast.lease.lease import Holder
 
-What = Literal["preparing", "standby", "acquired", "leading", "released"]
+What = Literal["preparing", "standby", "acquired", "leading", "released", "lost"]
 
 
 @dataclass(frozen=True)
 class LeaseEvent:
     """Something changed: this driver gets ready, stands by (again when the holder changed), has the lease, leads (the
-    log is open), or has given the lease back."""
+    log is open), has given the lease back, or has lost it."""
 
     event: What
     lease: str
@@ -52,4 +52,6 @@ class LeaseEvent:
                 return "the lease is ours: opening the log"
             case "leading":
                 return f"leading, after epoch {self.epoch}; the log was opened in {self.seconds['open']:.2f} s"
+            case "lost":
+                return "the lease is lost: another driver leads"
         return "the lease is given back"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, Fenced
 from holdfast.lease.address import open_lease
 from holdfast.lease.events import LeaseEvent, What
 from holdfast.lease.lease import Holder, Lease
@@ -35,6 +35,7 @@ def leading(
     held = open_lease(lease, timeout)
     tell = _Teller(held, on_event)
     held.connect()
+    end: What = "released"
     try:
         tell("preparing")
         started = time.monotonic()
@@ -53,9 +54,12 @@ def leading(
             yield True
         finally:
             flow._end()
+    except Fenced:
+        end = "lost"
+        raise
     finally:
         held.release()
-        tell("released")
+        tell(end)
 
 
 class _Teller:
