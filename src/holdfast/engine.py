@@ -46,16 +46,17 @@ from holdfast.plan.explain import as_text
 from holdfast.ready import Ready
 from holdfast.recovery.layers import local_layers, remove_stale
 from holdfast.recovery.lineage import find_history
+from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
 from holdfast.recovery.scattered import ScatteredKept
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
 from holdfast.runner import Job, Outcome, Work
 from holdfast.state import log_layout
-from holdfast.statistics import Statistics
+from holdfast.statistics import Local, Statistics, local_state, together
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
-from holdfast.store.here import here, scattered
+from holdfast.store.here import here, take, traces_of
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
 
@@ -63,6 +64,9 @@ T = TypeVar("T")
 
 _FORMER_SAFE = 60.0
 """So many seconds an edited view waits until its rows as they were are safe."""
+
+_WAITS = 16
+"""So many epochs a member that joins waits for all to be safe; then it gets its share anyway, and computes."""
 
 
 class Engine:
@@ -84,14 +88,20 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
+        self._waiting = 0
+        """So many epochs members that joined have waited."""
+
+        self._tasks = self._found = 0
+        """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
+
+        self._asks = any(getattr(operator.spec, "asks", False) for operator in ready.state.program.operators)
         self._lease = lease
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
         try:
             self._state, self._job = ready.state, ready.job
-            traces = scattered(declared.local) / "traces" if runner.scattered else self._directory.traces
-            self._state.directory = traces
+            self._state.directory = self._directory.traces
             self._declared_forms = self._state.forms()
             self._open()
         except BaseException:
@@ -109,6 +119,8 @@ class Engine:
             self._check_lead()
             claim = self._claim(replicas, recovery)
             self._check_lead()
+            if self._runner.scattered:
+                self._state.directory = traces_of(self.declared.local, claim.term)
             # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
             directories = (
                 [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
@@ -120,7 +132,12 @@ class Engine:
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lease is not None)
         self._coordinator = Coordinator(self.history, claim.term)
-        self._runner.everywhere("removing stale layers", partial(_remove_stale, self._state.directory, self.history[:]))
+        self._pushed = Pushed()
+        if self._runner.scattered:
+            self._runner.refresh()
+            self._runner.await_members(self._directory.read_members())
+        else:
+            _remove_stale(self._state.directory, self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
         for lineage in self.history:
             self._remember(lineage)
@@ -140,7 +157,7 @@ class Engine:
         )
         self._forms = Forms(self.history, self._before(replicas))
         self._delivery.attach(
-            lambda view, form: self._state.kept_as(view, form, self._coordinator.chain()),
+            lambda view, form: self._scattered(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
             self._declared_forms,
             self.history,
@@ -162,6 +179,8 @@ class Engine:
             self._run_again,
             self._fresh(replicas),
             self._later(),
+            self._pushed,
+            self._take,
             recovery,
         )
         self._recoverer.open()
@@ -363,10 +382,13 @@ class Engine:
                 return EpochResult(None)
             lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
             try:
-                outcome = self._recoverer.repairing(partial(self._run, lineage))
+                outcome = self._recoverer.repairing(partial(self._attempt, lineage))
             except BaseException as error:
                 self._coordinator.abandon(lineage)
                 self._remove_layers(lineage.digest)
+                if isinstance(error, _Anew):
+                    self._recoverer.mend(error.damage)
+                    continue
                 if isinstance(error, Exception):
                     # A driver that another has taken over from fails at many things; it should say the real reason.
                     self._durability.check_claims()
@@ -381,6 +403,7 @@ class Engine:
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._statistics.add(outcome.reports)
+        self._follow(outcome.reports)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
 
@@ -389,14 +412,62 @@ class Engine:
         timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
         return timed and self._due is not None and self._due <= self._runner.clock()
 
+    # -- members ------------------------------------------------------------------------------------------------------
+
     def _adopt(self) -> None:
         """If members came or went, give partitions to those that are there now. One that comes waits until what the
-        others have is safe: then it takes its share from the copies, and nothing is computed again."""
+        others have is safe: then it takes its share from the copies, and nothing is computed again. But it does not
+        wait for long: a flow that is never still would keep it waiting for ever."""
         news = self._runner.news
-        if not news or (news == "joined" and self._durability.settings.durable and self.safe < self.last):
+        if not news:
             return
-        if self._runner.refresh():
+        if news == "joined" and self._durability.settings.durable and self.safe < self.last and self._waiting < _WAITS:
+            self._waiting += 1
+            self._durability.hurry()
+            return
+        self._waiting = 0
+        self._recoverer.adopt()
+
+    def _follow(self, reports: Sequence[Report]) -> None:
+        """A keyed task that ran elsewhere than at home has its layers there: its partition is kept there from now on,
+        and what the new member lacks of the other stages is brought."""
+        keyed = [report for report in reports if report.stage and report.member]
+        self._tasks += len(keyed)
+        self._found += sum(report.fetched == 0 for report in keyed)
+        owners = self._runner.owners()
+        moves = {report.partition: report.member for report in keyed if report.member != owners[report.partition]}
+        if moves:
+            self._runner.hand_over(moves)
             self._recoverer.rebalance()
+
+    def _take(self) -> None:
+        """Have the layers of all members for this driver, without those of other histories."""
+        if self._runner.scattered:
+            directory, history = self._state.directory, self.history[:]
+            self._runner.everywhere("taking layers over", lambda: _take(directory, history))
+            self._directory.write_members(sorted(set(self._runner.owners())))
+
+    def _scattered(self, kept: Kept) -> Kept:
+        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
+
+    def _local(self, *, rows: bool) -> dict[str, Local]:
+        """What local layers there are. Members that cannot be reached just now have none."""
+        directory, traces = self._state.directory, list(self._state.layouts)
+        with suppress(LogDamaged):
+            return together(
+                self._runner.everywhere("measuring", lambda: local_state(directory, traces, rows=rows)).values()
+            )
+        return {}
+
+    def _placement(self) -> dict[str, Any]:
+        if not self._runner.scattered:
+            return {}
+        members: dict[str, list[int]] = {}
+        for partition, owner in enumerate(self._runner.owners()):
+            members.setdefault(owner, []).append(partition)
+        return {"members": members, "tasks": self._tasks, "local": self._found}
+
+    # -- an epoch that is done ----------------------------------------------------------------------------------------
 
     def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
@@ -472,9 +543,23 @@ class Engine:
             stacklevel=1,
         )
 
+    def _attempt(self, lineage: Lineage) -> Outcome:
+        try:
+            return self._run(lineage)
+        except LogDamaged as damage:
+            # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
+            # under this digest there must be one set of them.
+            if damage.fields.get("moved") and self._asks:
+                raise _Anew(damage) from damage
+            raise
+
     def _run(self, lineage: Lineage) -> Outcome:
         deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
         work = [Work(name, self.declared.sources[name], [offer]) for name, offer in lineage.offers.items()]
+        if self._runner.scattered and self.declared.settings.durable:
+            for one in work:
+                if not one.source.replayable:
+                    self._pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
         epoch = self._epoch(lineage, deliver=deliver)
         return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
 
@@ -513,6 +598,7 @@ class Engine:
             answers=lineage.answers if again else None,
             run=run,
             write=write,
+            copies=self.declared.locations if self._runner.scattered and self.declared.settings.durable else (),
         )
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
@@ -520,6 +606,8 @@ class Engine:
         View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
         lineage = self.history[number]
         views = self._state.flow.views
+        if self._runner.scattered:
+            partitions = self.partitions  # others would need layers of several members
         epoch = self._epoch(lineage, again=True, deliver=frozenset(views.values()), write={}, partitions=partitions)
         work = []
         for name, offer in lineage.offers.items():
@@ -545,6 +633,7 @@ class Engine:
 
     def _release(self) -> None:
         """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
+        self._pushed.release(self._durability.cleared)
         for name, offers in self._offers.items():
             done = self._told.released.get(name, 0)
             while name in self.declared.sources and done < len(offers) and offers[done][0] <= self._durability.cleared:
@@ -623,8 +712,7 @@ class Engine:
     # -- views ----------------------------------------------------------------------------------------------------
 
     def _kept(self, name: str) -> Kept:
-        kept = self._state.kept(name, self._coordinator.chain())
-        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
+        return self._scattered(self._state.kept(name, self._coordinator.chain()))
 
     def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
@@ -648,7 +736,7 @@ class Engine:
 
     def drawing(self) -> Drawing:
         """The whole dataflow, with what each operator keeps and did."""
-        measured = self._statistics.measured(self._state.traces, self._state.directory)
+        measured = self._statistics.measured(self._state.traces, self._local(rows=True))
         return drawing(self._state.flow, measured)
 
     def status(self) -> Status:
@@ -661,6 +749,8 @@ class Engine:
             self._delivery,
             self._maintenance,
             self._durability,
+            self._local(rows=False),
+            self._placement(),
         )
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -677,6 +767,19 @@ class Engine:
         self._release()
         self._delivery.close()
         self.abandon()
+
+
+class _Anew(Exception):
+    """An epoch must begin again, as another one."""
+
+    def __init__(self, damage: LogDamaged) -> None:
+        super().__init__(str(damage))
+        self.damage = damage
+
+
+def _take(directory: Path, history: Sequence[Lineage]) -> None:
+    take(directory)
+    _remove_stale(directory, history)
 
 
 def _remove_stale(directory: Path, history: Sequence[Lineage]) -> None:

@@ -123,5 +123,9 @@ class Status:
     durability: dict[str, Any] = field(default_factory=dict)
     """The safe point; per view, the last epoch on each level; what is at risk now; what fails, and why."""
 
+    placement: dict[str, Any] = field(default_factory=dict)
+    """Where members keep their own layers: which partitions each keeps, how many keyed tasks were run since the flow
+    was opened, and how many of them found all their layers where they ran. Otherwise empty."""
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -5,14 +5,16 @@ The engine decides what is to be done; a runner does it, in tasks. `spark/cluste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
+from holdfast.errors import LogDamaged
 from holdfast.operators.program import Program
 from holdfast.operators.stage import Epoch, Report
 from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.store.here import MISPLACED
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,6 +36,12 @@ class Outcome:
     reports: tuple[Report, ...]
     planning: float
     seconds: float
+
+
+def moved(error: Exception | str) -> LogDamaged:
+    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+    why = next((line.strip() for line in str(error).split("\n") if MISPLACED in line), "")
+    return LogDamaged(f"a member that has layers of the flow cannot be reached: {why}", moved=True)
 
 
 class Job(Protocol):
@@ -85,7 +93,15 @@ class Runner(Protocol):
     """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
 
     def refresh(self) -> bool:
-        """Look who is there now; whether a partition has another member than before."""
+        """Look who is there now, and assign partitions to them; whether one has another member than before."""
+        ...
+
+    def await_members(self, names: Sequence[str]) -> None:
+        """Give members that are known by name a little time to be there, when a flow is opened."""
+        ...
+
+    def hand_over(self, moves: Mapping[int, str]) -> None:
+        """Have these partitions kept by other members, until members change."""
         ...
 
     def thread(self, target: Callable[[], None], name: str) -> Any:

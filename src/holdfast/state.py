@@ -133,15 +133,13 @@ class State:
         operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
         return {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
 
-    def sizes(self) -> list[TraceStatus]:
-        """The local layers of each trace."""
-        found = []
-        for operator in self.program.operators:
-            for trace in self.traces[operator.id]:
-                directory = self.directory / trace
-                sizes = [entry.stat().st_size for entry in directory.iterdir()] if directory.is_dir() else []
-                found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
-        return found
+    def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:
+        """The local layers of each trace, of which ``held`` says how many there are, and their bytes."""
+        return [
+            TraceStatus(trace, operator.kind, *held.get(trace, (0, 0, 0))[:2])
+            for operator in self.program.operators
+            for trace in self.traces[operator.id]
+        ]
 
 
 def log_layout(form: Form) -> Layout:

@@ -28,6 +28,7 @@ from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
+from holdfast.recovery.pushed import Pushed
 from holdfast.results import Recovery
 from holdfast.runner import Job, Runner, Work
 from holdfast.state import State
@@ -66,11 +67,14 @@ class Recoverer:
         again: Again,
         fresh: Collection[str],
         later: Collection[str],
+        pushed: Pushed,
+        take: Callable[[], None],
         recovery: Recovery,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
         ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
-        those that the flow has had for some epochs only; ``recovery``: the record of opening the flow."""
+        those that the flow has had for some epochs only; ``pushed``: rows that are in no source; ``take`` has the
+        members' layers for this driver; ``recovery``: the record of opening the flow."""
         self._state = state
         self._runner = runner
         self._durability = durability
@@ -81,6 +85,9 @@ class Recoverer:
         self._again = again
         self._fresh: Collection[str] = fresh
         self._later = later
+        self._pushed = pushed
+        self._take = take
+        self._taken = False
         self._opening = True
         self.recovery = recovery
         """What the last recovery did."""
@@ -100,6 +107,15 @@ class Recoverer:
             self._set_aside(error)
         self.open()
 
+    def adopt(self) -> None:
+        """Members came or went: have those that are there now take their share."""
+        changed = self._runner.refresh()
+        self._taken = False
+        if changed:
+            self.rebalance()
+        else:
+            self.repairing(self._take_over)
+
     def rebalance(self) -> None:
         """Partitions have other members than before: bring what they lack."""
         self.recovery = Recovery(epoch=self._last())
@@ -115,10 +131,10 @@ class Recoverer:
                 damage = error
             if not told:
                 self.recovery, told = Recovery(epoch=self._last()), True
-            self._mend(damage)
+            self.mend(damage)
         return work()
 
-    def _mend(self, error: LogDamaged) -> None:
+    def mend(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
             aside = self._set_aside(error)
@@ -127,6 +143,7 @@ class Recoverer:
                 if attempt:
                     time.sleep(0.2 * attempt)
                 self._runner.refresh()
+                self._taken = False
                 aside = True
             before = self.recovery.work
             try:
@@ -161,6 +178,7 @@ class Recoverer:
 
     def _recover(self) -> None:
         last, recovery = self._last(), self.recovery
+        self._take_over()
         if last < 0:
             return
         traces = list(self._state.layouts)
@@ -187,6 +205,11 @@ class Recoverer:
         if self._fresh:
             layers = Layers(self._runner, traces, directory, last, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
+
+    def _take_over(self) -> None:
+        if not self._taken:
+            self._take()
+            self._taken = True
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
         """The operators that were filled once, and lost before any copy had what they were filled with. The input of
@@ -322,7 +345,7 @@ class Recoverer:
             if source.replayable or mark is None or name not in self._offers:
                 continue
             upto = min((cover for (operator, _), cover in covers.items() if operator == mark), default=self._last())
-            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto]
+            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto and (name, epoch) not in self._pushed]
             if lost:
                 raise LogDamaged(
                     f"log {self._state.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
@@ -337,9 +360,12 @@ class Recoverer:
         single = replay.first == replay.epoch
         for name in sorted(replay.sources):
             source = self._state.declared.sources[name]
-            offers = [offer for epoch, offer in self._offers.get(name, ()) if replay.first <= epoch <= replay.epoch]
+            taken = [each for each in self._offers.get(name, ()) if replay.first <= each[0] <= replay.epoch]
+            epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
             if offers and source.replayable:
                 yield Work(name, source, offers)
+            elif offers and all((name, epoch) in self._pushed for epoch in epochs):
+                yield Work(name, self._pushed.source(name, epochs, tuple(source.fields)), [{}])
             elif offers:
                 part = KeptChange if single else KeptRows
                 yield Work(name, part(source.fields, self._kept(name), replay.epoch, self._runner.partitions), [{}])

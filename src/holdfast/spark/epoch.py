@@ -22,7 +22,8 @@ from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError, LogDamaged
+from holdfast.errors import HoldfastError
+from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import (
@@ -39,7 +40,7 @@ from holdfast.operators.stage import (
 )
 from holdfast.operators.whole import SMALL, Enough, run_whole
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Outcome, Work
+from holdfast.runner import Outcome, Work, moved
 from holdfast.spark.catalyst import (
     MESSAGE,
     Crossing,
@@ -54,9 +55,10 @@ from holdfast.spark.catalyst import (
     wide_schema,
 )
 from holdfast.spark.failure import translated
-from holdfast.spark.placement import MISPLACED, Placement, check, located
+from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
+from holdfast.store.here import MISPLACED
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
@@ -143,7 +145,7 @@ class EpochJob:
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
         likely = {tuple(sorted(sources)), *((name,) for name in sources)}
         for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
-            owners = self._owners(epoch.partitions)
+            owners = self._owners()
             rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
             reports_of(_collected(rdd, subject))
 
@@ -152,15 +154,15 @@ class EpochJob:
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
-        tell(context, replace(epoch, owners=self._owners(epoch.partitions)))
+        tell(context, replace(epoch, owners=self._owners()))
 
-    def _owners(self, partitions: int) -> tuple[str, ...]:
-        return self._placement.owners(partitions) if self._placement is not None else ()
+    def _owners(self) -> tuple[str, ...]:
+        return self._placement.owners() if self._placement is not None else ()
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
         partitions = partitions or self._partitions
-        owners = self._owners(partitions)
+        owners = self._owners()
         return self._after(self._source_stage(work, owners), partitions, owners)
 
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
@@ -240,16 +242,11 @@ def _collected(rdd: RDD[Message], subject: str) -> list[Message]:
         return messages
     except Exception as error:
         if MISPLACED in str(error):
-            raise moved() from error
+            raise moved(error) from error
         known = translated(error, subject)
         if known is None:
             raise
         raise known from None
-
-
-def moved() -> LogDamaged:
-    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
-    return LogDamaged("a member that has layers of the flow cannot be reached", moved=True)
 
 
 def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
@@ -258,13 +255,6 @@ def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
         check(owner)
     result: tuple[str, bytes] = item
     return result
-
-
-def _check_place(partition: int) -> None:
-    """In a task of a keyed stage."""
-    owners = current_epoch().owners
-    if owners:
-        check(owners[partition])
 
 
 def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
@@ -287,11 +277,13 @@ def _own_partition(partition: int) -> int:
 
 def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-        _check_place(partition)
+        epoch = current_epoch()
+        fetched = settle(broadcast.value, stage, partition, epoch)
         try:
-            router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
         except HoldfastError as error:
-            return iter(failure(error, current_epoch().partitions))
+            return iter(failure(error, epoch.partitions))
+        report.fetched = fetched
         return finish(router, report, partition)
 
     return task
@@ -300,11 +292,12 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
 def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, epoch = current_partition(), current_epoch()
-        _check_place(partition)
+        fetched = settle(broadcast.value, stage, partition, epoch)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+            report.fetched = fetched
             done = list(finish(router, report, partition))
         except HoldfastError as error:
             router.catalyst.clear()

@@ -3,74 +3,107 @@
 A member is a host directory (`store/here.py`); which partition belongs to which member is a function of the membership
 alone (`coordinator/placement.py`). A partition's tasks are given its member's hosts as their preferred location: what
 the stage makes is packed into one element, zipped with a collection that has that location, and Spark runs the whole
-narrow chain there. A preference is not an order; so each task looks where it is, and fails if it is elsewhere, for
-Spark to try it again. When the member is gone that cannot help: the job fails, and the driver assigns anew.
+narrow chain there. A preference is not an order; so each task looks where it is. Elsewhere, a task of an epoch takes
+its layers from the log's copies, if they hold them (`operators/elsewhere.py`); any other task fails, for Spark to try
+it again. When the member is gone that cannot help: the job fails, and the driver assigns anew.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from holdfast.coordinator.placement import assign
+from holdfast.errors import TooFewMembers
 from holdfast.spark.membership import present
-from holdfast.store.here import member
+from holdfast.store.here import Misplaced, member
 
 T = TypeVar("T")
 
-MISPLACED = "holdfast: misplaced task"
+_PATIENCE = 60.0
+"""So long a flow waits for its first executor, or, if it has lost all, for others."""
 
-
-class Misplaced(RuntimeError):
-    """A task ran on another member than the one whose layers it needs."""
-
-    def __init__(self, wanted: str, found: str) -> None:
-        super().__init__(f"{MISPLACED}: it needs member {wanted}, and is on {found or 'a host without a directory'}")
+_GRACE = 3.0
+"""So long one that was lost may take to come back: an executor that died is started again, beside the same layers."""
 
 
 class Placement:
     """The members of a Spark application that have directories, and what belongs to whom."""
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, partitions: int) -> None:
         self._context = context
+        self._partitions = partitions
         self._hosts: dict[str, str] = {}
         """Member → its host."""
 
-        self.refresh()
+        self._owners: tuple[str, ...] = ()
+        if not context._jsc.sc().isLocal():
+            self._await_some()
+            self.refresh()
 
     @property
     def scattered(self) -> bool:
         """Whether layers are on several hosts' own disks."""
-        return bool(self._hosts)
+        return bool(self._owners)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(sorted(self._hosts))
+
+    def owners(self) -> tuple[str, ...]:
+        """Partition → member; nothing if layers are not scattered."""
+        return self._owners
+
+    def host(self, name: str) -> str:
+        """Where a member is; "" if it is gone."""
+        return self._hosts.get(name, "")
 
     def refresh(self) -> bool:
-        """Look who is there; whether it is others than before."""
-        before = dict(self._hosts)
-        if self._context._jsc.sc().isLocal():
-            return False
+        """Look who is there, and assign partitions to them; whether a partition has another member than before."""
+        before = self._owners
+        hosts, names = self._look()
+        self._hosts = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
+        # A host without a directory of its own: all have the same one, as far as we know.
+        self._owners = assign(self._partitions, self._hosts) if self._hosts and all(names) else ()
+        return self._owners != before
+
+    def await_members(self, names: Collection[str], seconds: float = _GRACE) -> None:
+        """Give members that are known by name a little time to be there."""
+        deadline = time.monotonic() + seconds
+        while self.scattered and not set(names) <= self._hosts.keys() and time.monotonic() < deadline:
+            known = set(self._hosts.values())
+            while {one.host for one in present(self._context)} <= known and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self.refresh()
+
+    def hand_over(self, moves: Mapping[int, str]) -> None:
+        """Have these partitions kept by other members, until members change."""
+        self._owners = tuple(moves.get(partition, owner) for partition, owner in enumerate(self._owners))
+
+    def _await_some(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not present(self._context):
+            if time.monotonic() > deadline:
+                raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
+            time.sleep(0.1)
+
+    def _look(self) -> tuple[list[str], list[str]]:
+        """The hosts that are there, and the name of each one's directory."""
         for attempt in range(10):
             if attempt:
                 time.sleep(0.1 * attempt)
+            self._await_some()
             hosts = sorted({one.host for one in present(self._context)})
             names = located(self._context, [(b"", host) for host in hosts]).map(lambda _: member()).collect()
             # One name from two hosts: a task ran elsewhere than it should. No name: hosts have no directories.
             if len(set(names)) == len(hosts) or not all(names):
                 break
-        known = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
-        self._hosts = known if all(names) else {}
-        return self._hosts != before
-
-    def owners(self, partitions: int) -> tuple[str, ...]:
-        """Partition → member; nothing if layers are not scattered."""
-        return assign(partitions, self._hosts) if self._hosts else ()
-
-    def host(self, name: str) -> str:
-        return self._hosts[name]
+        return hosts, names
 
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """``rdd`` with each partition computed on its owner's host, as far as Spark can."""
@@ -112,6 +145,6 @@ def located(context: SparkContext, items: Sequence[tuple[bytes, str]]) -> RDD[by
     for data, host in items:
         hosts = jvm.PythonUtils.toSeq([host] if host else [])
         rows.append(jvm.scala.Tuple2(bytearray(pickle.dumps([bytes(data)], 4)), hosts))
-    tag = jvm.org.apache.spark.api.java.JavaSparkContext.fakeClassTag()
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
     made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), tag)
     return RDD(made.toJavaRDD(), context, serializer)
