@@ -89,8 +89,9 @@ class Runner(Protocol):
         """Partition → the member that keeps its layers."""
         ...
 
-    news: str
-    """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
+    @property
+    def news(self) -> str:
+        """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
 
     def refresh(self) -> bool:
         """Look who is there now, and assign partitions to them; whether one has another member than before."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
+from holdfast import marks
 from holdfast.testing import total_of_changes
 from holdfast.testing.cluster import Handle
 from holdfast.testing.trigger import AfterTasks
@@ -177,9 +178,12 @@ def _replicas(spark: Any, directory: Path) -> list[tuple[Any, ...]]:
 # -- flows ----------------------------------------------------------------------------------------------------------
 
 
-def shop_flow(handle: Handle, name: str, epochs: int, executors: int, pause: float, **settings: Any) -> dict[str, Any]:
-    """Run the shop's flow to epoch ``epochs`` and say whether what was put out is right. Its progress is a file."""
-    from durability.shop import VIEWS, Shop
+def shop_flow(
+    handle: Handle, name: str, epochs: int, executors: int, pause: float, meanwhile: bool = False
+) -> dict[str, Any]:
+    """Run the shop's flow to epoch ``epochs`` and say whether what was put out is right. Its progress is a file.
+    ``meanwhile``: an executor is killed in the middle of the first recovery."""
+    from durability.shop import Shop
 
     root = handle.directory / name
     root.mkdir(exist_ok=True)
@@ -189,24 +193,26 @@ def shop_flow(handle: Handle, name: str, epochs: int, executors: int, pause: flo
     for _ in range(epochs):
         shop.feed()
     log = [root / "log-0", root / "log-1", root / "log-2"]
-    flow = hf.Flow("shop", log=log, spark=spark, partitions=4, local=root / "local", min_replicas=2, **settings)
+    flow = hf.Flow("shop", log=log, spark=spark, partitions=4, local=root / "local", min_replicas=3)
     _declare(flow, shop)
     flow.on_membership(heard.append)
+    killed: list[str] = []
+
+    def kill_meanwhile(mark: str) -> None:
+        if mark in ("recovery.before_fetch", "recovery.before_replay") and not killed:
+            killed.append(handle.kill_executor(0).id)
 
     def noted(epoch: hf.Epoch) -> None:
+        marks.hook = kill_meanwhile if meanwhile else None
         (root / "progress").write_text(str(epoch.epoch))
         time.sleep(pause)
 
     flow.run(until="idle", min_members=executors, timeout=60.0, on_epoch=noted)
     flow.wait_safe(timeout=60.0)
-    status = flow.status()
+    found = {"epoch": flow.status().epoch, "right": _right(root, shop), "heard": heard, "meanwhile": killed}
     flow.close()
     spark.stop()
-    return {
-        "epoch": status.epoch,
-        "right": {view: total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS},
-        "heard": heard,
-    }
+    return found
 
 
 def _declare(flow: hf.Flow, shop: Any) -> None:
@@ -218,12 +224,25 @@ def _declare(flow: hf.Flow, shop: Any) -> None:
         flow.sink(view, hf.changelog(shop.root / "out" / view))
 
 
-def random_kills(handle: Handle, executors: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
-    """For each seed: a flow of some epochs, during which executors are killed; (seed, right, kills)."""
-    from durability.shop import VIEWS, Shop
+def _right(root: Path, shop: Any) -> dict[str, bool]:
+    """Whether what the sinks were given adds up to what the views must hold."""
+    from durability.shop import VIEWS
 
-    spark = session(handle, executors)
-    found = []
+    found = {}
+    for view in VIEWS:
+        changes = pa.concat_tables([pq.read_table(path) for path in sorted((root / "out" / view).glob("*.parquet"))])
+        total = total_of_changes(changes).to_pydict().values()
+        found[view] = Counter(zip(*total, strict=True)) == shop.expected(view)
+    return found
+
+
+def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
+    """For each seed: a flow of some epochs, during which executors and whole workers are killed, at moments that
+    Spark's progress decides; (seed, right, kills). A worker that is killed is made up for by whoever reads ``wanted``."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    found, gone = [], 0
     for seed in seeds:
         chance = random.Random(seed)
         root = handle.directory / f"random-{seed}"
@@ -233,98 +252,187 @@ def random_kills(handle: Handle, executors: int, seeds: list[int]) -> list[tuple
             shop.feed()
         flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
         _declare(flow, shop)
-        kills = [AfterTasks(spark, chance.randrange(1, 25), _kill(handle, chance)) for _ in range(2)]
+        flow.status()
+        killed: list[str] = []
+
+        def kill(executor: str, chance: random.Random = chance, killed: list[str] = killed) -> None:
+            members = handle.members()
+            if len({member.worker for member in members}) < 2:
+                return
+            one = chance.choice(members)
+            if chance.random() < 0.5:
+                killed.append(f"executor {handle.kill_executor(one.id).id}")
+            else:
+                handle.kill_worker(one.worker)
+                killed.append(f"worker {one.worker}")
+                (handle.directory / "wanted").write_text(str(gone + sum("worker" in each for each in killed)))
+
+        kills = [AfterTasks(spark, chance.randrange(1, 40), kill) for _ in range(2)]
+        started = time.monotonic()
         flow.run(until="idle")
-        for kill in kills:
-            kill.close()
+        for each in kills:
+            each.close()
         flow.close()
-        right = all(total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS)
-        found.append((seed, right, sum(kill.fired.is_set() for kill in kills)))
+        gone += sum("worker" in each for each in killed)
+        found.append((seed, all(_right(root, shop).values()), len(killed)))
+        print(seed, killed, flow.last_recovery, round(time.monotonic() - started, 1), "s", flush=True)
     spark.stop()
     return found
 
 
-def _kill(handle: Handle, chance: random.Random) -> Callable[[str], None]:
-    def kill(executor: str) -> None:
-        members = handle.members()
-        if len(members) > 1:
-            handle.kill_executor(chance.choice(members).id)
-
-    return kill
-
-
-def terminated(handle: Handle, executors: int) -> tuple[str, float, Any]:
-    """A flow that stops when an executor is lost: the error, how long after, and what its output holds."""
+def terminated(handle: Handle, executors: int) -> dict[str, Any]:
+    """A flow that stops when an executor is lost: the error, how long after that was heard of, and what is left."""
     from durability.shop import Shop
 
     spark = session(handle, executors)
     root = handle.directory / "terminated"
     root.mkdir()
     shop = Shop(spark, root)
-    for _ in range(50):
+    for _ in range(200):
         shop.feed()
     flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local", on_loss="terminate")
     _declare(flow, shop)
-    with AfterTasks(spark, 20, handle.kill_executor) as kill:
+    heard: list[float] = []
+    hf.on_membership(spark)(lambda change: heard.append(time.monotonic()) if change.lost else None)
+    with AfterTasks(spark, 40, handle.kill_executor):
         try:
             flow.run(until="idle")
-            return "no error", 0.0, None
+            return {"text": "no error"}
         except hf.MemberLost as error:
-            after = time.monotonic() - kill.at
-            flow.close()
-            return str(error), after, Counter(error.fields)
-        finally:
-            spark.stop()
+            found = {"text": str(error), "seconds": time.monotonic() - heard[0], "fields": dict(error.fields)}
+    last = int(found["fields"]["epoch"])
+    # Whoever opens the log again goes on after what was done.
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local-again")
+    del shop.orders[last + 3 :]
+    _declare(flow, shop)
+    flow.run(until="idle")
+    found["went_on"] = flow.status().epoch
+    flow.close()
+    spark.stop()
+    return found
 
 
-def lost_worker(handle: Handle, executors: int) -> dict[str, Any]:
-    """A flow of eight partitions; a worker dies with its layers, some of which no copy has yet."""
-    from durability.shop import VIEWS, Shop
-    from holdfast.spark.listener import TaskEnded, listener_of
-    from holdfast.spark.placement import MISPLACED
+def lost_worker(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow of eight partitions; a worker dies with its layers, the last of which no copy has yet. Rows that code
+    pushed are among them."""
+    from durability.shop import Shop, one_round, stop_rounds
 
-    spark = session(handle, executors)
+    spark = session(handle, workers)
     root = handle.directory / "lost"
     root.mkdir()
     shop = Shop(spark, root)
-    for _ in range(5):
-        shop.feed()
     flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=8, local=root / "local")
     _declare(flow, shop)
-    flow.run(until="idle")
+    pushed = flow.input("pushed", "n bigint")
+    flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
+    heard: list[hf.Change] = []
+    flow.on_membership(heard.append)
+    given = 0
+
+    def run(epochs: int) -> None:
+        nonlocal given
+        for _ in range(epochs):
+            shop.feed()
+            pushed.insert([(number,) for number in range(given, given + 50)])
+            given += 50
+            flow.step()
+
+    run(4)
     flow.wait_safe(timeout=60.0)
-    ended: list[TaskEnded] = []
-
-    def hear(event: Any) -> None:
-        if isinstance(event, TaskEnded):
-            ended.append(event)
-
-    listener_of(spark.sparkContext).add(hear, tasks=True)
-    for _ in range(3):
-        shop.feed()
-    flow.run(until="idle")
-    listener_of(spark.sparkContext).remove(hear)
-    engine = flow._started()
-    owners = engine._runner.owners()
+    stop_rounds(flow)
+    before = flow.status()
+    run(3)
     member = (handle.local(1) / "member").read_text()
-    safe = engine.safe
     handle.kill_worker(1)
-    shop.feed()
-    flow.run(until="idle")
+    _until(lambda: any(change.lost for change in heard), "the loss is heard of")
+    run(1)
     recovery = flow.last_recovery
     assert recovery is not None
-    shop.feed()
-    flow.run(until="idle")
-    rows = sorted(tuple(row) for row in flow.read("cities").collect())
+    one_round(flow)
+    after = flow.status()
+    counts = sorted(tuple(row) for row in flow.read("counts").collect())
+    found = {
+        "before": before,
+        "after": after,
+        "lost": before.placement["members"][member],
+        "recovery": recovery,
+        "right": _right(root, shop),
+        "counts": counts == [(k, given // 10) for k in range(10)],
+        "traces": len({trace.trace for trace in after.traces}),
+    }
     flow.close()
     spark.stop()
-    return {
-        "owners": owners,
-        "lost": [partition for partition, owner in enumerate(owners) if owner == member],
-        "safe": safe,
-        "recovery": recovery,
-        "right": {view: total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS},
-        "read": rows == sorted(shop.expected("cities").elements()),
-        "tasks": len(ended),
-        "misplaced": sum(MISPLACED in task.text for task in ended),
-    }
+    return found
+
+
+def _until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def joined(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow that a worker joins while it runs; whoever reads ``join`` starts it."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "joined"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=8, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 3)
+    found: dict[str, Any] = {"before": flow.status().placement["members"]}
+    (handle.directory / "join").touch()
+    deadline = time.monotonic() + 90.0
+    while len(now := flow.status().placement["members"]) <= len(found["before"]):
+        assert time.monotonic() < deadline, now
+        shop.run(flow, 1)
+        time.sleep(0.2)
+    shop.run(flow, 2)
+    found |= {"after": now, "recovery": flow.last_recovery, "right": _right(root, shop)}
+    flow.close()
+    spark.stop()
+    return found
+
+
+def straggling(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow with speculation, one of whose executors stands still: copies of its tasks win elsewhere."""
+    from durability.shop import Shop
+
+    spark = session(
+        handle,
+        workers,
+        spark__speculation="true",
+        spark__speculation__interval="100ms",
+        spark__speculation__quantile="0.3",
+        spark__speculation__multiplier="1.5",
+        spark__speculation__minTaskRuntime="500ms",
+        spark__speculation__task__duration__threshold="1s",
+    )
+    root = handle.directory / "straggling"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=6, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 3)
+    flow.wait_safe(timeout=60.0)
+    before = flow.status().placement
+    slow = handle.members()[0]
+    member = (handle.local(slow.worker) / "member").read_text()
+    handle.pause(slow.id)
+    try:
+        started = time.monotonic()
+        shop.run(flow, 2)
+        seconds = time.monotonic() - started
+        while_slow = flow.status().placement
+    finally:
+        handle.resume(slow)
+    shop.run(flow, 2)
+    flow.wait_safe(timeout=60.0)
+    found = {"before": before, "while": while_slow, "slow": member, "seconds": seconds, "right": _right(root, shop)}
+    flow.close()
+    spark.stop()
+    return found

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,8 +104,9 @@ class Recoverer:
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
         self.recovery = Recovery(epoch=self._last())
+        self._opening = True
         for error in found:
-            self._set_aside(error)
+            self.repairing(partial(self._set_aside, error))
         self.open()
 
     def adopt(self) -> None:
@@ -137,16 +139,16 @@ class Recoverer:
     def mend(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
-            aside = self._set_aside(error)
+            aside, before = False, self.recovery.work
             if error.fields.get("moved"):
                 # Somebody cannot be reached: see who can, and go on with those.
                 if attempt:
-                    time.sleep(0.2 * attempt)
+                    time.sleep(0.2 * attempt if self._runner.threads else 0.0)
                 self._runner.refresh()
                 self._taken = False
                 aside = True
-            before = self.recovery.work
             try:
+                aside = self._set_aside(error) or aside
                 self._recover()
             except LogDamaged as another:
                 if not aside and str(another) == str(error):

@@ -146,7 +146,7 @@ class SimulatedJob:
             return Outcome(reports_of(messages), 0.0, 0.0)
         messages = list(ticks(epoch.partitions))
         for place, (member, share) in enumerate(self._shares(items)):
-            messages += self._attempts(epoch, partial(self._read, epoch, share, place), lambda at=member: at)
+            messages += self._attempts(epoch, partial(self._read, epoch, share, place), partial(str, member))
         for stage in range(1, self._program.stages + 1):
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
@@ -185,9 +185,9 @@ class SimulatedJob:
             home = epoch.owners[partition] if epoch.owners else ""
             task = partial(self._task, epoch, stage, partition, mine)
             try:
-                done += self._attempts(epoch, task, lambda home=home: self._runner.another(home))
+                done += self._attempts(epoch, task, partial(self._runner.another, home))
             except Misplaced:
-                done += self._attempts(epoch, task, lambda home=home: home)
+                done += self._attempts(epoch, task, partial(str, home))
         return done
 
     def _task(self, epoch: Epoch, stage: int, partition: int, messages: list[Message]) -> list[Message]:
@@ -198,7 +198,7 @@ class SimulatedJob:
         return list(finish(router, report, partition))
 
     def _attempts(
-        self, epoch: Epoch, task: Callable[[], list[Message]], where: Callable[[], str] = lambda: ""
+        self, epoch: Epoch, task: Callable[[], list[Message]], where: Callable[[], str] = str
     ) -> list[Message]:
         """Run a task, maybe twice, on the members that ``where`` gives. One that meets an error says so, and the others
         go on, as in Spark; one that cannot be run where it must be ends the job."""
