@@ -169,6 +169,11 @@ class Durability:
         """Bytes sent to locations."""
 
     @property
+    def history(self) -> Sequence[Lineage]:
+        """The lineage of all complete epochs."""
+        return self._history
+
+    @property
     def busy(self) -> bool:
         """Whether a round is at work."""
         return self._background.busy

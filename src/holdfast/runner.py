@@ -82,7 +82,12 @@ class Runner(Protocol):
         ...
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        """Call ``function`` once on each member; member → result."""
+        """Call ``function`` once on each member; member → result. (Not on one whose partitions were all handed over:
+        it may stand still.)"""
+        ...
+
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        """Call ``function`` on each member's share of items, there; all results."""
         ...
 
     def owners(self) -> tuple[str, ...]:

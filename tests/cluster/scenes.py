@@ -238,11 +238,11 @@ def _right(root: Path, shop: Any) -> dict[str, bool]:
 
 def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
     """For each seed: a flow of some epochs, during which executors and whole workers are killed, at moments that
-    Spark's progress decides; (seed, right, kills). A worker that is killed is made up for by whoever reads ``wanted``."""
+    Spark's progress decides; (seed, right, kills). Whoever reads ``wanted`` makes up for workers that were killed."""
     from durability.shop import Shop
 
     spark = session(handle, workers)
-    found, gone = [], 0
+    found, gone = [], []
     for seed in seeds:
         chance = random.Random(seed)
         root = handle.directory / f"random-{seed}"
@@ -265,7 +265,8 @@ def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[i
             else:
                 handle.kill_worker(one.worker)
                 killed.append(f"worker {one.worker}")
-                (handle.directory / "wanted").write_text(str(gone + sum("worker" in each for each in killed)))
+                gone.append(one.worker)
+                (handle.directory / "wanted").write_text(str(len(gone)))
 
         kills = [AfterTasks(spark, chance.randrange(1, 40), kill) for _ in range(2)]
         started = time.monotonic()
@@ -273,7 +274,6 @@ def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[i
         for each in kills:
             each.close()
         flow.close()
-        gone += sum("worker" in each for each in killed)
         found.append((seed, all(_right(root, shop).values()), len(killed)))
         print(seed, killed, flow.last_recovery, round(time.monotonic() - started, 1), "s", flush=True)
     spark.stop()

@@ -1,5 +1,5 @@
-"""Flows on a real cluster whose workers have directories of their own: executors, workers and the driver are killed, and
-the output is that of a run without."""
+"""Flows on a real cluster whose workers have directories of their own: executors, workers and the driver are killed,
+and the output is that of a run without."""
 
 from __future__ import annotations
 

@@ -23,11 +23,13 @@ from holdfast import marks
 from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery import Replay, demand, plan_recovery
+from holdfast.coordinator.replication import Holding
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
+from holdfast.recovery.handing import hand_over
 from holdfast.recovery.layers import Layers, fetch_missing, set_aside
 from holdfast.recovery.pushed import Pushed
 from holdfast.results import Recovery
@@ -190,14 +192,17 @@ class Recoverer:
 
         def look() -> Layers:
             self._durability.look()
-            return Layers(self._runner, traces, directory, last, self._durability.holdings)
+            return self._layers(traces, self._durability.holdings)
 
         with timed(recovery, "look"):
-            layers = Layers(self._runner, traces, directory, last, {})
-            whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
+            layers = self._layers(traces, {})
+            whole = all(layers.has(trace) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
+        if not whole and self._runner.scattered:
+            with timed(recovery, "hand"):
+                layers = hand_over(self._runner, look, traces, ranges, directory, recovery)
         recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         if whole:
             return
@@ -205,8 +210,11 @@ class Recoverer:
         # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
         self._replay(self._plan(layers, ranges, self._fresh), layers)
         if self._fresh:
-            layers = Layers(self._runner, traces, directory, last, self._durability.holdings)
+            layers = self._layers(traces, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
+
+    def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
+        return Layers(self._runner, traces, self._state.directory, self._last(), holdings, self._durability.history)
 
     def _take_over(self) -> None:
         if not self._taken:
@@ -240,7 +248,7 @@ class Recoverer:
         for attempt in range(_LOOKS):
             layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
             troubles = self._durability.troubles
-            if not troubles or all(layers.reach(trace, 0, 2**64) >= layers.last for trace in kept):
+            if not troubles or all(layers.reach(trace, 0, 2**64, others=True) >= layers.last for trace in kept):
                 return layers
             if self._runner.threads:
                 time.sleep(0.5 * (attempt + 1))
@@ -254,7 +262,6 @@ class Recoverer:
     def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
         from them. They cannot be computed again: what they meant is not declared any more."""
-        last, directory = self._last(), self._state.directory
         former = {
             form.trace: needed
             for form, needed in self._delivery.former().items()
@@ -264,17 +271,19 @@ class Recoverer:
         def lacking(layers: Layers) -> list[str]:
             return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
 
-        layers = Layers(self._runner, list(former), directory, last, {})
-        if lacking(layers) and self._durability.settings.durable:
-            traces = list(former)
-            layers = fetch_missing(
-                self._runner,
-                lambda: Layers(self._runner, traces, directory, last, self._durability.peek(traces)),
-                traces,
-                ranges,
-                self._durability.locations,
-                self.recovery,
-            )
+        traces = list(former)
+        if not traces:
+            return
+
+        def look() -> Layers:
+            return self._layers(traces, self._durability.peek(traces))
+
+        layers = self._layers(traces, {})
+        whole = all(layers.has(trace) >= upto for trace, (upto, _) in former.items())
+        if not whole and self._durability.settings.durable:
+            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+        if not whole and self._runner.scattered:
+            layers = hand_over(self._runner, look, traces, ranges, self._state.directory, self.recovery)
         for trace in lacking(layers):
             upto, view = former[trace]
             reach = layers.reach(trace, 0, 2**64)

@@ -100,9 +100,13 @@ class Cluster:
         if not self.scattered:
             return {"": function()}
         self._low_weight(what)
-        members = sorted(set(self.placement.owners()))
+        members = sorted(self.placement.asked)
         results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
         return dict(zip(members, results, strict=True))
+
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        self._low_weight(what)
+        return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
 
     def _placed(self, function: Callable[[list[T]], list[R]], shares: Sequence[tuple[str, list[T]]]) -> list[R]:
         try:

@@ -28,6 +28,9 @@ T = TypeVar("T")
 _PATIENCE = 60.0
 """So long a flow waits for its first executor, or, if it has lost all, for others."""
 
+_PAUSE = 0.5
+"""A task that must be tried again elsewhere waits so long: time for its own member to have room for it."""
+
 _GRACE = 3.0
 """So long one that was lost may take to come back: an executor that died is started again, beside the same layers."""
 
@@ -42,6 +45,13 @@ class Placement:
         """Member → its host."""
 
         self._owners: tuple[str, ...] = ()
+        self.asked: frozenset[str] = frozenset()
+        """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
+        may stand still."""
+
+        self._asked: dict[str, tuple[set[str], str]] = {}
+        """Host → its executors when its directory's name was asked for, and the name."""
+
         if not context._jsc.sc().isLocal():
             self._await_some()
             self.refresh()
@@ -65,11 +75,15 @@ class Placement:
 
     def refresh(self) -> bool:
         """Look who is there, and assign partitions to them; whether a partition has another member than before."""
-        before = self._owners
+        before, known = self._owners, self._hosts.keys()
         hosts, names = self._look()
-        self._hosts = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
-        # A host without a directory of its own: all have the same one, as far as we know.
-        self._owners = assign(self._partitions, self._hosts) if self._hosts and all(names) else ()
+        found = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
+        if not all(names):
+            self._owners = ()  # hosts without directories of their own: all have the same, as far as we know
+        elif found.keys() != known:
+            self._owners = assign(self._partitions, found)
+            self.asked = frozenset(found)
+        self._hosts = found
         return self._owners != before
 
     def await_members(self, names: Collection[str], seconds: float = _GRACE) -> None:
@@ -83,7 +97,9 @@ class Placement:
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
         """Have these partitions kept by other members, until members change."""
+        before = set(self._owners)
         self._owners = tuple(moves.get(partition, owner) for partition, owner in enumerate(self._owners))
+        self.asked -= before - set(self._owners)
 
     def _await_some(self) -> None:
         deadline = time.monotonic() + _PATIENCE
@@ -93,17 +109,24 @@ class Placement:
             time.sleep(0.1)
 
     def _look(self) -> tuple[list[str], list[str]]:
-        """The hosts that are there, and the name of each one's directory."""
+        """The hosts that are there, and the name of each one's directory. Those whose executors are the same as before
+        are not asked again: one of them may be slow."""
         for attempt in range(10):
             if attempt:
                 time.sleep(0.1 * attempt)
             self._await_some()
-            hosts = sorted({one.host for one in present(self._context)})
-            names = located(self._context, [(b"", host) for host in hosts]).map(lambda _: member()).collect()
+            executors: dict[str, set[str]] = {}
+            for one in present(self._context):
+                executors.setdefault(one.host, set()).add(one.id)
+            known = {host: name for host, (ids, name) in self._asked.items() if executors.get(host) == ids}
+            new = sorted(executors.keys() - known.keys())
+            found = located(self._context, [(b"", host) for host in new]).map(lambda _: member()).collect()
+            names = [*known.values(), *found]
             # One name from two hosts: a task ran elsewhere than it should. No name: hosts have no directories.
-            if len(set(names)) == len(hosts) or not all(names):
+            if len(set(names)) == len(names) or not all(names):
+                self._asked = {host: (executors[host], name) for host, name in zip([*known, *new], names, strict=True)}
                 break
-        return hosts, names
+        return [*known, *new], names
 
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """``rdd`` with each partition computed on its owner's host, as far as Spark can."""
@@ -130,6 +153,7 @@ def check(owner: str) -> None:
     """In a task: fail unless this is the member it belongs to."""
     found = member()
     if found != owner:
+        time.sleep(_PAUSE)
         raise Misplaced(owner, found)
 
 

@@ -46,6 +46,7 @@ class SimulatedRunner:
         self.scattered = bool(world.members)
         self._owners: tuple[str, ...] = ("",) * partitions
         self._known: frozenset[str] = frozenset()
+        self._asked: frozenset[str] = frozenset() if self.scattered else frozenset({""})
         self.refresh()
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
@@ -57,17 +58,20 @@ class SimulatedRunner:
         return "lost" if self._known - now else "joined" if now - self._known else ""
 
     def refresh(self) -> bool:
-        before = self._owners
+        before, known = self._owners, self._known
         self._known = frozenset(self._world.members)
-        if self.scattered:
+        if self._known != known:
             self._owners = assign(self.partitions, self._known)
+            self._asked = self._known
         return self._owners != before
 
     def await_members(self, names: Sequence[str]) -> None:
         pass
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
+        before = set(self._owners)
         self._owners = tuple(moves.get(partition, owner) for partition, owner in enumerate(self._owners))
+        self._asked -= before - set(self._owners)
 
     def on(self, member: str, function: Callable[[], R]) -> R:
         """Call ``function`` on a member. One that is gone, or goes in the meantime, cannot be reached."""
@@ -108,7 +112,14 @@ class SimulatedRunner:
         return results
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        return {member: self.on(member, function) for member in sorted(set(self._owners))}
+        return {member: self.on(member, function) for member in sorted(self._asked)}
+
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        found: list[R] = []
+        for member, share in sorted(shares.items()):
+            marks.reach(f"task: {what}")
+            found += self.on(member, partial(function, share))
+        return found
 
     def owners(self) -> tuple[str, ...]:
         return self._owners
