@@ -18,7 +18,7 @@ from holdfast.operators.program import partition_range
 from holdfast.results import Recovery
 from holdfast.runner import Runner
 from holdfast.store.copying import Copied, Failed, Fetch, fetch_all
-from holdfast.store.here import here
+from holdfast.store.here import here, member
 from holdfast.store.location import Location
 from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import Piece, cover, covered
@@ -38,6 +38,16 @@ def remove_stale(directories: Sequence[Path], history: Sequence[Lineage]) -> Non
         for name in local_layers(directory):
             if not is_true(name, history):
                 (directory / name.text()).unlink(missing_ok=True)
+
+
+def remove_others(directory: Path, owners: Sequence[str]) -> None:
+    """On a member: remove the layers of partitions that others keep, all of which is there."""
+    own, me = here(directory), member()
+    mine = [partition_range(each, len(owners)) for each, owner in enumerate(owners) if owner == me]
+    for trace in own.iterdir() if own.is_dir() else ():
+        for name in local_layers(trace):
+            if not any(name.low < high and low < name.high for low, high in mine):
+                (trace / name.text()).unlink(missing_ok=True)
 
 
 def set_aside(path: Path, root: Path) -> bool:

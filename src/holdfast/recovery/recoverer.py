@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.handing import hand_over
-from holdfast.recovery.layers import Layers, fetch_missing, set_aside
+from holdfast.recovery.layers import Layers, fetch_missing, remove_others, set_aside
 from holdfast.recovery.pushed import Pushed
 from holdfast.results import Recovery
 from holdfast.runner import Job, Runner, Work
@@ -121,9 +121,13 @@ class Recoverer:
             self.repairing(self._take_over)
 
     def rebalance(self) -> None:
-        """Partitions have other members than before: bring what they lack."""
+        """Partitions have other members than before: bring what they lack. What the members before have of them is of
+        no use then."""
         self.recovery = Recovery(epoch=self._last())
         self.open()
+        directory, owners = self._state.directory, self._runner.owners()
+        with suppress(LogDamaged):  # one that cannot be reached keeps it
+            self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
 
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""

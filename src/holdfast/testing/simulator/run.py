@@ -76,6 +76,8 @@ class Driver:
         """State was filled as of this epoch when it was opened."""
 
         self.dying: tuple[str, int] | None = None
+        self.partitions: int | None = None
+        """None: the seed decides."""
 
     def open(self) -> Engine:
         if self.engine is None:
@@ -94,7 +96,8 @@ class Driver:
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
                 expiring=left(world.flow),
             )
-            runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
+            partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
+            runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
             views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
             self.engine = Engine(Ready(declared, views, kinds, runner), Told())

@@ -31,9 +31,6 @@ from holdfast.testing.simulator.world import World
 _TWICE = 0.1
 """How often Spark runs a task again although it had run: a lost result, a speculative copy."""
 
-_ELSEWHERE = 0.1
-"""How often a keyed task runs on another member than its own, where members have their own layers."""
-
 
 class SimulatedRunner:
     """Runs everything in this thread. Where the world has members, each in its own directory."""
@@ -135,7 +132,7 @@ class SimulatedRunner:
 
     def another(self, member: str) -> str:
         """Some member, most often that one."""
-        if not self.scattered or self._world.random.random() > _ELSEWHERE:
+        if not self.scattered or self._world.random.random() >= self._world.elsewhere:
             return member
         return self._world.random.choice(sorted(self._world.members))
 

@@ -79,6 +79,9 @@ class World:
         self.members: dict[str, Path] = {}
         """Those that are there, with their directories; none if layers are kept by the driver's host."""
 
+        self.elsewhere = 0.1
+        """How often a keyed task runs on another member than its own, where members have their own layers."""
+
         self._born = 0
         self.stopped = False
         """Whether time stands still."""
