@@ -415,18 +415,19 @@ class Engine:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def _adopt(self) -> None:
-        """If members came or went, give partitions to those that are there now. One that comes waits until what the
-        others have is safe: then it takes its share from the copies, and nothing is computed again. But it does not
-        wait for long: a flow that is never still would keep it waiting for ever."""
+        """If members came or went, give partitions to those that are there now. What a lost one had is inherited at
+        once. One that comes waits until what the others have is safe: then it takes its share from the copies, and
+        nothing is computed again. But it does not wait for long: a flow that is never still would keep it waiting for
+        ever."""
         news = self._runner.news
         if not news:
             return
-        if news == "joined" and self._durability.settings.durable and self.safe < self.last and self._waiting < _WAITS:
+        if news != "lost" and self._durability.settings.durable and self.safe < self.last and self._waiting < _WAITS:
             self._waiting += 1
             self._durability.hurry()
             return
         self._waiting = 0
-        self._recoverer.adopt()
+        self._recoverer.adopt(settle=news != "lost")
 
     def _follow(self, reports: Sequence[Report]) -> None:
         """A keyed task that ran elsewhere than at home has its layers there: its partition is kept there from now on,

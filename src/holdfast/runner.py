@@ -96,10 +96,12 @@ class Runner(Protocol):
 
     @property
     def news(self) -> str:
-        """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
+        """What happened to members since the last `refresh`: "", "joined" or "lost" (or both). "unsettled": what was
+        lost was inherited, and the assignment at rest is another."""
 
-    def refresh(self) -> bool:
-        """Look who is there now, and assign partitions to them; whether one has another member than before."""
+    def refresh(self, settle: bool = False) -> bool:
+        """Look who is there now, and assign partitions to them; whether one has another member than before. After a
+        loss what was lost is inherited, and nothing else moves, unless ``settle`` asks for the assignment at rest."""
         ...
 
     def await_members(self, names: Sequence[str]) -> None:

@@ -111,9 +111,9 @@ class Recoverer:
             self.repairing(partial(self._set_aside, error))
         self.open()
 
-    def adopt(self) -> None:
-        """Members came or went: have those that are there now take their share."""
-        changed = self._runner.refresh()
+    def adopt(self, settle: bool) -> None:
+        """Members came or went: have those that are there now take their share; ``settle``: as it is at rest."""
+        changed = self._runner.refresh(settle)
         self._taken = False
         if changed:
             self.rebalance()
@@ -123,6 +123,7 @@ class Recoverer:
     def rebalance(self) -> None:
         """Partitions have other members than before: bring what they lack. What the members before have of them is of
         no use then."""
+        self._taken = False
         self.recovery = Recovery(epoch=self._last())
         self.open()
         directory, owners = self._state.directory, self._runner.owners()

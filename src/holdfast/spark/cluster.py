@@ -57,7 +57,7 @@ class Cluster:
 
     def __init__(self, spark: SparkSession, own: SparkSession, partitions: int) -> None:
         """``own`` is the session for Holdfast's queries, with its settings."""
-        self.news = ""
+        self._news = ""
         self.placement = Placement(spark.sparkContext, partitions)
         self.scattered = self.placement.scattered
         if self.scattered:
@@ -74,14 +74,18 @@ class Cluster:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Joined | Lost):
-            self.news = "lost" if isinstance(event, Lost) else self.news or "joined"
+            self._news = "lost" if isinstance(event, Lost) else self._news or "joined"
 
-    def refresh(self) -> bool:
+    @property
+    def news(self) -> str:
+        return self._news or ("unsettled" if self.placement.provisional else "")
+
+    def refresh(self, settle: bool = False) -> bool:
         if not self.scattered:
             return False
         before, known = self.placement.owners(), self.placement.members
-        lost, self.news = self.news == "lost", ""
-        self.placement.refresh()
+        lost, self._news = self._news == "lost", ""
+        self.placement.refresh(settle)
         if lost:
             # An executor that died is started again beside the same layers, most often.
             self.placement.await_members(known)

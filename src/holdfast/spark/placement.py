@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from holdfast.coordinator.placement import assign
+from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import TooFewMembers
 from holdfast.spark.membership import present
 from holdfast.store.here import Misplaced, member
@@ -49,6 +49,12 @@ class Placement:
         """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
         may stand still."""
 
+        self.provisional = False
+        """Whether partitions were inherited after a loss, and the assignment at rest is another."""
+
+        self._places: tuple[tuple[str, ...], RDD[bytes]] | None = None
+        """Hosts, and a collection whose partitions prefer them: it is the same until members change."""
+
         self._asked: dict[str, tuple[set[str], str]] = {}
         """Host → its executors when its directory's name was asked for, and the name."""
 
@@ -73,15 +79,18 @@ class Placement:
         """Where a member is; "" if it is gone."""
         return self._hosts.get(name, "")
 
-    def refresh(self) -> bool:
-        """Look who is there, and assign partitions to them; whether a partition has another member than before."""
+    def refresh(self, settle: bool = False) -> bool:
+        """Look who is there, and assign partitions to them; whether a partition has another member than before.
+        ``settle``: have the assignment at rest; otherwise, after a loss, what was lost is inherited, and no more."""
         before, known = self._owners, self._hosts.keys()
         hosts, names = self._look()
         found = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
         if not all(names):
             self._owners = ()  # hosts without directories of their own: all have the same, as far as we know
-        elif found.keys() != known:
-            self._owners = assign(self._partitions, found)
+        elif found.keys() != known or settle:
+            self.provisional = not settle and bool(known - found.keys()) and bool(found.keys() & set(before))
+            self._owners = inherit(before, found) if self.provisional else assign(self._partitions, found)
+            self.provisional = self._owners != assign(self._partitions, found)
             self.asked = frozenset(found)
         self._hosts = found
         return self._owners != before
@@ -97,9 +106,14 @@ class Placement:
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
         """Have these partitions kept by other members, until members change."""
+        if not set(moves.values()) <= self._hosts.keys():
+            self.refresh()  # one that has just joined
         before = set(self._owners)
-        self._owners = tuple(moves.get(partition, owner) for partition, owner in enumerate(self._owners))
-        self.asked -= before - set(self._owners)
+        self._owners = tuple(
+            moves[partition] if moves.get(partition) in self._hosts else owner
+            for partition, owner in enumerate(self._owners)
+        )
+        self.asked = (self.asked - before) | set(self._owners)
 
     def _await_some(self) -> None:
         deadline = time.monotonic() + _PATIENCE
@@ -131,8 +145,10 @@ class Placement:
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """``rdd`` with each partition computed on its owner's host, as far as Spark can."""
         packed = rdd.mapPartitions(_one_element)
-        places = located(self._context, [(b"", self.host(owner)) for owner in owners])
-        zipped = packed._jrdd.zip(places._jrdd).keys()
+        hosts = tuple(map(self.host, owners))
+        if self._places is None or self._places[0] != hosts:
+            self._places = hosts, located(self._context, [(b"", host) for host in hosts])
+        zipped = packed._jrdd.zip(self._places[1]._jrdd).keys()
         return RDD(zipped, self._context, packed._jrdd_deserializer).flatMap(pickle.loads)
 
     def run(self, what: Callable[[list[Any]], list[Any]], shares: Sequence[tuple[str, list[Any]]]) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from holdfast import marks
-from holdfast.coordinator.placement import assign
+from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import HoldfastError
 from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
@@ -43,6 +43,7 @@ class SimulatedRunner:
         self.scattered = bool(world.members)
         self._owners: tuple[str, ...] = ("",) * partitions
         self._known: frozenset[str] = frozenset()
+        self._provisional = False
         self._asked: frozenset[str] = frozenset() if self.scattered else frozenset({""})
         self.refresh()
 
@@ -52,13 +53,18 @@ class SimulatedRunner:
     @property
     def news(self) -> str:
         now = self._world.members.keys()
-        return "lost" if self._known - now else "joined" if now - self._known else ""
+        if self._known != now:
+            return "lost" if self._known - now else "joined"
+        return "unsettled" if self._provisional else ""
 
-    def refresh(self) -> bool:
+    def refresh(self, settle: bool = False) -> bool:
         before, known = self._owners, self._known
         self._known = frozenset(self._world.members)
-        if self._known != known:
-            self._owners = assign(self.partitions, self._known)
+        if self._known != known or (settle and self.scattered):
+            inherited = not settle and bool(known - self._known) and bool(self._known & set(before))
+            rest = assign(self.partitions, self._known)
+            self._owners = inherit(before, self._known) if inherited else rest
+            self._provisional = self._owners != rest
             self._asked = self._known
         return self._owners != before
 
@@ -66,9 +72,14 @@ class SimulatedRunner:
         pass
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
+        if not set(moves.values()) <= self._known:
+            self.refresh()
         before = set(self._owners)
-        self._owners = tuple(moves.get(partition, owner) for partition, owner in enumerate(self._owners))
-        self._asked -= before - set(self._owners)
+        self._owners = tuple(
+            moves[partition] if moves.get(partition) in self._known else owner
+            for partition, owner in enumerate(self._owners)
+        )
+        self._asked = (self._asked - before) | set(self._owners)
 
     def on(self, member: str, function: Callable[[], R]) -> R:
         """Call ``function`` on a member. One that is gone, or goes in the meantime, cannot be reached."""
