@@ -643,6 +643,8 @@ class Engine:
                 self._told.released[name] = done
 
     def _remove_layers(self, digest: str) -> None:
+        if self._runner.news == "lost":
+            return  # whoever is there then removes them when it is known who is
         with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
             self._runner.everywhere(
                 "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)

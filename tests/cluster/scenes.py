@@ -237,23 +237,20 @@ def _right(root: Path, shop: Any) -> dict[str, bool]:
 
 
 def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
-    """For each seed: a flow of some epochs, during which executors and whole workers are killed, at moments that
-    Spark's progress decides; (seed, right, kills). Whoever reads ``wanted`` makes up for workers that were killed."""
+    """One flow, and for each seed some more epochs of it, during which executors and whole workers are killed, at
+    moments that Spark's progress decides; (seed, right, kills). Whoever reads ``wanted`` makes up for workers."""
     from durability.shop import Shop
 
     spark = session(handle, workers)
+    root = handle.directory / "random"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 1)
     found, gone = [], []
     for seed in seeds:
-        chance = random.Random(seed)
-        root = handle.directory / f"random-{seed}"
-        root.mkdir()
-        shop = Shop(spark, root)
-        for _ in range(4):
-            shop.feed()
-        flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
-        _declare(flow, shop)
-        flow.status()
-        killed: list[str] = []
+        chance, killed, started = random.Random(seed), [], time.monotonic()
 
         def kill(executor: str, chance: random.Random = chance, killed: list[str] = killed) -> None:
             members = handle.members()
@@ -268,14 +265,13 @@ def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[i
                 gone.append(one.worker)
                 (handle.directory / "wanted").write_text(str(len(gone)))
 
-        kills = [AfterTasks(spark, chance.randrange(1, 40), kill) for _ in range(2)]
-        started = time.monotonic()
-        flow.run(until="idle")
+        kills = [AfterTasks(spark, chance.randrange(1, 25), kill) for _ in range(chance.choice((1, 1, 1, 2)))]
+        shop.run(flow, 3)
         for each in kills:
             each.close()
-        flow.close()
         found.append((seed, all(_right(root, shop).values()), len(killed)))
         print(seed, killed, flow.last_recovery, round(time.monotonic() - started, 1), "s", flush=True)
+    flow.close()
     spark.stop()
     return found
 
@@ -299,7 +295,10 @@ def terminated(handle: Handle, executors: int) -> dict[str, Any]:
             flow.run(until="idle")
             return {"text": "no error"}
         except hf.MemberLost as error:
-            found = {"text": str(error), "seconds": time.monotonic() - heard[0], "fields": dict(error.fields)}
+            ended = time.monotonic()
+            found = {"text": str(error), "fields": dict(error.fields)}
+    _until(lambda: bool(heard), "the loss is heard of")
+    found["seconds"] = ended - heard[0]
     last = int(found["fields"]["epoch"])
     # Whoever opens the log again goes on after what was done.
     flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local-again")

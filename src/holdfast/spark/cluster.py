@@ -19,7 +19,7 @@ from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, R, T, moved
-from holdfast.spark.epoch import EpochJob
+from holdfast.spark.epoch import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 from holdfast.spark.placement import Placement
 from holdfast.store.here import LOCAL, MISPLACED
@@ -55,8 +55,10 @@ class Cluster:
 
     threads = True
 
-    def __init__(self, spark: SparkSession, own: SparkSession, partitions: int) -> None:
-        """``own`` is the session for Holdfast's queries, with its settings."""
+    def __init__(self, spark: SparkSession, own: SparkSession, partitions: int, heals: bool = True) -> None:
+        """``own`` is the session for Holdfast's queries, with its settings. ``heals``: a loss is made up for, at once;
+        if not, whoever asked for it stops the flow."""
+        self._heals = heals
         self._news = ""
         self.placement = Placement(spark.sparkContext, partitions)
         self.scattered = self.placement.scattered
@@ -67,14 +69,22 @@ class Cluster:
         self.partitions = partitions
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
-        return EpochJob(self._own, flow, program, types, self.partitions, self.placement if self.scattered else None)
+        placement = self.placement if self.scattered else None
+        return EpochJob(self._own, flow, program, types, self.partitions, placement, self._heals)
 
     def owners(self) -> tuple[str, ...]:
         return self.placement.owners() or ("",) * self.partitions
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, Joined | Lost):
-            self._news = "lost" if isinstance(event, Lost) else self._news or "joined"
+        match event:
+            case Joined(member=member):
+                self._news = self._news or "joined"
+                self.placement.joined(member.id, member.host)
+            case Lost(id=executor):
+                self._news = "lost"
+                if self.placement.lost(executor) and self._heals:
+                    # What runs now needs its layers. To go on without them would only be to fail later.
+                    self._spark.sparkContext.cancelJobGroup(EPOCHS)
 
     @property
     def news(self) -> str:
@@ -113,10 +123,11 @@ class Cluster:
         return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
 
     def _placed(self, function: Callable[[list[T]], list[R]], shares: Sequence[tuple[str, list[T]]]) -> list[R]:
+        losses = self.placement.losses
         try:
             return self.placement.run(_yielding(function), shares)
         except Exception as error:
-            if MISPLACED in str(error):
+            if self._heals and (MISPLACED in str(error) or self.placement.heard_of_loss(losses)):
                 raise moved(error) from error
             raise
 

@@ -80,8 +80,11 @@ class EpochJob:
         types: Types,
         partitions: int,
         placement: Placement | None = None,
+        heals: bool = True,
     ) -> None:
-        """With a ``placement`` each partition's tasks run on the member that has its layers."""
+        """With a ``placement`` each partition's tasks run on the member that has its layers. ``heals``: when one is
+        lost, the error says that it can be made up for."""
+        self._heals = heals
         self._spark = spark
         self._placement = placement
         self._flow = flow
@@ -114,11 +117,11 @@ class EpochJob:
         messages = None
         if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
             planned = time.perf_counter()
-            messages = _collected(rdd, subject)
+            messages = self._collected(rdd, subject)
         if messages is None or messages == [_ENOUGH]:
             rdd = self.plan(work, epoch.partitions)
             planned = time.perf_counter()
-            messages = _collected(rdd, subject)
+            messages = self._collected(rdd, subject)
         reports = reports_of(messages)
         self._rows = sum(report.arrived for report in reports if report.stage == 0)
         return Outcome(reports, planned - started, time.perf_counter() - started)
@@ -147,7 +150,21 @@ class EpochJob:
         for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
             owners = self._owners()
             rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
-            reports_of(_collected(rdd, subject))
+            reports_of(self._collected(rdd, subject))
+
+    def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
+        losses = self._placement.losses if self._placement is not None else 0
+        try:
+            messages: list[Message] = rdd.collect()
+            return messages
+        except Exception as error:
+            known = translated(error, subject)
+            if known is not None:
+                raise known from None
+            place = self._placement if self._heals else None
+            if place is not None and (MISPLACED in str(error) or place.heard_of_loss(losses)):
+                raise moved(error) from error
+            raise
 
     def _tell(self, epoch: Epoch, subject: str) -> None:
         context = self._spark.sparkContext
@@ -234,19 +251,6 @@ class EpochJob:
             yield messages_of(through_spark(wide, cross, self._broadcast, 0))
         if any(not route.catalyst for route in self._program.routes.get(work.name, ())):
             yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
-
-
-def _collected(rdd: RDD[Message], subject: str) -> list[Message]:
-    try:
-        messages: list[Message] = rdd.collect()
-        return messages
-    except Exception as error:
-        if MISPLACED in str(error):
-            raise moved(error) from error
-        known = translated(error, subject)
-        if known is None:
-            raise
-        raise known from None
 
 
 def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:

@@ -49,6 +49,10 @@ class Placement:
         """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
         may stand still."""
 
+        self._executors: dict[str, str] = {}
+        self.losses = 0
+        """How often a host was left without an executor."""
+
         self.provisional = False
         """Whether partitions were inherited after a loss, and the assignment at rest is another."""
 
@@ -61,6 +65,24 @@ class Placement:
         if not context._jsc.sc().isLocal():
             self._await_some()
             self.refresh()
+
+    def joined(self, executor: str, host: str) -> None:
+        """Spark says so."""
+        self._executors[executor] = host
+
+    def lost(self, executor: str) -> bool:
+        """Spark says so; whether its host has none now."""
+        host = self._executors.pop(executor, "")
+        gone = host not in self._executors.values()
+        self.losses += gone
+        return gone
+
+    def heard_of_loss(self, before: int, seconds: float = 2.0) -> bool:
+        """Whether a member was lost since ``losses`` was that; a job that failed for it may know before we do."""
+        deadline = time.monotonic() + seconds
+        while self.losses == before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.losses > before
 
     @property
     def scattered(self) -> bool:
@@ -132,6 +154,7 @@ class Placement:
             executors: dict[str, set[str]] = {}
             for one in present(self._context):
                 executors.setdefault(one.host, set()).add(one.id)
+                self._executors[one.id] = one.host
             known = {host: name for host, (ids, name) in self._asked.items() if executors.get(host) == ids}
             new = sorted(executors.keys() - known.keys())
             found = located(self._context, [(b"", host) for host in new]).map(lambda _: member()).collect()
