@@ -66,7 +66,7 @@ _FORMER_SAFE = 60.0
 """So many seconds an edited view waits until its rows as they were are safe."""
 
 _WAITS = 16
-"""So many epochs a member that joins waits for all to be safe; then it gets its share anyway, and computes."""
+"""So many epochs a member that joins waits at most; then it gets its share anyway, from the others."""
 
 
 class Engine:
@@ -88,8 +88,8 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._waiting = 0
-        """So many epochs members that joined have waited."""
+        self._awaited: int | None = None
+        """Members have joined that wait until this epoch is safe."""
 
         self._tasks = self._found = 0
         """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
@@ -416,17 +416,17 @@ class Engine:
 
     def _adopt(self) -> None:
         """If members came or went, give partitions to those that are there now. What a lost one had is inherited at
-        once. One that comes waits until what the others have is safe: then it takes its share from the copies, and
-        nothing is computed again. But it does not wait for long: a flow that is never still would keep it waiting for
-        ever."""
+        once. One that comes waits until what the others had then is safe: then it takes its share from the copies, and
+        the little that came since from the others. It does not wait for ever, if storage fails."""
         news = self._runner.news
         if not news:
             return
-        if news != "lost" and self._durability.settings.durable and self.safe < self.last and self._waiting < _WAITS:
-            self._waiting += 1
-            self._durability.hurry()
-            return
-        self._waiting = 0
+        if news != "lost" and self._durability.settings.durable:
+            self._awaited = self.last if self._awaited is None else self._awaited
+            if self.safe < self._awaited and self.last < self._awaited + _WAITS:
+                self._durability.hurry()
+                return
+        self._awaited = None
         self._recoverer.adopt(settle=news != "lost")
 
     def _follow(self, reports: Sequence[Report]) -> None:

@@ -13,7 +13,7 @@ from cluster import scenes
 from holdfast.testing.cluster import MARK, Cluster, Driver
 from holdfast.testing.processes import marked
 
-EPOCHS = 10
+EPOCHS = 7
 RIGHT = {"cities": True, "top": True}
 
 
@@ -29,16 +29,16 @@ def test_output_is_exact_when_executors_workers_and_the_driver_are_killed() -> N
     with Cluster(workers=3, cores=1, memory=512) as cluster:
         root = cluster.directory / "killed"
         driver = cluster.driver(scenes.shop_flow, "killed", EPOCHS, 3, 0.2, True)
-        _wait_for_epoch(driver, root, 1)
+        _wait_for_epoch(driver, root, 0)
         cluster.kill_executor(0)
-        _wait_for_epoch(driver, root, 2)
+        _wait_for_epoch(driver, root, 1)
         cluster.kill_worker(0)  # with its layers; while that is made up for, an executor is killed
         cluster.add_worker()
-        _wait_for_epoch(driver, root, 4)
+        _wait_for_epoch(driver, root, 3)
         cluster.kill_worker(1)
         cluster.kill_worker(2)
         cluster.add_worker()
-        _wait_for_epoch(driver, root, 6)
+        _wait_for_epoch(driver, root, 4)
         cluster.kill_driver(driver)
         seen = cluster.driver(scenes.shop_flow, "killed", EPOCHS, 1, 0.0).result(150.0)
         assert seen["epoch"] == EPOCHS - 1
@@ -76,51 +76,54 @@ def test_output_is_exact_under_many_random_kills(first: int) -> None:
 
 
 def test_members_come_and_go() -> None:
-    """One cluster, one flow after the other: a worker that is lost, one that stands still, one that comes, and a flow
-    that stops at a loss."""
+    """One cluster: a worker that stands still; then one that is lost, one that comes, and a flow that stops at a
+    loss."""
     with Cluster(workers=4, cores=1, memory=512) as cluster:
-        _check_lost(cluster.driver(scenes.lost_worker, 4).result(150.0))
-        _check_straggling(cluster.driver(scenes.straggling, 3).result(150.0))
-        driver = cluster.driver(scenes.joined, 3)
-        deadline = time.monotonic() + 120.0
+        _check_straggling(cluster.driver(scenes.straggling, 4).result(180.0))
+        driver = cluster.driver(scenes.come_and_go, 4)
+        deadline = time.monotonic() + 180.0
         while not (cluster.directory / "join").exists():
             assert driver.running and time.monotonic() < deadline, driver.output
             time.sleep(0.05)
         cluster.add_worker()
-        _check_joined(driver.result(150.0))
-        _check_terminated(cluster.driver(scenes.terminated, 4).result(150.0))
+        seen = driver.result(180.0)
+        _check_lost(seen)
+        _check_joined(seen)
+        _check_terminated(seen["terminated"])
     assert marked(MARK, cluster.mark) == []
 
 
 def _check_lost(seen: dict[str, Any]) -> None:
     """Only what was the lost worker's own and in no copy is computed again, by several survivors."""
-    recovery, lost = seen["recovery"], set(seen["lost"])
-    assert len(seen["before"].placement["members"]) == 4 and len(lost) == 2
-    assert seen["before"].durability["safe"] == 3
-    assert recovery.epochs == [4, 5, 6]
+    before, recovery = seen["before"].placement, seen["recovery"]
+    lost = before["members"][seen["member"]]
+    assert len(before["members"]) == 4 and len(lost) == 2
+    assert seen["before"].durability["safe"] == 1
+    assert recovery.epochs == [2, 3]
     assert recovery.filled is None
-    assert recovery.partitions and all(set(some) == lost for some in recovery.partitions.values())
-    assert len(recovery.members) >= 2
-    assert recovery.layers_fetched >= seen["traces"] * len(lost)
-    assert seen["right"] == RIGHT and seen["counts"]
+    assert recovery.partitions and all(some == lost for some in recovery.partitions.values())
+    assert len(recovery.members) >= 2 and seen["member"] not in recovery.members
+    assert recovery.layers_fetched >= len(recovery.partitions) * len(lost)
     kept = seen["after"].placement["members"]
     assert sorted(len(some) for some in kept.values()) == [2, 3, 3]
-    before = seen["before"].placement
-    assert before["tasks"] >= 4 * 8 and before["local"] >= 0.95 * before["tasks"]
+    assert before["tasks"] >= 2 * 8 and before["local"] >= 0.95 * before["tasks"]
+    assert seen["right"] == RIGHT
+
+
+def _check_joined(seen: dict[str, Any]) -> None:
+    kept = seen["joined"].placement["members"]
+    assert sorted(len(some) for some in kept.values()) == [2, 2, 2, 2]
+    assert seen["joining"].epochs == [] and seen["joining"].filled is None, "nothing is computed again"
+    assert seen["right again"] == RIGHT and seen["counts"]
+    tasks = seen["joined"].placement
+    assert tasks["local"] >= 0.95 * tasks["tasks"]
 
 
 def _check_straggling(seen: dict[str, Any]) -> None:
     assert seen["slow"] in seen["before"]["members"]
     assert seen["slow"] not in seen["while"]["members"], "its partitions are kept by others"
-    assert sum(map(len, seen["while"]["members"].values())) == 6
+    assert sum(map(len, seen["while"]["members"].values())) == 4
     assert seen["while"]["tasks"] - seen["while"]["local"] > seen["before"]["tasks"] - seen["before"]["local"]
-    assert seen["right"] == RIGHT
-
-
-def _check_joined(seen: dict[str, Any]) -> None:
-    assert sorted(len(some) for some in seen["after"].values()) == [2, 2, 2, 2]
-    stayed = sum(len(set(some) & set(seen["before"].get(member, ()))) for member, some in seen["after"].items())
-    assert stayed >= 4, "most partitions stay where they are"
     assert seen["right"] == RIGHT
 
 
@@ -128,4 +131,4 @@ def _check_terminated(seen: dict[str, Any]) -> None:
     assert "flow 'shop': executor" in seen["text"] and "was lost" in seen["text"], seen["text"]
     assert f"epochs up to {seen['fields']['epoch']} are done" in seen["text"]
     assert seen["seconds"] < 2.0
-    assert seen["went_on"] == seen["fields"]["epoch"] + 2
+    assert seen["went_on"] == seen["fields"]["epoch"] + 1
