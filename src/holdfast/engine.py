@@ -36,6 +36,7 @@ from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import EpochUnavailable, Fenced, LeaseLost, LogDamaged, LogError, StoreError
+from holdfast.homes import Homes
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.operators.kept import Kept
@@ -44,19 +45,18 @@ from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
 from holdfast.ready import Ready
-from holdfast.recovery.layers import local_layers, remove_stale
+from holdfast.recovery.layers import local_layers
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
-from holdfast.recovery.scattered import ScatteredKept
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
 from holdfast.runner import Job, Outcome, Work
 from holdfast.state import log_layout
-from holdfast.statistics import Local, Statistics, local_state, together
+from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
-from holdfast.store.here import here, take, traces_of
+from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
 
@@ -64,9 +64,6 @@ T = TypeVar("T")
 
 _FORMER_SAFE = 60.0
 """So many seconds an edited view waits until its rows as they were are safe."""
-
-_WAITS = 16
-"""So many epochs a member that joins waits at most; then it gets its share anyway, from the others."""
 
 
 class Engine:
@@ -87,12 +84,6 @@ class Engine:
         self._due: int | None = 0
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
-
-        self._awaited: int | None = None
-        """Members have joined that wait until this epoch is safe."""
-
-        self._tasks = self._found = 0
-        """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
 
         self._asks = any(getattr(operator.spec, "asks", False) for operator in ready.state.program.operators)
         self._lease = lease
@@ -133,11 +124,7 @@ class Engine:
         self._lineage = LineageLog(stash, history, anew=self._lease is not None)
         self._coordinator = Coordinator(self.history, claim.term)
         self._pushed = Pushed()
-        if self._runner.scattered:
-            self._runner.refresh()
-            self._runner.await_members(self._directory.read_members())
-        else:
-            _remove_stale(self._state.directory, self.history)
+        self._homes = Homes(self._runner, self._state, self._directory, self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
         for lineage in self.history:
             self._remember(lineage)
@@ -157,7 +144,7 @@ class Engine:
         )
         self._forms = Forms(self.history, self._before(replicas))
         self._delivery.attach(
-            lambda view, form: self._scattered(self._state.kept_as(view, form, self._coordinator.chain())),
+            lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
             self._declared_forms,
             self.history,
@@ -180,7 +167,7 @@ class Engine:
             self._fresh(replicas),
             self._later(),
             self._pushed,
-            self._take,
+            self._homes.take,
             recovery,
         )
         self._recoverer.open()
@@ -362,7 +349,7 @@ class Engine:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
             self._recoverer.repair(found)
-        self._adopt()
+        self._homes.adopt(self._durability, self._recoverer)
         self._recoverer.repairing(lambda: self._delivery.catch_up(self.last))
         self._release()
         while True:
@@ -403,7 +390,7 @@ class Engine:
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._statistics.add(outcome.reports)
-        self._follow(outcome.reports)
+        self._homes.follow(outcome.reports, self._recoverer)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
 
@@ -411,64 +398,6 @@ class Engine:
         """Whether rows come or go by now because time has passed."""
         timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
         return timed and self._due is not None and self._due <= self._runner.clock()
-
-    # -- members ------------------------------------------------------------------------------------------------------
-
-    def _adopt(self) -> None:
-        """If members came or went, give partitions to those that are there now. What a lost one had is inherited at
-        once. One that comes waits until what the others had then is safe: then it takes its share from the copies, and
-        the little that came since from the others. It does not wait for ever, if storage fails."""
-        news = self._runner.news
-        if not news:
-            return
-        if news != "lost" and self._durability.settings.durable:
-            self._awaited = self.last if self._awaited is None else self._awaited
-            if self.safe < self._awaited and self.last < self._awaited + _WAITS:
-                self._durability.hurry()
-                return
-        self._awaited = None
-        self._recoverer.adopt(settle=news != "lost")
-
-    def _follow(self, reports: Sequence[Report]) -> None:
-        """A keyed task that ran elsewhere than at home has its layers there: its partition is kept there from now on,
-        and what the new member lacks of the other stages is brought."""
-        keyed = [report for report in reports if report.stage and report.member]
-        self._tasks += len(keyed)
-        self._found += sum(report.fetched == 0 for report in keyed)
-        owners = self._runner.owners()
-        moves = {report.partition: report.member for report in keyed if report.member != owners[report.partition]}
-        if moves:
-            self._runner.hand_over(moves)
-            self._recoverer.rebalance()
-
-    def _take(self) -> None:
-        """Have the layers of all members for this driver, without those of other histories."""
-        if self._runner.scattered:
-            directory, history = self._state.directory, self.history[:]
-            self._runner.everywhere("taking layers over", lambda: _take(directory, history))
-            self._directory.write_members(sorted(set(self._runner.owners())))
-
-    def _scattered(self, kept: Kept) -> Kept:
-        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
-
-    def _local(self, *, rows: bool) -> dict[str, Local]:
-        """What local layers there are. Members that cannot be reached just now have none."""
-        directory, traces = self._state.directory, list(self._state.layouts)
-        with suppress(LogDamaged):
-            return together(
-                self._runner.everywhere("measuring", lambda: local_state(directory, traces, rows=rows)).values()
-            )
-        return {}
-
-    def _placement(self) -> dict[str, Any]:
-        if not self._runner.scattered:
-            return {}
-        members: dict[str, list[int]] = {}
-        for partition, owner in enumerate(self._runner.owners()):
-            members.setdefault(owner, []).append(partition)
-        return {"members": members, "tasks": self._tasks, "local": self._found}
-
-    # -- an epoch that is done ----------------------------------------------------------------------------------------
 
     def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
@@ -715,7 +644,7 @@ class Engine:
     # -- views ----------------------------------------------------------------------------------------------------
 
     def _kept(self, name: str) -> Kept:
-        return self._scattered(self._state.kept(name, self._coordinator.chain()))
+        return self._homes.readable(self._state.kept(name, self._coordinator.chain()))
 
     def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
@@ -739,7 +668,7 @@ class Engine:
 
     def drawing(self) -> Drawing:
         """The whole dataflow, with what each operator keeps and did."""
-        measured = self._statistics.measured(self._state.traces, self._local(rows=True))
+        measured = self._statistics.measured(self._state.traces, self._homes.local(rows=True))
         return drawing(self._state.flow, measured)
 
     def status(self) -> Status:
@@ -752,8 +681,8 @@ class Engine:
             self._delivery,
             self._maintenance,
             self._durability,
-            self._local(rows=False),
-            self._placement(),
+            self._homes.local(rows=False),
+            self._homes.status(),
         )
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -778,17 +707,6 @@ class _Anew(Exception):
     def __init__(self, damage: LogDamaged) -> None:
         super().__init__(str(damage))
         self.damage = damage
-
-
-def _take(directory: Path, history: Sequence[Lineage]) -> None:
-    take(directory)
-    _remove_stale(directory, history)
-
-
-def _remove_stale(directory: Path, history: Sequence[Lineage]) -> None:
-    own = here(directory)
-    if own.is_dir():
-        remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
 def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:

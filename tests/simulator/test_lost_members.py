@@ -126,5 +126,5 @@ def test_a_driver_of_an_earlier_term_cannot_use_the_members_layers(simulation: S
     simulation.drivers[0].engine = None
     _run(simulation, 1)
     with pytest.raises(Fenced):
-        old._take()
+        old._homes.take()
     assert "HOLDFAST_LOCAL" not in os.environ
