@@ -126,6 +126,8 @@ class Watched:
                     left = 0.1 if self._deadline is None else min(0.1, self._deadline - time.monotonic())
                     self._changed.wait(max(0.0, left))
                 ended, lost = running.ended, list(self._lost)
+            if ended and running.error is not None and not lost:
+                lost = self._lost_late()
             if cancel_on_loss and lost and not (ended and running.error is None):
                 raise self._terminated(*lost[0])
             if ended and running.error is not None:
@@ -140,6 +142,15 @@ class Watched:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 done, not_done = self.history.progress()
                 raise TimeoutError(f"query: not finished in time; done: {done}; not done: {not_done}")
+
+    def _lost_late(self) -> list[tuple[Member, str]]:
+        """Who was lost, if a query failed because of that: it may be heard of after the failure."""
+        self.settle()
+        if not self.history.victims:
+            return []
+        with self._changed:
+            self._changed.wait_for(lambda: self._lost, _GRACE)
+            return list(self._lost)
 
     def _terminated(self, member: Member, reason: str) -> MemberLost:
         done, not_done = self.history.progress()
