@@ -14,7 +14,7 @@ from cluster import query_scenes as scenes
 from holdfast.testing.cluster import MARK, Cluster
 from holdfast.testing.processes import marked
 
-EXECUTORS, LOSSES = 4, 3
+EXECUTORS, LOSSES = 4, 2
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def seen() -> Iterator[dict[str, Any]]:
 
 
 def test_replay_gives_the_exact_answer_and_says_what_several_survivors_did_again(seen: dict[str, Any]) -> None:
-    rows, _, report = seen["replay"]
+    # From two copies of the input, each of which lacks something that the other has, before and after the kill.
+    rows, report = seen["replay"]
     assert rows == seen["exact"]
     assert report.exact and len(report.lost) == 1
     lost = str(report.lost[0])
@@ -75,12 +76,6 @@ def test_guards_change_no_answer(seen: dict[str, Any]) -> None:
 
 def test_a_task_that_fails_by_itself_is_not_taken_for_a_loss(seen: dict[str, Any]) -> None:
     assert "ZeroDivisionError" in seen["own failure"], seen["own failure"]
-
-
-def test_files_are_read_from_whichever_copy_has_them_also_in_the_middle(seen: dict[str, Any]) -> None:
-    rows, report = seen["replicas"]
-    assert rows == seen["exact"]
-    assert report.lost and report.recomputed
 
 
 def test_every_loss_and_joining_is_told_once_in_order(seen: dict[str, Any]) -> None:

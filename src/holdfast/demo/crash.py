@@ -181,7 +181,9 @@ def _lease(home: Path) -> Any:
 
 
 def _settings(plan: Plan) -> dict[str, object]:
-    return {"spark__sql__shuffle__partitions": plan.executors}
+    # Executors that are new compile nothing: it would take them longer than the query.
+    compiled = {"spark__sql__codegen__wholeStage": "false", "spark__sql__codegen__factoryMode": "NO_CODEGEN"}
+    return {"spark__sql__shuffle__partitions": plan.executors, **compiled}
 
 
 def _session(handle: Handle, plan: Plan, **settings: object) -> Any:
