@@ -15,7 +15,7 @@ from holdfast.demo import crash
 from holdfast.demo.crash import Version
 from holdfast.demo.stage import Plan
 
-SMALL = Plan(scale=0.005, executors=4, files=8, pace=0.05)
+SMALL = Plan(scale=0.005, executors=2, files=8, pace=0.05)
 NAMES = ["no fault tolerance", "terminate", "continue", "replay", "replay, driver killed"]
 
 
@@ -42,7 +42,7 @@ def test_terminate_stops_and_names_the_executor(versions: dict[str, Version]) ->
 def test_the_coverage_of_continue_is_what_was_really_lost(versions: dict[str, Version]) -> None:
     version = versions["continue"]
     assert version.missing == version.really_lost != ()
-    assert version.right, version  # the answer is that of plain Spark over the files that are left
+    assert version.right, version  # the answer is the one over the files that are left
     total = SMALL.files + 2
     assert version.coverage.startswith(f"{total - len(version.missing)} of {total} partitions, ")
 

@@ -28,14 +28,16 @@ class Gate:
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
 
-    def enter(self) -> None:
-        """Go in if there is room, or else wait until the gate is open."""
+    def enter(self, name: str = "") -> None:
+        """Go in if there is room, or else wait until the gate is open. Who waits can be asked for by ``name``."""
         for number in range(self.free):
             try:
                 (self.directory / str(number)).touch(exist_ok=False)
                 return
             except FileExistsError:
                 continue
+        if name:
+            (self.directory / f"waits-{name}").touch()
         deadline = time.monotonic() + _PATIENCE
         while not self.is_open:
             if time.monotonic() > deadline:
@@ -44,6 +46,10 @@ class Gate:
 
     def open(self) -> None:
         (self.directory / "open").touch()
+
+    def has_waited(self, name: str) -> bool:
+        """Whether somebody of that name waits, or did before the gate was opened."""
+        return (self.directory / f"waits-{name}").exists()
 
     @property
     def is_open(self) -> bool:
