@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +20,9 @@ from holdfast.cli import app
 from holdfast.demo import crash
 from holdfast.demo.crash import Version
 from holdfast.demo.stage import Plan
+from holdfast.testing.processes import marked, wait_gone
 
+MARK = "HOLDFAST_TEST_OF_CTRL_C"
 SMALL = Plan(scale=0.005, executors=2, files=8, pace=0.05)
 NAMES = ["no fault tolerance", "terminate", "continue", "replay", "replay, driver killed"]
 
@@ -70,3 +78,27 @@ def test_a_version_that_did_not_do_what_it_should_is_an_error(monkeypatch: pytes
     assert found.exit_code == 1
     assert json.loads(found.stdout)["versions"][0]["happened"] == "was not hit"
     assert not json.loads(found.stdout)["right"]
+
+
+def test_ctrl_c_ends_it_and_leaves_no_process() -> None:
+    mark = secrets.token_hex(8)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", "demo", "crash", "--scale", "0.005"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), MARK: mark},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell may have it ignored
+    )
+    try:
+        assert process.stdout is not None
+        assert "starting a cluster" in process.stdout.readline()
+        deadline = time.monotonic() + 60.0
+        while not any("Worker" in word for one in marked(MARK, mark) for word in one.command):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60.0) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert wait_gone(MARK, mark, 30.0) == []
