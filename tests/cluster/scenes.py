@@ -1,4 +1,4 @@
-"""What the cluster tests run, in drivers of their own: a process that has a Spark session already cannot have another.
+"""What the tests of flows run, in drivers of their own: a process that has a Spark session already cannot have another.
 
 Scenes kill at moments that Spark's own progress decides, and return plain values for the tests to judge.
 """
@@ -21,161 +21,16 @@ from holdfast.testing import total_of_changes
 from holdfast.testing.cluster import Handle
 from holdfast.testing.trigger import AfterTasks
 
-FILES, ROWS = 8, 1000
-SLOW = "SELECT g, count(*) AS n, sum(k) AS s FROM p WHERE slowly(k) >= 0 GROUP BY g"
-SLOW_LATER = f"SELECT g, n, s FROM ({SLOW.replace(' WHERE slowly(k) >= 0', '')}) WHERE slowly(n * 0) >= 0"
-
-
-def write_table(directory: Path) -> None:
-    """Eight files; in file f the keys f * 1000 …, in seven groups."""
-    directory.mkdir(parents=True)
-    for number in range(FILES):
-        keys = list(range(number * ROWS, (number + 1) * ROWS))
-        pq.write_table(pa.table({"k": keys, "g": [key % 7 for key in keys]}), directory / f"{number}.parquet")
-
 
 def session(handle: Handle, executors: int, **settings: object) -> Any:
-    """A session with all its executors. One file is one partition."""
-    spark = handle.session(
-        **{"spark__sql__shuffle__partitions": 3, "spark__sql__files__openCostInBytes": 200_000_000, **settings}
-    )
-    wait_for(spark, executors)
-
-    def slowly(key: int) -> int:
-        if key % ROWS == 0:
-            time.sleep(0.4)
-        return key
-
-    spark.udf.register("slowly", slowly, "long")
-    return spark
-
-
-def wait_for(spark: Any, executors: int) -> None:
+    """A session with all its executors."""
     from holdfast.spark.membership import Watch
 
+    spark = handle.session(**settings)
     watch = Watch(spark, begin=False)
-    watch.wait(executors, 60)
+    watch.wait(executors, 120.0)
     watch.close()
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in table.to_pylist())
-
-
-def left_over(report: hf.Report) -> list[tuple[int, ...]]:
-    """What the rows of the files that are left amount to, without Spark: group, count, sum."""
-    gone = {path for piece in report.missing for path, _, _ in piece.files}
-    directory = Path(next(iter(gone))).parent
-    found: dict[int, list[int]] = {}
-    for path in directory.iterdir():
-        if str(path) not in gone:
-            for row in pq.read_table(path).to_pylist():
-                total = found.setdefault(row["g"], [0, 0])
-                total[0] += 1
-                total[1] += row["k"]
-    return sorted((group, *total) for group, total in found.items())
-
-
-# -- queries --------------------------------------------------------------------------------------------------------
-
-
-def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
-    """All policies, and ``losses`` random ones under ``continue``."""
-    directory = handle.directory / "t"
-    write_table(directory)
-    spark = session(handle, executors)
-    spark.read.parquet(str(directory)).createOrReplaceTempView("p")
-    seen: dict[str, Any] = {}
-    heard: list[hf.Change] = []
-    watch = hf.on_membership(spark)
-    watch(heard.append)
-    seen["exact"] = rows_of(hf.query(spark, SLOW).rows)
-    seen["forms"] = _forms(spark)
-
-    def killed(text: str, policy: Any, after: int, stages: int = 0, **tables: Any) -> Any:
-        with AfterTasks(spark, after, handle.kill_executor, stages) as kill:
-            started = time.monotonic()
-            try:
-                return hf.query(spark, text, on_loss=policy, timeout=60.0, **tables)
-            except hf.MemberLost as error:
-                return str(error), time.monotonic() - kill.at, error.fields["member"].id, kill.executor
-            except TimeoutError:
-                print(_stuck(spark), flush=True)  # for whoever reads the output of a test that failed
-                raise
-            finally:
-                print(policy, after, stages, round(time.monotonic() - started, 1), "s", flush=True)
-                wait_for(spark, executors)
-
-    rows, report = killed(SLOW, "replay", 2)
-    seen["replay"] = (rows_of(rows), report)
-    seen["terminate"] = killed(SLOW, "terminate", 2)
-    chance = random.Random(4)
-    seen["continue"] = []
-    for _ in range(losses):
-        rows, report = killed(SLOW, "continue", chance.randrange(1, FILES - 1))
-        seen["continue"].append((rows_of(rows), left_over(report) if report.missing else None, report))
-    rows, report = killed(SLOW_LATER, "continue", 1, stages=1)
-    seen["late"] = (rows_of(rows), left_over(report) if report.missing else None, report)
-    seen["own_failure"] = _own_failure(spark)
-    seen["replicas"] = _replicas(spark, directory)
-    watch.settle()
-    watch.close()
-    seen["heard"] = heard
-    spark.stop()
-    return seen
-
-
-def _stuck(spark: Any) -> str:
-    """What Spark's scheduler is doing."""
-    traces = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces()
-    found = []
-    for thread in traces.keySet():
-        if thread.getName().startswith(("dag-scheduler", "spark-listener-group-shared", "dispatcher-Coarse")):
-            found.append("\n  ".join([thread.getName(), *(frame.toString() for frame in traces.get(thread)[:25])]))
-    return "\n".join(found)
-
-
-def _forms(spark: Any) -> list[tuple[bool, hf.Report]]:
-    """Queries of many forms, guarded, without a loss: the same answer as without guards."""
-    frames = [
-        spark.sql(
-            "SELECT a.k, b.g FROM p a JOIN p b ON a.k = b.k + 1 WHERE a.k < 10 UNION ALL SELECT 1, 2 "
-            "UNION ALL SELECT id, id FROM range(5)"
-        ),
-        spark.table("p").select("k").coalesce(2).union(spark.range(3).toDF("k")).where("k % 100 = 0"),
-        spark.sql(
-            "WITH x AS (SELECT k, g FROM p WHERE k < 100) SELECT x.g, (SELECT max(g) FROM p) AS m, count(*) AS c "
-            "FROM x WHERE EXISTS (SELECT 1 FROM p WHERE p.k = x.k + 1) GROUP BY x.g"
-        ),
-    ]
-    found = []
-    for frame in frames:
-        rows, report = hf.query(spark, frame, on_loss="continue")
-        found.append((rows_of(rows) == sorted(map(tuple, frame.collect())), report))
-    return found
-
-
-def _own_failure(spark: Any) -> str:
-    """A task that fails by itself is tried again, and must not look like a loss."""
-    spark.udf.register("bad", lambda key: 1 // (key - 1500), "long")
-    try:
-        return f"no error: {hf.query(spark, 'SELECT count(*) FROM p WHERE bad(k) > 5', on_loss='continue')}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def _replicas(spark: Any, directory: Path) -> list[tuple[Any, ...]]:
-    """Two copies, each of which lacks a file that the other has."""
-    import shutil
-
-    copies = [directory.parent / name for name in ("copy-a", "copy-b")]
-    for number, copy in enumerate(copies):
-        shutil.copytree(directory, copy)
-        (copy / f"{number}.parquet").unlink()
-    return rows_of(hf.query(spark, SLOW, tables={"p": hf.files(copies, replicas=True)}).rows)
-
-
-# -- flows ----------------------------------------------------------------------------------------------------------
+    return spark
 
 
 def shop_flow(
