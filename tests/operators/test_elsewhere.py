@@ -37,12 +37,16 @@ def test_the_first_epoch_needs_nothing_and_runs_anywhere(epoch: Epoch) -> None:
     assert settle(_program(), 1, 0, epoch) == 0
 
 
+def test_a_task_that_neither_reads_nor_writes_runs_anywhere(epoch: Epoch) -> None:
+    assert settle(_program(asks=True), 1, 0, replace(epoch, write={}, answers={})) == 0
+
+
 def test_a_task_that_asks_outside_functions_runs_at_home_alone(epoch: Epoch) -> None:
     with pytest.raises(Misplaced, match=r"member home.*asks outside"):
         settle(_program(asks=True), 1, 0, epoch, pause=0.0)
 
 
-@pytest.mark.parametrize("how", [{"run": {}}, {"write": {}}, {"first": 0, "number": 5}])
+@pytest.mark.parametrize("how", [{"run": {}}, {"write": {"a": frozenset()}}, {"first": 0, "number": 5}])
 def test_a_replay_runs_at_home_alone(epoch: Epoch, how: Mapping[str, Any]) -> None:
     with pytest.raises(Misplaced, match="must run there"):
         settle(_program(), 1, 0, replace(epoch, **how), pause=0.0)

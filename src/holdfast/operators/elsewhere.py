@@ -37,6 +37,8 @@ def settle(program: Program, stage: int, partition: int, epoch: Epoch, pause: fl
     if not epoch.owners or epoch.owners[partition] == (own := member()):
         return 0
     home = epoch.owners[partition]
+    if epoch.number == 0 and epoch.write is not None and not epoch.write:
+        return 0  # it reads nothing and writes nothing: a driver warms up
     if not own or epoch.first != epoch.number or epoch.run is not None or epoch.write is not None:
         raise _misplaced(home, own, "it must run there", pause)
     if any(getattr(operator.spec, "asks", False) for operator in program.at(stage)):

@@ -22,7 +22,7 @@ from holdfast.runner import Job, R, T, moved
 from holdfast.spark.epoch import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 from holdfast.spark.placement import Placement
-from holdfast.store.here import LOCAL, MISPLACED
+from holdfast.store.here import LOCAL
 
 
 def _yield_to_epochs() -> None:
@@ -127,7 +127,7 @@ class Cluster:
         try:
             return self.placement.run(_yielding(function), shares)
         except Exception as error:
-            if self._heals and (MISPLACED in str(error) or self.placement.heard_of_loss(losses)):
+            if self.placement.is_cause(error, losses, self._heals):
                 raise moved(error) from error
             raise
 

@@ -58,7 +58,6 @@ from holdfast.spark.failure import translated
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
-from holdfast.store.here import MISPLACED
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
@@ -161,8 +160,7 @@ class EpochJob:
             known = translated(error, subject)
             if known is not None:
                 raise known from None
-            place = self._placement if self._heals else None
-            if place is not None and (MISPLACED in str(error) or place.heard_of_loss(losses)):
+            if self._placement is not None and self._placement.is_cause(error, losses, self._heals):
                 raise moved(error) from error
             raise
 

@@ -21,7 +21,7 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import TooFewMembers
 from holdfast.spark.membership import present
-from holdfast.store.here import Misplaced, member
+from holdfast.store.here import MISPLACED, Misplaced, member
 
 T = TypeVar("T")
 
@@ -30,6 +30,9 @@ _PATIENCE = 60.0
 
 _PAUSE = 0.5
 """A task that must be tried again elsewhere waits so long: time for its own member to have room for it."""
+
+_HEARING = 2.0
+"""Within so many seconds a loss is heard of."""
 
 _GRACE = 3.0
 """So long one that was lost may take to come back: an executor that died is started again, beside the same layers."""
@@ -77,12 +80,13 @@ class Placement:
         self.losses += gone
         return gone
 
-    def heard_of_loss(self, before: int, seconds: float = 2.0) -> bool:
-        """Whether a member was lost since ``losses`` was that; a job that failed for it may know before we do."""
-        deadline = time.monotonic() + seconds
-        while self.losses == before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return self.losses > before
+    def is_cause(self, error: Exception, losses: int, heals: bool) -> bool:
+        """Whether a job failed since its layers are elsewhere, in a way that can be mended: since ``losses`` was that, a
+        member was lost (which is mended if the flow ``heals``), or tasks did not come to run where they had to."""
+        deadline = time.monotonic() + _HEARING
+        while self.losses == losses and time.monotonic() < deadline and not (heals and MISPLACED in str(error)):
+            time.sleep(0.05)  # a job that failed for a loss may know before we do
+        return heals if self.losses > losses else MISPLACED in str(error)
 
     @property
     def scattered(self) -> bool:
