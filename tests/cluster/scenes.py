@@ -136,7 +136,8 @@ def come_and_go(handle: Handle, workers: int) -> dict[str, Any]:
     pushed are among them); then one joins, which whoever reads ``join`` starts. After that, a flow that a loss ends."""
     from durability.shop import Shop, one_round, stop_rounds
 
-    spark = session(handle, workers)
+    # On a busy machine, a task would rather run elsewhere than wait for its member; then partitions move.
+    spark = session(handle, workers, spark__locality__wait="60s")
     root = handle.directory / "lost"
     root.mkdir()
     shop = Shop(spark, root)

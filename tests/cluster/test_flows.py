@@ -87,6 +87,7 @@ def test_members_come_and_go() -> None:
             time.sleep(0.05)
         cluster.add_worker()
         seen = driver.result(180.0)
+        print(seen)  # for whoever reads the output of a test that failed
         _check_lost(seen)
         _check_joined(seen)
         _check_terminated(seen["terminated"])
