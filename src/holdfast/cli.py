@@ -2,7 +2,8 @@
 
 A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
 which ``verify`` leaves something wrong; a wrong call ends with 2, a run from which another driver took over (or may,
-since it lost its lease) with 3, and a second Ctrl-C with 130.
+since it lost its lease) with 3, one that lost an executor and is to terminate then with 4, and a second Ctrl-C with
+130.
 Set HOLDFAST_TRACEBACK=1 to see where an error came from.
 """
 
@@ -25,7 +26,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from holdfast.errors import Fenced, HoldfastError
+from holdfast.errors import Fenced, HoldfastError, MemberLost
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
@@ -57,11 +58,15 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
             if os.environ.get("HOLDFAST_TRACEBACK"):
                 raise
             problems.print(f"holdfast: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(3 if isinstance(error, Fenced) else 1) from None
+            raise typer.Exit(_status(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
     return run
+
+
+def _status(error: Exception) -> int:
+    return 3 if isinstance(error, Fenced) else 4 if isinstance(error, MemberLost) else 1
 
 
 @app.callback(invoke_without_command=True)

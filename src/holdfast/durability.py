@@ -169,6 +169,11 @@ class Durability:
         """Bytes sent to locations."""
 
     @property
+    def history(self) -> Sequence[Lineage]:
+        """The lineage of all complete epochs."""
+        return self._history
+
+    @property
     def busy(self) -> bool:
         """Whether a round is at work."""
         return self._background.busy
@@ -185,6 +190,11 @@ class Durability:
         """Have a round made, if there is anything to make safe."""
         if self.settings.durable and self.safe < len(self._history) - 1:
             self._background.request()
+
+    def hurry(self) -> None:
+        """Have a round made at once: something waits for it."""
+        if self.settings.durable and self.safe < len(self._history) - 1:
+            self._background.hurry()
 
     def uncommitted(self, epoch: int) -> bytes:
         """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6)."""
@@ -391,9 +401,8 @@ class Durability:
             marks.reach("round.before_forgetting")
             self._each(wanted, forget)
         if -1 not in self._settled:
-            for directory in self._directory.iterdir():
-                if directory.is_dir() and directory.name not in self._traces:
-                    shutil.rmtree(directory, ignore_errors=True)
+            directory, kept = self._directory, frozenset(self._traces)
+            self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
             self._settled.add(-1)
 
     def _is_able(self, number: int) -> bool:
@@ -569,6 +578,14 @@ def sync_all(directories: Sequence[str], after: int) -> None:
     """On a member: sync its own layers."""
     for directory in directories:
         sync_layers(here(directory), after)
+
+
+def forget_others(directory: Path, kept: Collection[str]) -> None:
+    """Remove the local traces that are not among these."""
+    own = here(directory)
+    for path in own.iterdir() if own.is_dir() else ():
+        if path.is_dir() and path.name not in kept:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def sync_layers(directory: Path, after: int) -> None:

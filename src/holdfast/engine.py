@@ -36,6 +36,7 @@ from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
+from holdfast.homes import Homes
 from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
@@ -45,10 +46,10 @@ from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
 from holdfast.ready import Ready
-from holdfast.recovery.layers import local_layers, remove_stale
+from holdfast.recovery.layers import local_layers
 from holdfast.recovery.lineage import find_history
+from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
-from holdfast.recovery.scattered import ScatteredKept
 from holdfast.results import Epoch as EpochResult
 from holdfast.results import Recovery, Status
 from holdfast.runner import Job, Outcome, Work
@@ -56,7 +57,7 @@ from holdfast.state import log_layout
 from holdfast.statistics import Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
-from holdfast.store.here import here, scattered
+from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
 from holdfast.store.replica import Claim, Replica
 
@@ -85,14 +86,14 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
+        self._asks = any(getattr(operator.spec, "asks", False) for operator in ready.state.program.operators)
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
         self._lead = Lead(self._directory, lease, lambda: self.stopping)
         try:
             self._state, self._job = ready.state, ready.job
-            traces = scattered(declared.local) / "traces" if runner.scattered else self._directory.traces
-            self._state.directory = traces
+            self._state.directory = self._directory.traces
             self._declared_forms = self._state.forms()
             self._open()
         except BaseException:
@@ -110,6 +111,8 @@ class Engine:
             self._lead.check()
             claim = self._claim(replicas, recovery)
             self._lead.check()
+            if self._runner.scattered:
+                self._state.directory = traces_of(self.declared.local, claim.term)
             # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
             directories = (
                 [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
@@ -121,7 +124,8 @@ class Engine:
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
-        self._runner.everywhere("removing stale layers", partial(_remove_stale, self._state.directory, self.history[:]))
+        self._pushed = Pushed()
+        self._homes = Homes(self._runner, self._state, self._directory, self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
         for lineage in self.history:
             self._remember(lineage)
@@ -142,7 +146,7 @@ class Engine:
         )
         self._forms = Forms(self.history, self._before(replicas))
         self._delivery.attach(
-            lambda view, form: self._state.kept_as(view, form, self._coordinator.chain()),
+            lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
             self._declared_forms,
             self.history,
@@ -164,6 +168,8 @@ class Engine:
             self._run_again,
             self._fresh(replicas),
             self._later(),
+            self._pushed,
+            self._homes.take,
             recovery,
         )
         self._recoverer.open()
@@ -318,7 +324,7 @@ class Engine:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
             self._recoverer.repair(found)
-        self._adopt()
+        self._homes.adopt(self._durability, self._recoverer)
         self._recoverer.repairing(lambda: self._delivery.catch_up(self.last))
         self._release()
         while True:
@@ -338,11 +344,14 @@ class Engine:
                 return EpochResult(None)
             lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
             try:
-                outcome = self._recoverer.repairing(partial(self._run, lineage))
+                outcome = self._recoverer.repairing(partial(self._attempt, lineage))
                 self._lead.demand()
             except BaseException as error:
                 self._coordinator.abandon(lineage)
                 self._remove_layers(lineage.digest)
+                if isinstance(error, _Anew):
+                    self._recoverer.mend(error.damage)
+                    continue
                 if isinstance(error, Exception):
                     # A driver that another has taken over from fails at many things; it should say the real reason.
                     self._lead.check()
@@ -357,6 +366,7 @@ class Engine:
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._statistics.add(outcome.reports)
+        self._homes.follow(outcome.reports, self._recoverer)
         self._maintain(outcome)
         return self._result(lineage.epoch, outcome, seconds, waited)
 
@@ -364,15 +374,6 @@ class Engine:
         """Whether rows come or go by now because time has passed."""
         timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
         return timed and self._due is not None and self._due <= self._runner.clock()
-
-    def _adopt(self) -> None:
-        """If members came or went, give partitions to those that are there now. One that comes waits until what the
-        others have is safe: then it takes its share from the copies, and nothing is computed again."""
-        news = self._runner.news
-        if not news or (news == "joined" and self._durability.settings.durable and self.safe < self.last):
-            return
-        if self._runner.refresh():
-            self._recoverer.rebalance()
 
     def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
@@ -448,9 +449,23 @@ class Engine:
             stacklevel=1,
         )
 
+    def _attempt(self, lineage: Lineage) -> Outcome:
+        try:
+            return self._run(lineage)
+        except LogDamaged as damage:
+            # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
+            # under this digest there must be one set of them.
+            if damage.fields.get("moved") and self._asks:
+                raise _Anew(damage) from damage
+            raise
+
     def _run(self, lineage: Lineage) -> Outcome:
         deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
         work = [Work(name, self.declared.sources[name], [offer]) for name, offer in lineage.offers.items()]
+        if self._runner.scattered and self.declared.settings.durable:
+            for one in work:
+                if not one.source.replayable:
+                    self._pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
         epoch = self._epoch(lineage, deliver=deliver)
         try:
             return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
@@ -493,6 +508,7 @@ class Engine:
             answers=lineage.answers if again else None,
             run=run,
             write=write,
+            copies=self.declared.locations if self._runner.scattered and self.declared.settings.durable else (),
         )
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
@@ -500,6 +516,8 @@ class Engine:
         View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
         lineage = self.history[number]
         views = self._state.flow.views
+        if self._runner.scattered:
+            partitions = self.partitions  # others would need layers of several members
         epoch = self._epoch(lineage, again=True, deliver=frozenset(views.values()), write={}, partitions=partitions)
         work = []
         for name, offer in lineage.offers.items():
@@ -525,6 +543,7 @@ class Engine:
 
     def _release(self) -> None:
         """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
+        self._pushed.release(self._durability.cleared)
         for name, offers in self._offers.items():
             done = self._told.released.get(name, 0)
             while name in self.declared.sources and done < len(offers) and offers[done][0] <= self._durability.cleared:
@@ -533,6 +552,8 @@ class Engine:
                 self._told.released[name] = done
 
     def _remove_layers(self, digest: str) -> None:
+        if self._runner.news == "lost":
+            return  # whoever is there then removes them when it is known who is
         with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
             self._runner.everywhere(
                 "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)
@@ -603,8 +624,7 @@ class Engine:
     # -- views ----------------------------------------------------------------------------------------------------
 
     def _kept(self, name: str) -> Kept:
-        kept = self._state.kept(name, self._coordinator.chain())
-        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
+        return self._homes.readable(self._state.kept(name, self._coordinator.chain()))
 
     def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
@@ -628,7 +648,7 @@ class Engine:
 
     def drawing(self) -> Drawing:
         """The whole dataflow, with what each operator keeps and did."""
-        measured = self._statistics.measured(self._state.traces, self._state.directory)
+        measured = self._statistics.measured(self._state.traces, self._homes.local(rows=True))
         return drawing(self._state.flow, measured)
 
     def status(self) -> Status:
@@ -641,6 +661,8 @@ class Engine:
             self._delivery,
             self._maintenance,
             self._durability,
+            self._homes.local(rows=False),
+            self._homes.status(),
         )
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -659,10 +681,12 @@ class Engine:
         self.abandon()
 
 
-def _remove_stale(directory: Path, history: Sequence[Lineage]) -> None:
-    own = here(directory)
-    if own.is_dir():
-        remove_stale([path for path in own.iterdir() if path.is_dir()], history)
+class _Anew(Exception):
+    """An epoch must begin again, as another one."""
+
+    def __init__(self, damage: LogDamaged) -> None:
+        super().__init__(str(damage))
+        self.damage = damage
 
 
 def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:

@@ -99,6 +99,7 @@ class Flow:
             hint = "; 'continue' is for hf.query, not for flows yet" if on_loss == "continue" else ""
             raise DeclarationError(f"flow '{name}': on_loss must be 'replay' or 'terminate', not {on_loss!r}{hint}")
         self._members = Members(name, on_loss == "terminate")
+        self._on_loss = on_loss
         self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
         self._spark = spark
@@ -455,7 +456,7 @@ class Flow:
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
             left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
             declared = replace(declared, expiring=left)
-            cluster = Cluster(self._spark, judge.session, partitions)
+            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss == "replay")
             self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
             self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)

@@ -36,10 +36,13 @@ def query(
 
     ``tables`` are sources or DataFrames that the SQL calls by name; ``hf.files([a, b], replicas=True)`` is read from
     whichever copy can be read. After ``timeout`` seconds everything is cancelled: `TimeoutError`.
+    SQL that is wrong is a `SqlError`, an expression or a function that fails on a row an `EvaluationError`.
     """
     if on_loss not in POLICIES:
         known = ", ".join(map(repr, POLICIES))
         raise DeclarationError(f"query: on_loss must be one of {known}, not {on_loss!r}", on_loss=on_loss)
+    if timeout is not None and not timeout > 0:
+        raise DeclarationError(f"query: the timeout must be more than 0 seconds, not {timeout!r}", timeout=timeout)
     if tables and not isinstance(query, str):
         raise DeclarationError("query: tables are for SQL; a DataFrame has its own")
     from holdfast.spark.query import run_query

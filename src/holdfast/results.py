@@ -59,6 +59,9 @@ class Recovery:
     layers_reused: int = 0
     layers_fetched: int = 0
     bytes_fetched: int = 0
+    layers_handed: int = 0
+    """Layers that a member took from another, where each keeps its own."""
+
     damaged: list[str] = field(default_factory=list)
     """Layers that did not have their checksum, and were set aside."""
 
@@ -66,7 +69,7 @@ class Recovery:
     """Log locations that could not be used → why."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """Phase (``lineage``, ``look``, ``fetch``, ``replay``) → time."""
+    """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
 
     def note(self, first: int, epoch: int, where: Mapping[str, Iterable[int]]) -> None:
         """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions."""
@@ -84,7 +87,7 @@ class Recovery:
     @property
     def work(self) -> tuple[object, ...]:
         """What was done, for telling whether anything was."""
-        return self.layers_fetched, tuple(self.epochs), self.filled, len(self.damaged)
+        return self.layers_fetched, self.layers_handed, tuple(self.epochs), self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "epochs_replayed": self.epochs_replayed}
@@ -122,6 +125,10 @@ class Status:
 
     durability: dict[str, Any] = field(default_factory=dict)
     """The safe point; per view, the last epoch on each level; what is at risk now; what fails, and why."""
+
+    placement: dict[str, Any] = field(default_factory=dict)
+    """Where members keep their own layers: which partitions each keeps, how many keyed tasks were run since the flow
+    was opened, and how many of them found all their layers where they ran. Otherwise empty."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

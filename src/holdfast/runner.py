@@ -5,14 +5,16 @@ The engine decides what is to be done; a runner does it, in tasks. `spark/cluste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
+from holdfast.errors import LogDamaged
 from holdfast.operators.program import Program
 from holdfast.operators.stage import Epoch, Report
 from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.store.here import MISPLACED
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,6 +36,12 @@ class Outcome:
     reports: tuple[Report, ...]
     planning: float
     seconds: float
+
+
+def moved(error: Exception | str) -> LogDamaged:
+    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+    why = next((line.strip() for line in str(error).split("\n") if MISPLACED in line), "")
+    return LogDamaged(f"a member that has layers of the flow cannot be reached: {why}", moved=True)
 
 
 class Job(Protocol):
@@ -74,18 +82,34 @@ class Runner(Protocol):
         ...
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        """Call ``function`` once on each member; member → result."""
+        """Call ``function`` once on each member; member → result. (Not on one whose partitions were all handed over:
+        it may stand still.)"""
+        ...
+
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        """Call ``function`` on each member's share of items, there; all results."""
         ...
 
     def owners(self) -> tuple[str, ...]:
         """Partition → the member that keeps its layers."""
         ...
 
-    news: str
-    """What happened to members since the last `refresh`: "", "joined" or "lost" (or both)."""
+    @property
+    def news(self) -> str:
+        """What happened to members since the last `refresh`: "", "joined" or "lost" (or both). "unsettled": what was
+        lost was inherited, and the assignment at rest is another."""
 
-    def refresh(self) -> bool:
-        """Look who is there now; whether a partition has another member than before."""
+    def refresh(self, settle: bool = False) -> bool:
+        """Look who is there now, and assign partitions to them; whether one has another member than before. After a
+        loss what was lost is inherited, and nothing else moves, unless ``settle`` asks for the assignment at rest."""
+        ...
+
+    def await_members(self, names: Sequence[str]) -> None:
+        """Give members that are known by name a little time to be there, when a flow is opened."""
+        ...
+
+    def hand_over(self, moves: Mapping[int, str]) -> None:
+        """Have these partitions kept by other members, until members change."""
         ...
 
     def thread(self, target: Callable[[], None], name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -134,24 +133,13 @@ class State:
         operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
         return {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
 
-    def sizes(self) -> list[TraceStatus]:
-        """The local layers of each trace."""
-        found = []
-        for operator in self.program.operators:
-            for trace in self.traces[operator.id]:
-                sizes = local_sizes(self.directory / trace)
-                found.append(TraceStatus(trace, operator.kind, len(sizes), sum(sizes)))
-        return found
-
-
-def local_sizes(directory: Path) -> list[int]:
-    """The bytes of each file there, while layers are merged."""
-    found: list[int] = []
-    with suppress(FileNotFoundError):
-        for entry in directory.iterdir():
-            with suppress(FileNotFoundError):  # merged meanwhile
-                found.append(entry.stat().st_size)
-    return found
+    def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:
+        """The local layers of each trace, of which ``held`` says how many there are, and their bytes."""
+        return [
+            TraceStatus(trace, operator.kind, *held.get(trace, (0, 0, 0))[:2])
+            for operator in self.program.operators
+            for trace in self.traces[operator.id]
+        ]
 
 
 def log_layout(form: Form) -> Layout:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from holdfast.operators.stage import Report
 from holdfast.plan.drawing import Measured, by_operator
 from holdfast.recovery.layers import local_layers
+from holdfast.store.here import here
 
 _EPOCHS = 100
 
@@ -37,11 +38,12 @@ class Statistics:
             kept = self._seen.setdefault(operator, deque(maxlen=_EPOCHS))
             kept.append((count, seconds.get(operator, 0.0)))
 
-    def measured(self, traces: Mapping[str, Iterable[str]], directory: Path) -> dict[str, Measured]:
-        """What each operator keeps in its local layers and did. ``traces``: operator → its traces."""
+    def measured(self, traces: Mapping[str, Iterable[str]], local: Mapping[str, Local]) -> dict[str, Measured]:
+        """What each operator keeps in its local layers and did. ``traces``: operator → its traces; ``local``: trace →
+        its layers, bytes and rows."""
         found = {}
         for operator, names in traces.items():
-            layers, size, rows = held(directory / trace for trace in names)
+            layers, size, rows = together([{operator: local.get(trace, (0, 0, 0))} for trace in names])[operator]
             seen = self._seen.get(operator, ())
             found[operator] = Measured(
                 layers,
@@ -54,19 +56,39 @@ class Statistics:
         return found
 
 
-def held(directories: Iterable[Path]) -> tuple[int, int, int]:
+Local = tuple[int, int, int]
+"""Layers, their bytes, and the rows in them."""
+
+
+def local_state(directory: Path, traces: Iterable[str], *, rows: bool) -> dict[str, Local]:
+    """Trace → its layers on this host; with the ``rows`` in them, for which each file is opened."""
+    own = here(directory)
+    return {trace: held([own / trace], rows=rows) for trace in traces}
+
+
+def together(some: Iterable[Mapping[str, Local]]) -> dict[str, Local]:
+    """The layers of several members."""
+    found: dict[str, Local] = {}
+    for one in some:
+        for trace, (layers, size, rows) in one.items():
+            had = found.get(trace, (0, 0, 0))
+            found[trace] = (had[0] + layers, had[1] + size, had[2] + rows)
+    return found
+
+
+def held(directories: Iterable[Path], *, rows: bool = True) -> Local:
     """The local layers in these directories, their bytes, and the rows in them."""
-    layers = size = rows = 0
+    layers = size = count = 0
     for directory in directories:
         for name in local_layers(directory):
             try:
                 path = directory / name.text()
                 size += path.stat().st_size
-                rows += _rows(path)
+                count += _rows(path) if rows else 0
                 layers += 1
             except FileNotFoundError:
                 continue  # merged in the meantime
-    return layers, size, rows
+    return layers, size, count
 
 
 def _rows(path: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.delivery import Delivery
@@ -21,8 +21,11 @@ def status_of(
     delivery: Delivery,
     maintenance: Maintenance,
     durability: Durability,
+    held: Mapping[str, tuple[int, int, int]],
+    placement: Mapping[str, Any],
 ) -> Status:
-    """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs."""
+    """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
+    what local layers there are, ``placement`` who keeps them."""
     declared = state.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
@@ -38,11 +41,12 @@ def status_of(
             {"view": view, "kind": type(sink).__name__, "epoch": delivery.epochs[place]}
             for place, (view, sink) in enumerate(declared.sinks)
         ],
-        traces=state.sizes(),
+        traces=state.sizes(held),
         latency={"median": typical, "p99": ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0},
         partitions=partitions,
         maintenance={"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure},
         durability=_durability(state, durability, typical),
+        placement=dict(placement),
     )
 
 

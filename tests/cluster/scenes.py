@@ -1,4 +1,4 @@
-"""What the cluster tests run, in drivers of their own: a process that has a Spark session already cannot have another.
+"""What the tests of flows run, in drivers of their own: a process that has a Spark session already cannot have another.
 
 Scenes kill at moments that Spark's own progress decides, and return plain values for the tests to judge.
 """
@@ -16,170 +16,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
+from holdfast import marks
 from holdfast.testing import total_of_changes
 from holdfast.testing.cluster import Handle
 from holdfast.testing.trigger import AfterTasks
 
-FILES, ROWS = 8, 1000
-SLOW = "SELECT g, count(*) AS n, sum(k) AS s FROM p WHERE slowly(k) >= 0 GROUP BY g"
-SLOW_LATER = f"SELECT g, n, s FROM ({SLOW.replace(' WHERE slowly(k) >= 0', '')}) WHERE slowly(n * 0) >= 0"
-
-
-def write_table(directory: Path) -> None:
-    """Eight files; in file f the keys f * 1000 …, in seven groups."""
-    directory.mkdir(parents=True)
-    for number in range(FILES):
-        keys = list(range(number * ROWS, (number + 1) * ROWS))
-        pq.write_table(pa.table({"k": keys, "g": [key % 7 for key in keys]}), directory / f"{number}.parquet")
-
 
 def session(handle: Handle, executors: int, **settings: object) -> Any:
-    """A session with all its executors. One file is one partition."""
-    spark = handle.session(
-        **{"spark__sql__shuffle__partitions": 3, "spark__sql__files__openCostInBytes": 200_000_000, **settings}
-    )
-    wait_for(spark, executors)
+    """A session with all its executors."""
+    from holdfast.spark.membership import Watch
 
-    def slowly(key: int) -> int:
-        if key % ROWS == 0:
-            time.sleep(0.4)
-        return key
-
-    spark.udf.register("slowly", slowly, "long")
+    spark = handle.session(**settings)
+    watch = Watch(spark, begin=False)
+    watch.wait(executors, 120.0)
+    watch.close()
     return spark
 
 
-def wait_for(spark: Any, executors: int) -> None:
-    from holdfast.spark.membership import Watch
-
-    watch = Watch(spark, begin=False)
-    watch.wait(executors, 60)
-    watch.close()
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in table.to_pylist())
-
-
-def left_over(report: hf.Report) -> list[tuple[int, ...]]:
-    """What the rows of the files that are left amount to, without Spark: group, count, sum."""
-    gone = {path for piece in report.missing for path, _, _ in piece.files}
-    directory = Path(next(iter(gone))).parent
-    found: dict[int, list[int]] = {}
-    for path in directory.iterdir():
-        if str(path) not in gone:
-            for row in pq.read_table(path).to_pylist():
-                total = found.setdefault(row["g"], [0, 0])
-                total[0] += 1
-                total[1] += row["k"]
-    return sorted((group, *total) for group, total in found.items())
-
-
-# -- queries --------------------------------------------------------------------------------------------------------
-
-
-def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
-    """All policies, and ``losses`` random ones under ``continue``."""
-    directory = handle.directory / "t"
-    write_table(directory)
-    spark = session(handle, executors)
-    spark.read.parquet(str(directory)).createOrReplaceTempView("p")
-    seen: dict[str, Any] = {}
-    heard: list[hf.Change] = []
-    watch = hf.on_membership(spark)
-    watch(heard.append)
-    seen["exact"] = rows_of(hf.query(spark, SLOW).rows)
-    seen["forms"] = _forms(spark)
-
-    def killed(text: str, policy: Any, after: int, stages: int = 0, **tables: Any) -> Any:
-        with AfterTasks(spark, after, handle.kill_executor, stages) as kill:
-            started = time.monotonic()
-            try:
-                return hf.query(spark, text, on_loss=policy, timeout=60.0, **tables)
-            except hf.MemberLost as error:
-                return str(error), time.monotonic() - kill.at, error.fields["member"].id, kill.executor
-            except TimeoutError:
-                print(_stuck(spark), flush=True)  # for whoever reads the output of a test that failed
-                raise
-            finally:
-                print(policy, after, stages, round(time.monotonic() - started, 1), "s", flush=True)
-                wait_for(spark, executors)
-
-    rows, report = killed(SLOW, "replay", 2)
-    seen["replay"] = (rows_of(rows), report)
-    seen["terminate"] = killed(SLOW, "terminate", 2)
-    chance = random.Random(4)
-    seen["continue"] = []
-    for _ in range(losses):
-        rows, report = killed(SLOW, "continue", chance.randrange(1, FILES - 1))
-        seen["continue"].append((rows_of(rows), left_over(report) if report.missing else None, report))
-    rows, report = killed(SLOW_LATER, "continue", 1, stages=1)
-    seen["late"] = (rows_of(rows), left_over(report) if report.missing else None, report)
-    seen["own_failure"] = _own_failure(spark)
-    seen["replicas"] = _replicas(spark, directory)
-    watch.settle()
-    watch.close()
-    seen["heard"] = heard
-    spark.stop()
-    return seen
-
-
-def _stuck(spark: Any) -> str:
-    """What Spark's scheduler is doing."""
-    traces = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces()
-    found = []
-    for thread in traces.keySet():
-        if thread.getName().startswith(("dag-scheduler", "spark-listener-group-shared", "dispatcher-Coarse")):
-            found.append("\n  ".join([thread.getName(), *(frame.toString() for frame in traces.get(thread)[:25])]))
-    return "\n".join(found)
-
-
-def _forms(spark: Any) -> list[tuple[bool, hf.Report]]:
-    """Queries of many forms, guarded, without a loss: the same answer as without guards."""
-    frames = [
-        spark.sql(
-            "SELECT a.k, b.g FROM p a JOIN p b ON a.k = b.k + 1 WHERE a.k < 10 UNION ALL SELECT 1, 2 "
-            "UNION ALL SELECT id, id FROM range(5)"
-        ),
-        spark.table("p").select("k").coalesce(2).union(spark.range(3).toDF("k")).where("k % 100 = 0"),
-        spark.sql(
-            "WITH x AS (SELECT k, g FROM p WHERE k < 100) SELECT x.g, (SELECT max(g) FROM p) AS m, count(*) AS c "
-            "FROM x WHERE EXISTS (SELECT 1 FROM p WHERE p.k = x.k + 1) GROUP BY x.g"
-        ),
-    ]
-    found = []
-    for frame in frames:
-        rows, report = hf.query(spark, frame, on_loss="continue")
-        found.append((rows_of(rows) == sorted(map(tuple, frame.collect())), report))
-    return found
-
-
-def _own_failure(spark: Any) -> str:
-    """A task that fails by itself is tried again, and must not look like a loss."""
-    spark.udf.register("bad", lambda key: 1 // (key - 1500), "long")
-    try:
-        return f"no error: {hf.query(spark, 'SELECT count(*) FROM p WHERE bad(k) > 5', on_loss='continue')}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def _replicas(spark: Any, directory: Path) -> list[tuple[Any, ...]]:
-    """Two copies, each of which lacks a file that the other has."""
-    import shutil
-
-    copies = [directory.parent / name for name in ("copy-a", "copy-b")]
-    for number, copy in enumerate(copies):
-        shutil.copytree(directory, copy)
-        (copy / f"{number}.parquet").unlink()
-    return rows_of(hf.query(spark, SLOW, tables={"p": hf.files(copies, replicas=True)}).rows)
-
-
-# -- flows ----------------------------------------------------------------------------------------------------------
-
-
-def shop_flow(handle: Handle, name: str, epochs: int, executors: int, pause: float, **settings: Any) -> dict[str, Any]:
-    """Run the shop's flow to epoch ``epochs`` and say whether what was put out is right. Its progress is a file."""
-    from durability.shop import VIEWS, Shop
+def shop_flow(
+    handle: Handle, name: str, epochs: int, executors: int, pause: float, meanwhile: bool = False
+) -> dict[str, Any]:
+    """Run the shop's flow to epoch ``epochs`` and say whether what was put out is right. Its progress is a file.
+    ``meanwhile``: an executor is killed in the middle of the first recovery."""
+    from durability.shop import Shop
 
     root = handle.directory / name
     root.mkdir(exist_ok=True)
@@ -189,24 +48,26 @@ def shop_flow(handle: Handle, name: str, epochs: int, executors: int, pause: flo
     for _ in range(epochs):
         shop.feed()
     log = [root / "log-0", root / "log-1", root / "log-2"]
-    flow = hf.Flow("shop", log=log, spark=spark, partitions=4, local=root / "local", min_replicas=2, **settings)
+    flow = hf.Flow("shop", log=log, spark=spark, partitions=4, local=root / "local", min_replicas=3)
     _declare(flow, shop)
     flow.on_membership(heard.append)
+    killed: list[str] = []
+
+    def kill_meanwhile(mark: str) -> None:
+        if mark in ("recovery.before_fetch", "recovery.before_replay") and not killed:
+            killed.append(handle.kill_executor(0).id)
 
     def noted(epoch: hf.Epoch) -> None:
+        marks.hook = kill_meanwhile if meanwhile else None
         (root / "progress").write_text(str(epoch.epoch))
         time.sleep(pause)
 
     flow.run(until="idle", min_members=executors, timeout=60.0, on_epoch=noted)
     flow.wait_safe(timeout=60.0)
-    status = flow.status()
+    found = {"epoch": flow.status().epoch, "right": _right(root, shop), "heard": heard, "meanwhile": killed}
     flow.close()
     spark.stop()
-    return {
-        "epoch": status.epoch,
-        "right": {view: total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS},
-        "heard": heard,
-    }
+    return found
 
 
 def _declare(flow: hf.Flow, shop: Any) -> None:
@@ -218,113 +79,183 @@ def _declare(flow: hf.Flow, shop: Any) -> None:
         flow.sink(view, hf.changelog(shop.root / "out" / view))
 
 
-def random_kills(handle: Handle, executors: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
-    """For each seed: a flow of some epochs, during which executors are killed; (seed, right, kills)."""
-    from durability.shop import VIEWS, Shop
+def _right(root: Path, shop: Any) -> dict[str, bool]:
+    """Whether what the sinks were given adds up to what the views must hold."""
+    from durability.shop import VIEWS
 
-    spark = session(handle, executors)
-    found = []
+    found = {}
+    for view in VIEWS:
+        changes = pa.concat_tables([pq.read_table(path) for path in sorted((root / "out" / view).glob("*.parquet"))])
+        total = total_of_changes(changes).to_pydict().values()
+        found[view] = Counter(zip(*total, strict=True)) == shop.expected(view)
+    return found
+
+
+def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
+    """One flow, and for each seed some more epochs of it, during which executors and whole workers are killed, at
+    moments that Spark's progress decides; (seed, right, kills). Whoever reads ``wanted`` makes up for workers."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "random"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 1)
+    found, gone = [], []
     for seed in seeds:
-        chance = random.Random(seed)
-        root = handle.directory / f"random-{seed}"
-        root.mkdir()
-        shop = Shop(spark, root)
-        for _ in range(4):
-            shop.feed()
-        flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
-        _declare(flow, shop)
-        kills = [AfterTasks(spark, chance.randrange(1, 25), _kill(handle, chance)) for _ in range(2)]
-        flow.run(until="idle")
-        for kill in kills:
-            kill.close()
-        flow.close()
-        right = all(total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS)
-        found.append((seed, right, sum(kill.fired.is_set() for kill in kills)))
+        chance, killed, started = random.Random(seed), [], time.monotonic()
+
+        def kill(executor: str, chance: random.Random = chance, killed: list[str] = killed) -> None:
+            members = handle.members()
+            if len({member.worker for member in members}) < 2:
+                return
+            one = chance.choice(members)
+            if chance.random() < 0.5:
+                killed.append(f"executor {handle.kill_executor(one.id).id}")
+            else:
+                handle.kill_worker(one.worker)
+                killed.append(f"worker {one.worker}")
+                gone.append(one.worker)
+                (handle.directory / "wanted").write_text(str(len(gone)))
+
+        kills = [AfterTasks(spark, chance.randrange(1, 20), kill) for _ in range(chance.choice((1, 1, 1, 2)))]
+        shop.run(flow, 2)
+        for each in kills:
+            each.close()
+        found.append((seed, all(_right(root, shop).values()), len(killed)))
+        print(seed, killed, flow.last_recovery, round(time.monotonic() - started, 1), "s", flush=True)
+    flow.close()
     spark.stop()
     return found
 
 
-def _kill(handle: Handle, chance: random.Random) -> Callable[[str], None]:
-    def kill(executor: str) -> None:
-        members = handle.members()
-        if len(members) > 1:
-            handle.kill_executor(chance.choice(members).id)
+def come_and_go(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow of eight partitions. A worker dies with its layers, the last of which no copy has yet (rows that code
+    pushed are among them); then one joins, which whoever reads ``join`` starts. After that, a flow that a loss ends."""
+    from durability.shop import Shop, one_round, stop_rounds
 
-    return kill
-
-
-def terminated(handle: Handle, executors: int) -> tuple[str, float, Any]:
-    """A flow that stops when an executor is lost: the error, how long after, and what its output holds."""
-    from durability.shop import Shop
-
-    spark = session(handle, executors)
-    root = handle.directory / "terminated"
-    root.mkdir()
-    shop = Shop(spark, root)
-    for _ in range(50):
-        shop.feed()
-    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local", on_loss="terminate")
-    _declare(flow, shop)
-    with AfterTasks(spark, 20, handle.kill_executor) as kill:
-        try:
-            flow.run(until="idle")
-            return "no error", 0.0, None
-        except hf.MemberLost as error:
-            after = time.monotonic() - kill.at
-            flow.close()
-            return str(error), after, Counter(error.fields)
-        finally:
-            spark.stop()
-
-
-def lost_worker(handle: Handle, executors: int) -> dict[str, Any]:
-    """A flow of eight partitions; a worker dies with its layers, some of which no copy has yet."""
-    from durability.shop import VIEWS, Shop
-    from holdfast.spark.listener import TaskEnded, listener_of
-    from holdfast.spark.placement import MISPLACED
-
-    spark = session(handle, executors)
+    # On a busy machine, a task would rather run elsewhere than wait for its member; then partitions move.
+    spark = session(handle, workers, spark__locality__wait="60s")
     root = handle.directory / "lost"
     root.mkdir()
     shop = Shop(spark, root)
-    for _ in range(5):
-        shop.feed()
     flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=8, local=root / "local")
     _declare(flow, shop)
-    flow.run(until="idle")
+    pushed = flow.input("pushed", "n bigint")
+    flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
+    heard: list[hf.Change] = []
+    flow.on_membership(heard.append)
+    given = 0
+
+    def run(epochs: int) -> None:
+        nonlocal given
+        for _ in range(epochs):
+            shop.feed()
+            pushed.insert([(number,) for number in range(given, given + 50)])
+            given += 50
+            flow.step()
+
+    run(2)
     flow.wait_safe(timeout=60.0)
-    ended: list[TaskEnded] = []
-
-    def hear(event: Any) -> None:
-        if isinstance(event, TaskEnded):
-            ended.append(event)
-
-    listener_of(spark.sparkContext).add(hear, tasks=True)
-    for _ in range(3):
-        shop.feed()
-    flow.run(until="idle")
-    listener_of(spark.sparkContext).remove(hear)
-    engine = flow._started()
-    owners = engine._runner.owners()
-    member = (handle.local(1) / "member").read_text()
-    safe = engine.safe
+    stop_rounds(flow)
+    found: dict[str, Any] = {"before": flow.status()}
+    run(2)
+    found["member"] = (handle.local(1) / "member").read_text()
     handle.kill_worker(1)
-    shop.feed()
+    _until(lambda: any(change.lost for change in heard), "the loss is heard of")
+    run(1)
+    found |= {"recovery": flow.last_recovery, "after": flow.status(), "right": _right(root, shop)}
+    one_round(flow)
+    (handle.directory / "join").touch()
+    changes = len(heard)
+    _until(lambda: any(change.joined for change in heard[changes:]), "another joins", 120.0)
+    run(1)
+    found |= {"joined": flow.status(), "joining": flow.last_recovery, "right again": _right(root, shop)}
+    counts = sorted(tuple(row) for row in flow.read("counts").collect())
+    found["counts"] = counts == [(k, given // 10) for k in range(10)]
+    flow.close()
+    found["terminated"] = _terminated(handle, spark)
+    spark.stop()
+    return found
+
+
+def _until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def _terminated(handle: Handle, spark: Any) -> dict[str, Any]:
+    """A flow that stops when an executor is lost: the error, how long after that was heard of, and what is left."""
+    from durability.shop import Shop
+
+    root = handle.directory / "terminated"
+    root.mkdir()
+    shop = Shop(spark, root)
+    for _ in range(200):
+        shop.feed()
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local", on_loss="terminate")
+    _declare(flow, shop)
+    heard: list[float] = []
+    hf.on_membership(spark)(lambda change: heard.append(time.monotonic()) if change.lost else None)
+    with AfterTasks(spark, 40, handle.kill_executor):
+        try:
+            flow.run(until="idle")
+            return {"text": "no error"}
+        except hf.MemberLost as error:
+            ended = time.monotonic()
+            found = {"text": str(error), "fields": dict(error.fields)}
+    _until(lambda: bool(heard), "the loss is heard of")
+    found["seconds"] = ended - heard[0]
+    # Whoever opens the log again goes on after what was done.
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=2, local=root / "local-again")
+    del shop.orders[int(found["fields"]["epoch"]) + 2 :]
+    _declare(flow, shop)
     flow.run(until="idle")
-    recovery = flow.last_recovery
-    assert recovery is not None
-    shop.feed()
-    flow.run(until="idle")
-    rows = sorted(tuple(row) for row in flow.read("cities").collect())
+    found["went_on"] = flow.status().epoch
+    flow.close()
+    return found
+
+
+def straggling(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow with speculation, one of whose executors stands still: copies of its tasks win elsewhere."""
+    from durability.shop import Shop
+
+    spark = session(
+        handle,
+        workers,
+        spark__speculation="true",
+        spark__speculation__interval="100ms",
+        spark__speculation__quantile="0.3",
+        spark__speculation__multiplier="1.5",
+        spark__speculation__minTaskRuntime="500ms",
+        spark__speculation__task__duration__threshold="1s",
+    )
+    root = handle.directory / "straggling"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=4, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 2)
+    flow.wait_safe(timeout=60.0)
+    before = flow.status().placement
+    slow = handle.members()[0]
+    member = (handle.local(slow.worker) / "member").read_text()
+    handle.pause(slow.id)
+    try:
+        started = time.monotonic()
+        shop.run(flow, 1)
+        seconds = time.monotonic() - started
+        while_slow = flow.status().placement
+    finally:
+        handle.resume(slow)
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=60.0)
+    found = {"before": before, "while": while_slow, "slow": member, "seconds": seconds, "right": _right(root, shop)}
     flow.close()
     spark.stop()
-    return {
-        "owners": owners,
-        "lost": [partition for partition, owner in enumerate(owners) if owner == member],
-        "safe": safe,
-        "recovery": recovery,
-        "right": {view: total_of_changes(root / "out" / view) == shop.expected(view) for view in VIEWS},
-        "read": rows == sorted(shop.expected("cities").elements()),
-        "tasks": len(ended),
-        "misplaced": sum(MISPLACED in task.text for task in ended),
-    }
+    return found

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import holdfast as hf
+from holdfast.connectors import parquet
 from holdfast.errors import BadFile, DeclarationError
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -60,6 +61,40 @@ def test_a_damaged_copy_is_passed_over(places: list[Path]) -> None:
     path.write_bytes(data)
     (places[0] / "1.parquet").write_bytes(b"short")
     assert keys(hf.files(places, replicas=True)) == list(range(30))
+
+
+def test_a_copy_that_fails_in_the_middle_is_left_where_it_failed(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 10)
+    for place in places:
+        pq.write_table(pa.table({"k": range(100, 140)}), place / "1.parquet", row_group_size=10, compression="snappy")
+    # The third of four row groups of one copy.
+    path = places[0] / "1.parquet"
+    group = pq.read_metadata(path).row_group(2).column(0)
+    start = group.dictionary_page_offset or group.data_page_offset
+    data = bytearray(path.read_bytes())
+    data[start : start + group.total_compressed_size] = b"\xff" * group.total_compressed_size
+    path.write_bytes(data)
+    source = hf.files(places, replicas=True)
+    parts = source.parts(source.poll() or {})
+    found = [key for part in parts for table in part.read(SCHEMA) for key in table.column("k").to_pylist()]
+    assert sorted(found) == [*range(10), *range(20, 30), *range(100, 140)]
+    assert [key for key in found if key >= 100] == list(range(100, 140))
+
+
+def test_a_copy_that_goes_away_while_it_is_read_is_made_up_for(
+    places: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 4)
+    source = hf.files(places, replicas=True)
+    found = []
+    for part in source.parts(source.poll() or {}):
+        for place, table in enumerate(part.read(SCHEMA)):
+            found += table.column("k").to_pylist()
+            if place == 0 and places[0].exists():
+                shutil.rmtree(places[0])
+    assert found == list(range(30))
 
 
 def test_when_no_copy_is_left_the_error_names_the_file_and_every_reason(places: list[Path]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coordinator.placement import assign
+from holdfast.coordinator.placement import assign, inherit
 
 MEMBERS = st.sets(st.text("abc0123456789.", min_size=1, max_size=8), min_size=1, max_size=12)
 
@@ -47,6 +47,25 @@ def test_one_that_joins_takes_its_share() -> None:
     after = assign(32, ["a", "b", "c", "d"])
     assert Counter(after)["d"] == 8
     assert sum(old != new for old, new in zip(before, after, strict=True)) <= 8 + 8
+
+
+@given(st.integers(1, 64), MEMBERS, st.randoms())
+def test_what_is_lost_is_inherited_evenly_and_nothing_else_moves(
+    partitions: int, members: set[str], chance: object
+) -> None:
+    left = chance.sample(sorted(members), chance.randint(1, len(members)))  # type: ignore[attr-defined]
+    before = assign(partitions, members)
+    if not set(left) & set(before):
+        with pytest.raises(ValueError, match="inherit"):
+            inherit(before, left)
+        return
+    after = inherit(before, left)
+    assert all(new == old for old, new in zip(before, after, strict=True) if old in left)
+    assert set(after) <= set(left)
+    loads = [after.count(member) for member in left]
+    assert max(loads) - min(loads) <= 1
+    lost = [new for old, new in zip(before, after, strict=True) if old not in left]
+    assert len(set(lost)) >= min(2, len(lost), len(left))
 
 
 def test_without_members_there_is_no_assignment() -> None:

@@ -9,10 +9,11 @@ import pytest
 from holdfast.testing import shrink, simulate
 
 
-def check(seeds: Iterable[int]) -> None:
+def check(seeds: Iterable[int], *, scattered: bool = False) -> None:
     """No row is lost, duplicated or wrong in the runs of these seeds."""
     for seed in seeds:
-        failure = simulate(seed)
+        failure = simulate(seed, scattered=scattered)
         if failure is not None:
-            shortest = shrink(seed, failure)
-            pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}) shows it again)")
+            shortest = shrink(seed, failure, scattered=scattered)
+            more = ", scattered=True" if scattered else ""
+            pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
-from holdfast.errors import EpochUnavailable, UnknownName
+from holdfast.errors import EpochUnavailable, MemberLost, UnknownName
 from holdfast.outside.inspect import describe, read_collection
 from holdfast.store.directory import LogDirectory
 
@@ -169,6 +169,15 @@ def test_a_mistake_is_one_message_and_an_exit_code(
     found, out, problem = invoke(*(str(ran[0]) if one == "LOG" else one for one in arguments))
     assert found == code and message in problem and out == ""
     assert "Traceback" not in problem
+
+
+def test_a_flow_that_terminates_because_of_a_loss_has_a_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(path: Path) -> None:
+        raise MemberLost("flow 'rates': executor 3 on host-b was lost", member="3")
+
+    monkeypatch.setattr("holdfast.terminal.app.load_flow", lost)
+    code, _, problem = invoke("run", "app.py")
+    assert code == 4 and "executor 3 on host-b was lost" in problem
 
 
 def test_the_functions_behind_raise_what_the_commands_print(ran: tuple[Path, list[dict[str, object]]]) -> None:

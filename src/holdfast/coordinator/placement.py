@@ -5,13 +5,17 @@ or remembered. It is rendezvous hashing (each pair of partition and member has a
 at most one partition more on one member than on another. When a member goes, its partitions spread over several others
 and most of the rest stay; when one comes, it takes its share and most of the rest stay.
 
+That is the assignment at rest. Right after a loss it will not do: what the survivors keep must stay with them, since
+some of it is in no copy yet, and what is lost must go to several of them. So the lost partitions are *inherited* first;
+when everything is safe, the assignment at rest is taken.
+
 Cost: O(partitions · members · log).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 
 def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
@@ -31,6 +35,21 @@ def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
             load[name] += 1
             placed[partition] = name
     return tuple(placed[partition] for partition in range(partitions))
+
+
+def inherit(owners: Sequence[str], members: Collection[str]) -> tuple[str, ...]:
+    """``owners`` with the partitions of those that are not among ``members`` given to the others, as evenly as can be;
+    nothing else moves. Raises ValueError if none of the owners is left."""
+    load = {owner: owners.count(owner) for owner in sorted(set(owners) & set(members))}
+    if not load:
+        raise ValueError("nobody is left to inherit")
+    load |= {member: 0 for member in sorted(set(members) - set(owners))}
+    given = list(owners)
+    for partition, owner in enumerate(owners):
+        if owner not in load:
+            given[partition] = min(load, key=lambda name: (load[name], _score(partition, name)))
+            load[given[partition]] += 1
+    return tuple(given)
 
 
 def _score(partition: int, member: str) -> bytes:

@@ -1,45 +1,36 @@
 """The demonstration of crashes: the join query of the AMPLab benchmark on six executors, one of which is killed.
 
 One driver, two workers with three executors each, two copies of the input. The query runs in four versions, and in each
-an executor is killed after it has done some of the work; in a fifth the driver is killed, and another that waits takes
-over. The answer of each is compared with Spark's own, over all files or over those that were left.
+an executor is killed that has done some of the work and is at more; in a fifth the driver is killed, and another that
+waits takes over. What each version says is checked against what was done to it: the answer against one that is computed
+without Spark, over all files or over those that were left, and what is missing against what the killed process had
+read.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import shutil
+import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 import holdfast as hf
-from holdfast.connectors.source import Offer, Part, Source
-from holdfast.demo.amplab import RANKINGS, USERVISITS, Generator, Sizes
 from holdfast.demo.query import QUERY
 from holdfast.demo.run import shown
-from holdfast.testing.cluster import Cluster, Handle
-
-_EXECUTORS = 6
-_FILES = 12
-_KILL_AFTER = 4
-"""The executor that ends the fourth task is killed: rankings are read by then, visits are being read."""
-
-_PACE = 0.5
-"""Each file takes so many seconds longer to read: on so little data nothing could be hit in the middle."""
+from holdfast.demo.stage import Answer, Plan, Run, generate, plain_answer, rows_of
+from holdfast.testing.cluster import Cluster, Driver, Executor, Handle
 
 _LIMIT = 60.0
 """So many seconds a version may take before it counts as hanging."""
 
-Answer = list[tuple[Any, ...]]
+_PATIENCE = 240.0
+_LEASE_TIMEOUT = 2.0
 
 
 @dataclass
@@ -52,11 +43,17 @@ class Version:
     coverage: str
     exact: bool
     right: bool
-    """The answer is the one over the input that was left; without an answer: it ended, and said so."""
+    """It did what it should: ended and said so, or gave the answer over the input that was left."""
 
     seconds: float
-    lost: float | None
+    lost: float | None = None
     """How much longer it took than without a crash."""
+
+    missing: tuple[str, ...] = ()
+    """Files that the answer lacks."""
+
+    really_lost: tuple[str, ...] = ()
+    """Files that the killed executor had read, or was reading."""
 
 
 def run_crash_demo(console: Console, *, scale: float, as_json: bool) -> bool:
@@ -67,223 +64,219 @@ def run_crash_demo(console: Console, *, scale: float, as_json: bool) -> bool:
         if not as_json:
             console.print(f"{time.perf_counter() - started:5.0f} s  {text}", style="dim", highlight=False, markup=False)
 
-    versions = crash_versions(scale, say)
+    versions = crash_versions(Plan(scale=scale), say)
+    right = all(version.right for version in versions)
     if as_json:
-        print(json.dumps([asdict(version) for version in versions]))
-    else:
-        console.print(_table(versions))
-    return all(version.right for version in versions)
+        seconds = round(time.perf_counter() - started, 1)
+        print(json.dumps({"versions": [asdict(one) for one in versions], "right": right, "seconds": seconds}))
+        return right
+    console.print(_table(versions))
+    for version in versions:
+        if not version.right:
+            console.print(f"{version.name}: it did not do what it should", style="red", markup=False, highlight=False)
+    return right
 
 
-def crash_versions(scale: float, say: Callable[[str], None] = lambda text: None) -> list[Version]:
+def crash_versions(plan: Plan, say: Callable[[str], None] = lambda text: None) -> list[Version]:
     """All versions, on a cluster of their own."""
-    with Cluster(workers=2, cores=3, executors_per_worker=3, memory=512) as cluster:
+    workers = 2
+    say(f"starting a cluster: {plan.executors} executors on {workers} workers")
+    each = plan.executors // workers
+    with Cluster(workers=workers, cores=each, executors_per_worker=each, memory=512) as cluster:
         home = cluster.directory
-        say(f"a cluster of {_EXECUTORS} executors on two workers; generating the input, in two copies")
-        generate(home, scale)
+        leader = cluster.driver(lead, home, plan, name="leader")
+        say("generating the input, in two copies")
+        generate(home, plan)
+        (home / "generated").touch()
         versions: list[Version] = []
-        for function in (no_tolerance, policies):
-            driver = cluster.driver(function, home)
-            for version in driver.result(240.0):
-                say(f"{version.name}: {version.happened}")
-                versions.append(version)
-        crash_free = versions[-1].seconds - (versions[-1].lost or 0.0)
-        versions.append(driver_killed(cluster, home, versions[-1].answer or [], crash_free))
+        for number in range(4):
+            versions.append(_awaited(leader, home / f"version-{number}", pickle.loads))
+            say(f"{versions[-1].name}: {versions[-1].happened}")
+        say("starting a second driver, which stands by")
+        standby = cluster.driver(stand_by, home, plan, name="standby")
+        _awaited(standby, home / "standby.ready")
+        (home / "go").touch()
+        _awaited(leader, home / "leader.middle")
+        started = time.perf_counter()
+        cluster.kill_driver(leader)
+        say("the driver is killed; the other takes over")
+        answer = standby.result(_PATIENCE)
+        exact, crash_free = pickle.loads((home / "crash-free").read_bytes())
+        seconds = time.perf_counter() - started
+        same = answer == exact
+        happened = "the standby took over, and computed all of it"
+        versions.append(
+            Version("replay, driver killed", happened, answer, "all", same, same, seconds, seconds - crash_free)
+        )
         say(f"{versions[-1].name}: {versions[-1].happened}")
         return versions
 
 
-def generate(home: Path, scale: float) -> None:
-    """The two tables, twice."""
-    generator = Generator(Sizes.of(scale, _FILES))
-    rankings, visits = home / "a" / "rankings", home / "a" / "uservisits"
-    for directory in (rankings, visits):
-        directory.mkdir(parents=True)
-    pages = generator.rankings()
-    half = pages.num_rows // 2
-    pq.write_table(pages.slice(0, half), rankings / "0.parquet")
-    pq.write_table(pages.slice(half), rankings / "1.parquet")
-    for number in range(_FILES):
-        pq.write_table(generator.visits(), visits / f"{number:02}.parquet")
-    shutil.copytree(home / "a", home / "b")
+def _awaited(driver: Driver, path: Path, read: Callable[[bytes], Any] = lambda data: None) -> Any:
+    """Wait until a driver has written a file; what is in it."""
+    deadline = time.monotonic() + _PATIENCE
+    while not path.exists():
+        if not driver.running:
+            driver.result()
+            raise RuntimeError(f"driver {driver.name} ended without {path.name}:\n{driver.output}")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"driver {driver.name} did not reach {path.name} within {_PATIENCE:g} s")
+        time.sleep(0.02)
+    return read(path.read_bytes())
 
 
-def _tables(home: Path) -> dict[str, Any]:
-    schemas = {"rankings": RANKINGS, "uservisits": USERVISITS}
-    return {
-        name: Paced(hf.files([home / "a" / name, home / "b" / name], schema=schema, replicas=True))
-        for name, schema in schemas.items()
-    }
+def _leave(path: Path, what: object) -> None:
+    """A file that is there when it is whole."""
+    partial = path.with_name(f".{path.name}")
+    partial.write_bytes(pickle.dumps(what))
+    partial.rename(path)
 
 
-class Paced(Source):
-    """A source whose parts take a while longer to read, so that a query over little data has a middle."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.fields = source.fields
-
-    def poll(self) -> Offer | None:
-        return self._source.poll()
-
-    def advance(self, offer: Offer) -> None:
-        self._source.advance(offer)
-
-    def parts(self, offer: Offer) -> list[Part]:
-        return [PacedPart(part, part.file, part.size) for part in self._source.parts(offer)]  # type: ignore[attr-defined]  # of Parquet files
+# -- in drivers -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PacedPart:
-    """A part that takes a while longer."""
+def lead(handle: Handle, home: Path, plan: Plan) -> None:
+    """The driver that leads: four versions, and one more in which it is killed."""
+    lease = _lease(home)
+    lease.acquire()
+    # A lost task is the end, as in a system that replays nothing.
+    spark = _session(handle, plan, **_failures(1))
+    _wait_for(home / "generated")
+    _leave(home / "version-0", _killed(handle, spark, home, plan, "no fault tolerance", "replay"))
+    spark.stop()
+    spark = _session(handle, plan, **_failures(4))
+    exact, crash_free = _timed(spark, home, plan)
+    _leave(home / "crash-free", (exact, crash_free))
+    for number, policy in enumerate(("terminate", "continue", "replay"), 1):
+        version = _killed(handle, spark, home, plan, policy, policy, exact, crash_free)
+        _leave(home / f"version-{number}", version)
+        if policy != "replay":
+            _wait_for_executors(spark, plan)
+    _wait_for(home / "go")
+    lease.require()
+    # Nobody opens the gate: it is killed before it can end.
+    with Run(handle, spark, home, plan, lambda run: _leave(home / "leader.middle", None)) as run:
+        hf.query(spark, QUERY, on_loss="replay", tables=run.tables)
 
-    part: Part
-    file: Any
-    size: tuple[int, int]
 
-    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        time.sleep(_PACE)
-        yield from self.part.read(schema)
+def stand_by(handle: Handle, home: Path, plan: Plan) -> Answer:
+    """The driver that waits for the lease with a warm session. Executors come when the leader's are gone."""
+    lease = _lease(home)
+    spark = handle.session(**_settings(plan))
+    _leave(home / "standby.ready", None)
+    lease.acquire()
+    try:
+        _wait_for_executors(spark, plan)
+        answer = rows_of(hf.query(spark, QUERY, on_loss="replay", tables=Run.undisturbed(home, plan)).rows)
+        lease.require()
+        return answer
+    finally:
+        lease.release()
 
 
-def _session(handle: Handle, **settings: object) -> Any:
-    from holdfast.spark.membership import Watch
+def _lease(home: Path) -> Any:
+    from holdfast.lease.address import open_lease
 
-    spark = handle.session(spark__sql__shuffle__partitions=_EXECUTORS, **settings)
-    watch = Watch(spark, begin=False)
-    watch.wait(_EXECUTORS, 120.0)
-    watch.close()
+    lease = open_lease(f"file://{home / 'lease'}", _LEASE_TIMEOUT)
+    lease.connect()
+    return lease
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    # Executors that are new compile nothing: it would take them longer than the query.
+    compiled = {"spark__sql__codegen__wholeStage": "false", "spark__sql__codegen__factoryMode": "NO_CODEGEN"}
+    return {"spark__sql__shuffle__partitions": plan.executors, **compiled}
+
+
+def _failures(allowed: int) -> dict[str, object]:
+    """So often a task, or a stage, may fail. Said in any case: a second session of a process begins with the settings
+    of the first."""
+    return {"spark__task__maxFailures": allowed, "spark__stage__maxConsecutiveAttempts": allowed}
+
+
+def _session(handle: Handle, plan: Plan, **settings: object) -> Any:
+    spark = handle.session(**_settings(plan), **settings)
+    _wait_for_executors(spark, plan)
     return spark
 
 
-def _rows(table: pa.Table) -> Answer:
-    return [tuple(row.values()) for row in table.to_pylist()]
-
-
-def no_tolerance(handle: Handle, home: Path) -> list[Version]:
-    """In a driver: a lost task is the end, as in a system that replays nothing."""
-    spark = _session(handle, spark__task__maxFailures=1, spark__stage__maxConsecutiveAttempts=1)
-    _, crash_free = _timed(spark, home)
-    return [_killed(handle, spark, home, "no fault tolerance", "replay", crash_free)]
-
-
-def policies(handle: Handle, home: Path) -> list[Version]:
-    """In a driver: the three policies, one after the other."""
-    spark = _session(handle)
-    exact, crash_free = _timed(spark, home)
-    versions = []
-    for policy in ("terminate", "continue", "replay"):
-        versions.append(_killed(handle, spark, home, policy, policy, crash_free, exact))
-        _wait_for_all(spark)
-    return versions
-
-
-def _timed(spark: Any, home: Path) -> tuple[Answer, float]:
-    """The exact answer, and the seconds it takes when all is warm."""
-    seconds = []
-    for _ in range(2):
-        answer = hf.query(spark, QUERY, tables=_tables(home), timeout=120.0)
-        seconds.append(answer.report.seconds)
-    return _rows(answer.rows), min(seconds)
-
-
-def _killed(
-    handle: Handle, spark: Any, home: Path, name: str, policy: Any, crash_free: float, exact: Answer | None = None
-) -> Version:
-    """Run the query, kill an executor in the middle, and see."""
-    from holdfast.testing.trigger import AfterTasks
-
-    started = time.perf_counter()
-    with AfterTasks(spark, _KILL_AFTER, handle.kill_executor) as kill:
-        try:
-            rows, report = hf.query(spark, QUERY, on_loss=policy, tables=_tables(home), timeout=_LIMIT)
-        except TimeoutError:
-            return Version(name, "hung", None, "", False, True, time.perf_counter() - started, None)
-        except hf.MemberLost as error:
-            seconds = time.perf_counter() - started
-            after = time.monotonic() - kill.at
-            member = error.fields["member"]
-            what = f"stopped {after:.1f} s after {member} was killed" if policy == "terminate" else "failed with it"
-            return Version(name, what, None, "", False, after < 5.0 if policy == "terminate" else True, seconds, None)
-    answer = _rows(rows)
-    if not report.lost:
-        return Version(name, "was not hit", answer, "", False, False, report.seconds, None)
-    lost = report.seconds - crash_free
-    if report.coverage is not None:
-        left = _recomputed(spark, home, {path for one in report.missing for path, _, _ in one.files})
-        happened = f"went on without {len(report.missing)} of {report.coverage.partitions_total} inputs"
-        right = left == answer and not report.exact
-        return Version(name, happened, answer, str(report.coverage), report.exact, right, report.seconds, lost)
-    again = len(report.recomputed)
-    happened = f"{again} tasks done again by {len(report.survivors)} survivors"
-    return Version(name, happened, answer, "all", True, answer == exact, report.seconds, lost)
-
-
-def _recomputed(spark: Any, home: Path, without: set[str]) -> Answer:
-    """The answer that plain Spark gives over the files that are left."""
-    own = spark.newSession()
-    for name, schema in (("rankings", RANKINGS), ("uservisits", USERVISITS)):
-        paths = [str(path) for path in sorted((home / "a" / name).iterdir()) if str(path) not in without]
-        frame = own.read.schema(schema).parquet(*paths) if paths else own.createDataFrame([], schema)
-        frame.createOrReplaceTempView(name)
-    return [tuple(row) for row in own.sql(QUERY).collect()]
-
-
-def _wait_for_all(spark: Any) -> None:
+def _wait_for_executors(spark: Any, plan: Plan) -> None:
     from holdfast.spark.membership import Watch
 
     watch = Watch(spark, begin=False)
-    watch.wait(_EXECUTORS, 60.0)
+    watch.wait(plan.executors, _PATIENCE)
     watch.close()
 
 
-# -- the driver's own death ---------------------------------------------------------------------------------------
-
-
-def candidate(handle: Handle, home: Path, name: str) -> Answer:
-    """In a driver: wait for the lease, then run the query. Whoever dies lets go of the lease."""
-    from pyspark import SparkContext
-
-    from holdfast.testing.trigger import AfterTasks
-
-    with (home / "lease").open("a") as lease:
-        # The JVM is warm before it is needed; executors come with the lease, since the leader has them all.
-        SparkContext._ensure_initialized()
-        fcntl.flock(lease, fcntl.LOCK_EX)
-        (home / f"{name}.leads").touch()
-        spark = _session(handle)
-        with AfterTasks(spark, _KILL_AFTER, lambda executor: (home / f"{name}.middle").touch()):
-            return _rows(hf.query(spark, QUERY, on_loss="replay", tables=_tables(home)).rows)
-
-
-def driver_killed(cluster: Cluster, home: Path, exact: Answer, crash_free: float) -> Version:
-    """Kill the leading driver in the middle of the query; another one waits, and takes over."""
-    leader = cluster.driver(candidate, home, "leader", name="leader")
-    _wait_for(home / "leader.leads")
-    standby = cluster.driver(candidate, home, "standby", name="standby")
-    _wait_for(home / "leader.middle")
-    started = time.perf_counter()
-    cluster.kill_driver(leader)
-    answer = standby.result(120.0)
-    seconds = time.perf_counter() - started
-    return Version(
-        "replay, driver killed",
-        "the standby took over and did it all again",
-        answer,
-        "all",
-        answer == exact,
-        answer == exact,
-        seconds,
-        seconds - crash_free,
-    )
-
-
-def _wait_for(path: Path, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
     while not path.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{path.name} was not reached within {seconds:g} s")
+            raise TimeoutError(f"{path.name} is not there after {_PATIENCE:g} s")
         time.sleep(0.02)
+
+
+def _timed(spark: Any, home: Path, plan: Plan) -> tuple[Answer, float]:
+    """The exact answer, and the seconds that the query takes when all is warm."""
+    seconds = []
+    for _ in range(2):
+        answer = hf.query(spark, QUERY, tables=Run.undisturbed(home, plan), timeout=_PATIENCE)
+        seconds.append(answer.report.seconds)
+    exact = plain_answer(home)
+    if rows_of(answer.rows) != exact:
+        raise RuntimeError(f"the query gave {rows_of(answer.rows)}, and not {exact}")
+    return exact, min(seconds)
+
+
+def _killed(
+    handle: Handle,
+    spark: Any,
+    home: Path,
+    plan: Plan,
+    name: str,
+    policy: Any,
+    exact: Answer | None = None,
+    crash_free: float = 0.0,
+) -> Version:
+    """Run the query, kill an executor in the middle, and see. Without ``exact`` it is meant to have no answer."""
+    killed: list[tuple[Executor, float]] = []
+
+    def kill(run: Run) -> None:
+        killed.append((handle.kill_executor(run.executor), time.monotonic()))
+        run.gate.open()
+
+    started = time.perf_counter()
+    with Run(handle, spark, home, plan, kill) as run:
+        try:
+            rows, report = hf.query(spark, QUERY, on_loss=policy, tables=run.tables, timeout=_LIMIT)
+        except TimeoutError:
+            return Version(name, f"hung for {_LIMIT:g} s", None, "", False, exact is None, _LIMIT)
+        except hf.MemberLost as error:
+            after, seconds = time.monotonic() - killed[0][1], time.perf_counter() - started
+            if policy == "terminate":
+                happened = f"stopped {after:.1f} s after {error.fields['member']} was killed"
+                return Version(name, happened, None, "", False, after < 5.0, seconds)
+            return Version(name, f"failed with {error.fields['member']}", None, "", False, exact is None, seconds)
+    answer = rows_of(rows)
+    if not report.lost:
+        return Version(name, "was not hit", answer, "", False, False, report.seconds)
+    lost = report.seconds - crash_free
+    gone = run.read_by(killed[0][0].pid)
+    if report.coverage is None:
+        happened = f"{len(report.recomputed)} tasks done again by {len(report.survivors)} survivors"
+        same = answer == exact
+        right = same and bool(report.recomputed)
+        return Version(name, happened, answer, "all", same, right, report.seconds, lost, (), gone)
+    missing = tuple(sorted(path for one in report.missing for path, _, _ in one.files))
+    happened = f"went on without {len(missing)} of {report.coverage.partitions_total} files"
+    right = (
+        answer == plain_answer(home, without=gone)
+        and missing == gone
+        and report.coverage.rows == run.rows_without(gone)
+    )
+    return Version(
+        name, happened, answer, str(report.coverage), answer == exact, right, report.seconds, lost, missing, gone
+    )
 
 
 def _table(versions: list[Version]) -> Table:

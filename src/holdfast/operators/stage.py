@@ -31,6 +31,7 @@ from holdfast.operators.linear import NativeStep, run_step
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
 from holdfast.operators.step import Context, Step
 from holdfast.store.here import here, member
+from holdfast.store.location import Location
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
@@ -88,6 +89,9 @@ class Epoch:
     owners: tuple[str, ...] = ()
     """Partition → the member that has its layers, where members have directories of their own."""
 
+    copies: tuple[Location, ...] = ()
+    """The log's locations, where a task on another member finds layers that it lacks."""
+
     def runs(self, operator: str, partition: int) -> bool:
         return self.run is None or partition in self.run.get(operator, ())
 
@@ -126,6 +130,9 @@ class Report:
     arrived: int = 0
     member: str = field(default_factory=member)
     """Where it ran: the name of the host's directory, if hosts have their own."""
+
+    fetched: int = 0
+    """So many layers had to be fetched from the log's copies first, since it ran elsewhere than at home."""
 
     def spend(self, what: str, since: float) -> float:
         now = time.perf_counter()

@@ -18,10 +18,10 @@ from holdfast.operators.program import partition_range
 from holdfast.results import Recovery
 from holdfast.runner import Runner
 from holdfast.store.copying import Copied, Failed, Fetch, fetch_all
-from holdfast.store.here import here
+from holdfast.store.here import here, member
 from holdfast.store.location import Location
 from holdfast.store.replica import Replica, is_true
-from holdfast.trace.cover import cover, covered
+from holdfast.trace.cover import Piece, cover, covered
 from holdfast.trace.layer import list_layers
 from holdfast.trace.name import LayerName
 
@@ -38,6 +38,16 @@ def remove_stale(directories: Sequence[Path], history: Sequence[Lineage]) -> Non
         for name in local_layers(directory):
             if not is_true(name, history):
                 (directory / name.text()).unlink(missing_ok=True)
+
+
+def remove_others(directory: Path, owners: Sequence[str]) -> None:
+    """On a member: remove the layers of partitions that others keep, all of which is there."""
+    own, me = here(directory), member()
+    mine = [partition_range(each, len(owners)) for each, owner in enumerate(owners) if owner == me]
+    for trace in own.iterdir() if own.is_dir() else ():
+        for name in local_layers(trace):
+            if not any(name.low < high and low < name.high for low, high in mine):
+                (trace / name.text()).unlink(missing_ok=True)
 
 
 def set_aside(path: Path, root: Path) -> bool:
@@ -73,11 +83,16 @@ class Layers:
         directory: Path,
         last: int,
         holdings: Mapping[int, Holding],
+        history: Sequence[Lineage],
     ) -> None:
         self._directory = directory
         self._chain = trusting(last)
         self.last = last
-        self._members = runner.everywhere("listing layers", lambda: listed(directory, traces))
+        found = runner.everywhere("listing layers", lambda: listed(directory, traces))
+        self._members = {
+            member: {trace: [name for name in names if is_true(name, history)] for trace, names in listing.items()}
+            for member, listing in found.items()
+        }
         count = runner.partitions
         self._owners = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
         self._holdings = holdings
@@ -96,39 +111,72 @@ class Layers:
     def _remote(self, trace: str) -> list[LayerName]:
         return [name for holding in self._holdings.values() for name in holding.layers.get(trace, {})]
 
-    def reach(self, trace: str, low: int, high: int) -> int:
-        """How far the range is covered by all copies together."""
-        if (low, high) not in self._owners and len(self._members) > 1:
-            return min(self.reach(trace, *each) for each in self._owners if low <= each[0] < high)
-        return covered([*self._local(trace, low, high), *self._remote(trace)], low, high, self._chain)
+    def _others(self, trace: str) -> list[LayerName]:
+        return [name for listing in self._members.values() for name in listing[trace]]
+
+    def _pieces(self, low: int, high: int) -> list[tuple[int, int]]:
+        """The range, or the partitions in it where each has a member of its own."""
+        if (low, high) in self._owners or len(self._members) == 1:
+            return [(low, high)]
+        return [each for each in self._owners if low <= each[0] < high]
+
+    def reach(self, trace: str, low: int, high: int, *, others: bool = False) -> int:
+        """How far the range is covered by all copies together; ``others``: with what other members have."""
+        remote = [*self._remote(trace), *(self._others(trace) if others else ())]
+        return min(
+            covered([*self._local(trace, *each), *remote], *each, self._chain) for each in self._pieces(low, high)
+        )
+
+    def has(self, trace: str) -> int:
+        """How far all partitions are covered by what is where they are kept."""
+        return min(covered(self._local(trace, *each), *each, self._chain) for each in self._pieces(0, 2**64))
+
+    def elsewhere(self, trace: str, low: int, high: int) -> dict[str, list[LayerName]]:
+        """Member → the layers that the range's own one lacks to be covered as far as members can."""
+        if len(self._members) == 1:
+            return {}
+        local = self._local(trace, low, high)
+        names = [*local, *self._others(trace)]
+        there = covered(names, low, high, self._chain)
+        have = covered(local, low, high, self._chain)
+        if there <= have:
+            return {}
+        found: dict[str, list[LayerName]] = {}
+        for piece in self._cover(names, low, high, there, have):
+            if piece.name not in local:
+                giver = min(one for one, listing in self._members.items() if piece.name in listing[trace])
+                found.setdefault(giver, []).append(piece.name)
+        return found
+
+    def _cover(self, names: Sequence[LayerName], low: int, high: int, upto: int, after: int) -> list[Piece]:
+        try:
+            return cover(names, low, high, upto, self._chain, after=after)
+        except (EpochUnavailable, LogDamaged):
+            return cover(names, low, high, upto, self._chain)
 
     def readable(self, trace: str, low: int, high: int, first: int, last: int) -> bool:
         """Whether the range can be read as of each of these epochs."""
-        if (low, high) not in self._owners and len(self._members) > 1:
-            return all(self.readable(trace, *each, first, last) for each in self._owners if low <= each[0] < high)
-        names = [*self._local(trace, low, high), *self._remote(trace)]
-        try:
-            for each in range(max(first, 0), last + 1):
-                cover(names, low, high, each, self._chain)
-        except (EpochUnavailable, LogDamaged):
-            return False
+        for part in self._pieces(low, high):
+            names = [*self._local(trace, *part), *self._remote(trace)]
+            try:
+                for each in range(max(first, 0), last + 1):
+                    cover(names, *part, each, self._chain)
+            except (EpochUnavailable, LogDamaged):
+                return False
         return True
 
     def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
-        """What to fetch so that the local layers cover as much as all copies together."""
+        """What to fetch so that the local layers cover as much as the log's copies can."""
         wanted: dict[tuple[LayerName, int], None] = {}
         remote = self._remote(trace)
         alone = len(self._members) == 1
         for low, high in ranges:
             local = self._local(trace, low, high)
             have = covered(local, low, high, self._chain)
-            there = self.reach(trace, low, high)
+            there = covered([*local, *remote], low, high, self._chain)
             if there <= have:
                 continue
-            try:
-                pieces = cover([*local, *remote], low, high, there, self._chain, after=have)
-            except (EpochUnavailable, LogDamaged):
-                pieces = cover([*local, *remote], low, high, there, self._chain)
+            pieces = self._cover([*local, *remote], low, high, there, have)
             mine = set(local)
             # One host needs a layer once, whichever of its partitions want it.
             some = ((piece.name, 0 if alone else low) for piece in pieces if piece.name not in mine)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,12 +23,15 @@ from holdfast import marks
 from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery import Replay, demand, plan_recovery
+from holdfast.coordinator.replication import Holding
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
-from holdfast.recovery.layers import Layers, fetch_missing, set_aside
+from holdfast.recovery.handing import hand_over
+from holdfast.recovery.layers import Layers, fetch_missing, remove_others, set_aside
+from holdfast.recovery.pushed import Pushed
 from holdfast.results import Recovery
 from holdfast.runner import Job, Runner, Work
 from holdfast.state import State
@@ -66,11 +70,14 @@ class Recoverer:
         again: Again,
         fresh: Collection[str],
         later: Collection[str],
+        pushed: Pushed,
+        take: Callable[[], None],
         recovery: Recovery,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
         ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
-        those that the flow has had for some epochs only; ``recovery``: the record of opening the flow."""
+        those that the flow has had for some epochs only; ``pushed``: rows that are in no source; ``take`` has the
+        members' layers for this driver; ``recovery``: the record of opening the flow."""
         self._state = state
         self._runner = runner
         self._durability = durability
@@ -81,6 +88,9 @@ class Recoverer:
         self._again = again
         self._fresh: Collection[str] = fresh
         self._later = later
+        self._pushed = pushed
+        self._take = take
+        self._taken = False
         self._opening = True
         self.recovery = recovery
         """What the last recovery did."""
@@ -96,14 +106,29 @@ class Recoverer:
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
         self.recovery = Recovery(epoch=self._last())
+        self._opening = True
         for error in found:
-            self._set_aside(error)
+            self.repairing(partial(self._set_aside, error))
         self.open()
 
+    def adopt(self, settle: bool) -> None:
+        """Members came or went: have those that are there now take their share; ``settle``: as it is at rest."""
+        changed = self._runner.refresh(settle)
+        self._taken = False
+        if changed:
+            self.rebalance()
+        else:
+            self.repairing(self._take_over)
+
     def rebalance(self) -> None:
-        """Partitions have other members than before: bring what they lack."""
+        """Partitions have other members than before: bring what they lack. What the members before have of them is of
+        no use then."""
+        self._taken = False
         self.recovery = Recovery(epoch=self._last())
         self.open()
+        directory, owners = self._state.directory, self._runner.owners()
+        with suppress(LogDamaged):  # one that cannot be reached keeps it
+            self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
 
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
@@ -115,21 +140,22 @@ class Recoverer:
                 damage = error
             if not told:
                 self.recovery, told = Recovery(epoch=self._last()), True
-            self._mend(damage)
+            self.mend(damage)
         return work()
 
-    def _mend(self, error: LogDamaged) -> None:
+    def mend(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
-            aside = self._set_aside(error)
+            aside, before = False, self.recovery.work
             if error.fields.get("moved"):
                 # Somebody cannot be reached: see who can, and go on with those.
                 if attempt:
-                    time.sleep(0.2 * attempt)
+                    time.sleep(0.2 * attempt if self._runner.threads else 0.0)
                 self._runner.refresh()
+                self._taken = False
                 aside = True
-            before = self.recovery.work
             try:
+                aside = self._set_aside(error) or aside
                 self._recover()
             except LogDamaged as another:
                 if not aside and str(another) == str(error):
@@ -161,6 +187,7 @@ class Recoverer:
 
     def _recover(self) -> None:
         last, recovery = self._last(), self.recovery
+        self._take_over()
         if last < 0:
             return
         traces = list(self._state.layouts)
@@ -170,14 +197,17 @@ class Recoverer:
 
         def look() -> Layers:
             self._durability.look()
-            return Layers(self._runner, traces, directory, last, self._durability.holdings)
+            return self._layers(traces, self._durability.holdings)
 
         with timed(recovery, "look"):
-            layers = Layers(self._runner, traces, directory, last, {})
-            whole = all(layers.reach(trace, 0, 2**64) >= last for trace in traces)
+            layers = self._layers(traces, {})
+            whole = all(layers.has(trace) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
+        if not whole and self._runner.scattered:
+            with timed(recovery, "hand"):
+                layers = hand_over(self._runner, look, traces, ranges, directory, recovery)
         recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         if whole:
             return
@@ -185,8 +215,16 @@ class Recoverer:
         # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
         self._replay(self._plan(layers, ranges, self._fresh), layers)
         if self._fresh:
-            layers = Layers(self._runner, traces, directory, last, self._durability.holdings)
+            layers = self._layers(traces, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
+
+    def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
+        return Layers(self._runner, traces, self._state.directory, self._last(), holdings, self._durability.history)
+
+    def _take_over(self) -> None:
+        if not self._taken:
+            self._take()
+            self._taken = True
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
         """The operators that were filled once, and lost before any copy had what they were filled with. The input of
@@ -215,7 +253,7 @@ class Recoverer:
         for attempt in range(_LOOKS):
             layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
             troubles = self._durability.troubles
-            if not troubles or all(layers.reach(trace, 0, 2**64) >= layers.last for trace in kept):
+            if not troubles or all(layers.reach(trace, 0, 2**64, others=True) >= layers.last for trace in kept):
                 return layers
             if self._runner.threads:
                 time.sleep(0.5 * (attempt + 1))
@@ -229,7 +267,6 @@ class Recoverer:
     def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
         from them. They cannot be computed again: what they meant is not declared any more."""
-        last, directory = self._last(), self._state.directory
         former = {
             form.trace: needed
             for form, needed in self._delivery.former().items()
@@ -239,17 +276,19 @@ class Recoverer:
         def lacking(layers: Layers) -> list[str]:
             return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
 
-        layers = Layers(self._runner, list(former), directory, last, {})
-        if lacking(layers) and self._durability.settings.durable:
-            traces = list(former)
-            layers = fetch_missing(
-                self._runner,
-                lambda: Layers(self._runner, traces, directory, last, self._durability.peek(traces)),
-                traces,
-                ranges,
-                self._durability.locations,
-                self.recovery,
-            )
+        traces = list(former)
+        if not traces:
+            return
+
+        def look() -> Layers:
+            return self._layers(traces, self._durability.peek(traces))
+
+        layers = self._layers(traces, {})
+        whole = all(layers.has(trace) >= upto for trace, (upto, _) in former.items())
+        if not whole and self._durability.settings.durable:
+            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+        if not whole and self._runner.scattered:
+            layers = hand_over(self._runner, look, traces, ranges, self._state.directory, self.recovery)
         for trace in lacking(layers):
             upto, view = former[trace]
             reach = layers.reach(trace, 0, 2**64)
@@ -322,7 +361,7 @@ class Recoverer:
             if source.replayable or mark is None or name not in self._offers:
                 continue
             upto = min((cover for (operator, _), cover in covers.items() if operator == mark), default=self._last())
-            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto]
+            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto and (name, epoch) not in self._pushed]
             if lost:
                 raise LogDamaged(
                     f"log {self._state.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
@@ -337,9 +376,12 @@ class Recoverer:
         single = replay.first == replay.epoch
         for name in sorted(replay.sources):
             source = self._state.declared.sources[name]
-            offers = [offer for epoch, offer in self._offers.get(name, ()) if replay.first <= epoch <= replay.epoch]
+            taken = [each for each in self._offers.get(name, ()) if replay.first <= each[0] <= replay.epoch]
+            epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
             if offers and source.replayable:
                 yield Work(name, source, offers)
+            elif offers and all((name, epoch) in self._pushed for epoch in epochs):
+                yield Work(name, self._pushed.source(name, epochs, tuple(source.fields)), [{}])
             elif offers:
                 part = KeptChange if single else KeptRows
                 yield Work(name, part(source.fields, self._kept(name), replay.epoch, self._runner.partitions), [{}])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import EpochUnavailable, HoldfastError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.runner import Runner
@@ -28,11 +28,14 @@ class ScatteredKept(Kept):
         # Tasks read what is where they are.
         return Kept, (self.directory, self.spec, self.fields, self.chain)
 
+    def rows(self, low: int, high: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.rows(low, high, at))
+
     def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
-        return self._everywhere(lambda kept, low, high: kept.changes(low, high, after, upto))
+        return self._everywhere(low, high, lambda kept, low, high: kept.changes(low, high, after, upto))
 
     def snapshot(self, low: int, high: int, at: int) -> pa.Table:
-        return self._everywhere(lambda kept, low, high: kept.snapshot(low, high, at))
+        return self._everywhere(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
 
     def check(self, name: str, epoch: int) -> None:
         def look(kept: Kept, low: int, high: int) -> pa.Table:
@@ -40,13 +43,14 @@ class ScatteredKept(Kept):
             return pa.table({})
 
         try:
-            self._everywhere(look)
-        except HoldfastError as error:
-            text = f"view '{name}': {error}" if "earliest" in error.fields else str(error)
-            raise type(error)(text, **{**error.fields, "view": name, "epoch": epoch}) from None
+            self._everywhere(0, 2**64, look)
+        except EpochUnavailable as error:
+            raise EpochUnavailable(
+                f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
+            ) from None
 
-    def _everywhere(self, read: Callable[[Kept, int, int], pa.Table]) -> pa.Table:
-        """All partitions' rows."""
+    def _everywhere(self, low: int, high: int, read: Callable[[Kept, int, int], pa.Table]) -> pa.Table:
+        """The rows of all partitions, as far as they are in [low, high)."""
         plain = Kept(self.directory, self.spec, self.fields, self.chain)
 
         def share(ranges: list[tuple[int, int]]) -> list[pa.Table | HoldfastError]:
@@ -59,9 +63,16 @@ class ScatteredKept(Kept):
             return found
 
         count = self._runner.partitions
-        ranges = [partition_range(partition, count) for partition in range(count)]
+        all_ranges = [partition_range(partition, count) for partition in range(count)]
+        ranges = [(max(low, left), min(high, right)) for left, right in all_ranges if left < high and low < right]
         results = self._runner.tasks("reading a log", share, ranges, count, lambda one: one[0])
-        for result in results:
-            if isinstance(result, HoldfastError):
-                raise result
+        errors = [result for result in results if isinstance(result, HoldfastError)]
+        # What can be mended comes first; of what is forgotten, the part that is forgotten furthest.
+        for error in sorted(errors, key=lambda error: (isinstance(error, EpochUnavailable), -_earliest(error))):
+            raise error
         return pa.concat_tables(results)
+
+
+def _earliest(error: HoldfastError) -> int:
+    found = error.fields.get("earliest")
+    return found if isinstance(found, int) else -1

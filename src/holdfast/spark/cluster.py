@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,13 +15,14 @@ import numpy as np
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
-from holdfast.errors import TooFewMembers
+from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Job, R, T
-from holdfast.spark.epoch import EpochJob, moved
+from holdfast.runner import Job, R, T, moved
+from holdfast.spark.epoch import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
-from holdfast.spark.placement import MISPLACED, Placement
+from holdfast.spark.placement import Placement
+from holdfast.store.here import LOCAL
 
 
 def _yield_to_epochs() -> None:
@@ -31,8 +32,18 @@ def _yield_to_epochs() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-_PATIENCE = 60.0
-"""So long a flow that has lost all its executors waits for others."""
+def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
+    """``function``, called in a thread of low priority."""
+
+    def call(items: list[T]) -> list[R]:
+        with ThreadPoolExecutor(1, initializer=_yield_to_epochs) as thread:
+            return thread.submit(function, items).result()
+
+    return call
+
+
+_REOPENING = 10.0
+"""So long a flow that is opened waits for the members that it had before: they have its layers."""
 
 
 def _partition(low: int, partitions: int) -> int:
@@ -44,12 +55,13 @@ class Cluster:
 
     threads = True
 
-    def __init__(self, spark: SparkSession, own: SparkSession, partitions: int) -> None:
-        """``own`` is the session for Holdfast's queries, with its settings."""
-        self.placement = Placement(spark.sparkContext)
-        self._owners = self.placement.owners(partitions)
+    def __init__(self, spark: SparkSession, own: SparkSession, partitions: int, heals: bool = True) -> None:
+        """``own`` is the session for Holdfast's queries, with its settings. ``heals``: a loss is made up for, at once;
+        if not, whoever asked for it stops the flow."""
+        self._heals = heals
+        self._news = ""
+        self.placement = Placement(spark.sparkContext, partitions)
         self.scattered = self.placement.scattered
-        self.news = ""
         if self.scattered:
             listener_of(spark.sparkContext).add(self._hear)
         self._spark = spark
@@ -57,44 +69,66 @@ class Cluster:
         self.partitions = partitions
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
-        return EpochJob(self._own, flow, program, types, self.partitions, self.placement if self.scattered else None)
+        placement = self.placement if self.scattered else None
+        return EpochJob(self._own, flow, program, types, self.partitions, placement, self._heals)
 
     def owners(self) -> tuple[str, ...]:
-        return self._owners or ("",) * self.partitions
+        return self.placement.owners() or ("",) * self.partitions
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, Joined | Lost):
-            self.news = "lost" if isinstance(event, Lost) else self.news or "joined"
+        match event:
+            case Joined(member=member):
+                self._news = self._news or "joined"
+                self.placement.joined(member.id, member.host)
+            case Lost(id=executor):
+                self._news = "lost"
+                if self.placement.lost(executor) and self._heals:
+                    # What runs now needs its layers. To go on without them would only be to fail later.
+                    self._spark.sparkContext.cancelJobGroup(EPOCHS)
 
-    def refresh(self) -> bool:
+    @property
+    def news(self) -> str:
+        return self._news or ("unsettled" if self.placement.provisional else "")
+
+    def refresh(self, settle: bool = False) -> bool:
         if not self.scattered:
             return False
-        self.news = ""
-        before = self._owners
-        deadline = time.monotonic() + _PATIENCE
-        self.placement.refresh()
-        while not self.placement.scattered:
-            if time.monotonic() > deadline:
-                raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
-            time.sleep(0.5)
-            self.placement.refresh()
-        self._owners = self.placement.owners(self.partitions)
-        return self._owners != before
+        before, known = self.placement.owners(), self.placement.members
+        lost, self._news = self._news == "lost", ""
+        self.placement.refresh(settle)
+        if lost:
+            # An executor that died is started again beside the same layers, most often.
+            self.placement.await_members(known)
+        if not self.placement.scattered:
+            raise DeclarationError(f"executors must all have {LOCAL} in their environment, or none of them")
+        return self.placement.owners() != before
+
+    def await_members(self, names: Sequence[str]) -> None:
+        if self.scattered:
+            self.placement.await_members(names, _REOPENING)
+
+    def hand_over(self, moves: Mapping[int, str]) -> None:
+        self.placement.hand_over(moves)
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
         if not self.scattered:
             return {"": function()}
         self._low_weight(what)
-        members = sorted(set(self._owners))
+        members = sorted(self.placement.asked)
         results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
         return dict(zip(members, results, strict=True))
 
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        self._low_weight(what)
+        return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
+
     def _placed(self, function: Callable[[list[T]], list[R]], shares: Sequence[tuple[str, list[T]]]) -> list[R]:
+        losses = self.placement.losses
         try:
-            return self.placement.run(function, shares)
+            return self.placement.run(_yielding(function), shares)
         except Exception as error:
-            if MISPLACED in str(error):
-                raise moved() from error
+            if self.placement.is_cause(error, losses, self._heals):
+                raise moved(error) from error
             raise
 
     def _low_weight(self, what: str) -> None:
@@ -113,7 +147,7 @@ class Cluster:
             return []
         if self.scattered and low is not None:
             self._low_weight(what)
-            owners = self._owners
+            owners = self.placement.owners()
             shares: dict[str, list[T]] = {}
             for item in items:
                 shares.setdefault(owners[_partition(low(item), self.partitions)], []).append(item)
@@ -124,9 +158,7 @@ class Cluster:
         packed = [cloudpickle.dumps(item) for item in items]
 
         def share(some: Iterator[bytes]) -> Iterator[bytes]:
-            mine = [cloudpickle.loads(item) for item in some]
-            with ThreadPoolExecutor(1, initializer=_yield_to_epochs) as thread:
-                yield cloudpickle.dumps(thread.submit(function, mine).result())
+            yield cloudpickle.dumps(_yielding(function)([cloudpickle.loads(item) for item in some]))
 
         shares = context.parallelize(packed, max(1, min(len(packed), slots))).mapPartitions(share).collect()
         return [result for one in shares for result in cloudpickle.loads(one)]

@@ -22,7 +22,8 @@ from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError, LogDamaged
+from holdfast.errors import HoldfastError
+from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
 from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import (
@@ -39,7 +40,7 @@ from holdfast.operators.stage import (
 )
 from holdfast.operators.whole import SMALL, Enough, run_whole
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Outcome, Work
+from holdfast.runner import Outcome, Work, moved
 from holdfast.spark.catalyst import (
     MESSAGE,
     Crossing,
@@ -54,7 +55,7 @@ from holdfast.spark.catalyst import (
     wide_schema,
 )
 from holdfast.spark.failure import translated
-from holdfast.spark.placement import MISPLACED, Placement, check, located
+from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import current_epoch, current_partition, tell
 
@@ -78,8 +79,11 @@ class EpochJob:
         types: Types,
         partitions: int,
         placement: Placement | None = None,
+        heals: bool = True,
     ) -> None:
-        """With a ``placement`` each partition's tasks run on the member that has its layers."""
+        """With a ``placement`` each partition's tasks run on the member that has its layers. ``heals``: when one is
+        lost, the error says that it can be made up for."""
+        self._heals = heals
         self._spark = spark
         self._placement = placement
         self._flow = flow
@@ -112,11 +116,11 @@ class EpochJob:
         messages = None
         if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
             planned = time.perf_counter()
-            messages = _collected(rdd, subject)
+            messages = self._collected(rdd, subject)
         if messages is None or messages == [_ENOUGH]:
             rdd = self.plan(work, epoch.partitions)
             planned = time.perf_counter()
-            messages = _collected(rdd, subject)
+            messages = self._collected(rdd, subject)
         reports = reports_of(messages)
         self._rows = sum(report.arrived for report in reports if report.stage == 0)
         return Outcome(reports, planned - started, time.perf_counter() - started)
@@ -149,28 +153,41 @@ class EpochJob:
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
         likely = {tuple(sorted(sources)), *((name,) for name in sources)}
         for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
-            owners = self._owners(epoch.partitions)
+            owners = self._owners()
             rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
-            reports_of(_collected(rdd, subject))
+            reports_of(self._collected(rdd, subject))
         if self._may_be_together:
-            reports_of(_collected(self._whole([]), subject))
+            reports_of(self._collected(self._whole([]), subject))
             if self._rows is None:
                 self._rows = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
+
+    def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
+        losses = self._placement.losses if self._placement is not None else 0
+        try:
+            messages: list[Message] = rdd.collect()
+            return messages
+        except Exception as error:
+            known = translated(error, subject)
+            if known is not None:
+                raise known from None
+            if self._placement is not None and self._placement.is_cause(error, losses, self._heals):
+                raise moved(error) from error
+            raise
 
     def _tell(self, epoch: Epoch, subject: str) -> None:
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
-        tell(context, replace(epoch, owners=self._owners(epoch.partitions)))
+        tell(context, replace(epoch, owners=self._owners()))
 
-    def _owners(self, partitions: int) -> tuple[str, ...]:
-        return self._placement.owners(partitions) if self._placement is not None else ()
+    def _owners(self) -> tuple[str, ...]:
+        return self._placement.owners() if self._placement is not None else ()
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
         """The job's RDD."""
         partitions = partitions or self._partitions
-        owners = self._owners(partitions)
+        owners = self._owners()
         return self._after(self._source_stage(work, owners), partitions, owners)
 
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
@@ -244,37 +261,12 @@ class EpochJob:
             yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
 
 
-def _collected(rdd: RDD[Message], subject: str) -> list[Message]:
-    try:
-        messages: list[Message] = rdd.collect()
-        return messages
-    except Exception as error:
-        if MISPLACED in str(error):
-            raise moved() from error
-        known = translated(error, subject)
-        if known is None:
-            raise
-        raise known from None
-
-
-def moved() -> LogDamaged:
-    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
-    return LogDamaged("a member that has layers of the flow cannot be reached", moved=True)
-
-
 def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
     owner, item = cloudpickle.loads(packed)
     if owner:
         check(owner)
     result: tuple[str, bytes] = item
     return result
-
-
-def _check_place(partition: int) -> None:
-    """In a task of a keyed stage."""
-    owners = current_epoch().owners
-    if owners:
-        check(owners[partition])
 
 
 def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
@@ -297,11 +289,13 @@ def _own_partition(partition: int) -> int:
 
 def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-        _check_place(partition)
+        epoch = current_epoch()
+        fetched = settle(broadcast.value, stage, partition, epoch)
         try:
-            router, report = run_stage(broadcast.value, stage, partition, current_epoch(), messages)
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
         except HoldfastError as error:
-            return iter(failure(error, current_epoch().partitions))
+            return iter(failure(error, epoch.partitions))
+        report.fetched = fetched
         return finish(router, report, partition)
 
     return task
@@ -310,11 +304,12 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
 def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, epoch = current_partition(), current_epoch()
-        _check_place(partition)
+        fetched = settle(broadcast.value, stage, partition, epoch)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+            report.fetched = fetched
             done = list(finish(router, report, partition))
         except HoldfastError as error:
             router.catalyst.clear()

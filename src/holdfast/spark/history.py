@@ -40,6 +40,11 @@ class History:
         with self._lock:
             return list(self._ended)
 
+    @property
+    def victims(self) -> bool:
+        """Whether a task ended because its executor did."""
+        return any(task.reason == "ExecutorLostFailure" for task in self.ended)
+
     def repeated(self, stages: Collection[int]) -> bool:
         """Whether one of these stages was begun again after it had been complete."""
         with self._lock:

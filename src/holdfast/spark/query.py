@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.answers import Answer, Inputs, Report, coverage_of
 from holdfast.connectors.source import Source
 from holdfast.coordinator.membership import Change, Member
-from holdfast.errors import DeclarationError, EvaluationError, MemberLost
+from holdfast.errors import DeclarationError, EvaluationError, MemberLost, SqlError
 from holdfast.spark.guard import Guarded, guarded, missing_of
 from holdfast.spark.history import History
 from holdfast.spark.listener import listener_of
@@ -44,7 +45,7 @@ def run_query(
         )
     session = _own(spark)
     known = register(session, tables)
-    frame = session.sql(query) if isinstance(query, str) else query
+    frame = _sql(session, query) if isinstance(query, str) else query
     watched = Watched(spark, on_loss, None if timeout is None else time.monotonic() + timeout)
     try:
         if on_loss == "continue":
@@ -52,6 +53,13 @@ def run_query(
         return Answer(watched.run(frame, cancel_on_loss=on_loss == "terminate"), watched.report())
     finally:
         watched.close()
+
+
+def _sql(session: SparkSession, text: str) -> DataFrame:
+    try:
+        return session.sql(text)
+    except (AnalysisException, ParseException) as error:
+        raise SqlError(f"query: {_sentence(str(error))}", sql=text) from error
 
 
 def _own(spark: SparkSession) -> SparkSession:
@@ -126,13 +134,15 @@ class Watched:
                     left = 0.1 if self._deadline is None else min(0.1, self._deadline - time.monotonic())
                     self._changed.wait(max(0.0, left))
                 ended, lost = running.ended, list(self._lost)
+            if ended and running.error is not None and not lost:
+                lost = self._lost_late()
             if cancel_on_loss and lost and not (ended and running.error is None):
                 raise self._terminated(*lost[0])
             if ended and running.error is not None:
                 if lost and not again():
                     raise self._hopeless(running.error) from running.error
                 if not lost:
-                    raise running.error
+                    raise _failed(running.error) from running.error
             if lost and again():
                 raise Again
             if ended:
@@ -140,6 +150,15 @@ class Watched:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 done, not_done = self.history.progress()
                 raise TimeoutError(f"query: not finished in time; done: {done}; not done: {not_done}")
+
+    def _lost_late(self) -> list[tuple[Member, str]]:
+        """Who was lost, if a query failed because of that: it may be heard of after the failure."""
+        self.settle()
+        if not self.history.victims:
+            return []
+        with self._changed:
+            self._changed.wait_for(lambda: self._lost, _GRACE)
+            return list(self._lost)
 
     def _terminated(self, member: Member, reason: str) -> MemberLost:
         done, not_done = self.history.progress()
@@ -156,8 +175,8 @@ class Watched:
         done, not_done = self.history.progress()
         names = ", ".join(map(str, self.lost))
         return MemberLost(
-            f"query: {names} were lost, and what they had done could not be done again: "
-            f"{_sentence(str(error))}; done: {done}; not done: {not_done}",
+            f"query: lost: {names}; what was done there could not be done again: "
+            f"{_cause(str(error))}; done: {done}; not done: {not_done}",
             member=self.lost[0],
             done=done,
             not_done=not_done,
@@ -255,6 +274,11 @@ def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int
     gone = {(record.leaf, record.partition) for record in records if (record.stage, record.task) in lost}
     repeated = watched.history.repeated(query.stages)
     return frozenset(dropped) | (frozenset(gone) if repeated or mixed else frozenset()), mixed
+
+
+def _failed(error: BaseException) -> BaseException:
+    """What a query failed with, by itself: an expression or a function of the user."""
+    return EvaluationError(f"query: {_cause(str(error))}") if isinstance(error, PySparkException) else error
 
 
 def _cause(text: str) -> str:

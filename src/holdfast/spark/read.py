@@ -60,7 +60,7 @@ def _frame(
 
     if placement is None or not placement.scattered:
         return spark.range(0, partitions, 1, partitions).mapInArrow(read, schema)
-    owners = placement.owners(partitions)
+    owners = placement.owners()
     items = [(pickle.dumps((owner, number)), placement.host(owner)) for number, owner in enumerate(owners)]
     numbers = located(spark.sparkContext, items).map(_where_it_belongs)
     return spark.createDataFrame(numbers, "id bigint", verifySchema=False).mapInArrow(read, schema)

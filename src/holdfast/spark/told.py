@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import pickle
 
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext, cloudpickle
 
 from holdfast.operators.stage import Epoch
 
@@ -14,7 +14,7 @@ _PROPERTY = "holdfast.epoch"
 
 def tell(context: SparkContext, epoch: Epoch) -> None:
     """The jobs that this thread starts next are of ``epoch``."""
-    context.setLocalProperty(_PROPERTY, base64.b64encode(pickle.dumps(epoch)).decode())
+    context.setLocalProperty(_PROPERTY, base64.b64encode(cloudpickle.dumps(epoch)).decode())
 
 
 def current_epoch() -> Epoch:

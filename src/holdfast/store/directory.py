@@ -4,6 +4,7 @@
     <log>/lock                  held (flock) while a flow runs; says by whom
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
+    <log>/members.json          on a cluster whose hosts have directories of their own: who has the layers
     <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `generation.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
@@ -31,7 +32,7 @@ from holdfast.store.reasons import fix
 FORMAT = 2
 """The format that this version writes and reads."""
 
-_OWN = ("holdfast.json", "lock", "collections.json", "lineage", "traces")
+_OWN = ("holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces")
 _ATTEMPTS = 5
 _PAUSE = 0.05
 
@@ -98,6 +99,14 @@ class LogDirectory:
     def read_collections(self) -> dict[str, Any]:
         """What the flow keeps; nothing if it never ran."""
         return _read_json(self.path / "collections.json") or {}
+
+    def write_members(self, names: list[str]) -> None:
+        """Say which members have the flow's layers."""
+        write_whole(self.path / "members.json", _text({"members": names}))
+
+    def read_members(self) -> list[str]:
+        """The members that had the flow's layers when it last ran; none if it keeps them here."""
+        return list((_read_json(self.path / "members.json") or {}).get("members", []))
 
     def holder(self) -> dict[str, Any] | None:
         """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""

@@ -4,22 +4,67 @@ On one host, a trace's directory is what its path says. On a cluster whose hosts
 (``HOLDFAST_LOCAL`` in the environment of the executors), the driver does not know those directories: paths that it
 hands out begin with `SCATTERED`, and every task puts its own host's directory there. A host directory has a name of its
 own, by which the driver tells members apart.
+
+    <host directory>/member                       its name
+    <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
+
+A driver of a higher term takes the layers over by renaming their directory (`take`), as a lease does with a local one
+(`generation.py`): whatever a driver before still writes, it writes by the old name, where nobody reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
+import shutil
 from pathlib import Path
+
+from holdfast.errors import Fenced
 
 LOCAL = "HOLDFAST_LOCAL"
 SCATTERED = Path("/@holdfast-local")
+MISPLACED = "holdfast: misplaced task"
+_TRACES = re.compile(r"traces-(\d{12,})")
+
+
+class Misplaced(RuntimeError):
+    """A task runs on another member than the one whose layers it needs. It fails, for Spark to try it again."""
+
+    def __init__(self, wanted: str, found: str, why: str = "") -> None:
+        at = found or "a host without a directory"
+        super().__init__(f"{MISPLACED}: it needs member {wanted}, and is on {at}{why and ': '}{why}")
 
 
 def scattered(local: Path) -> Path:
     """The working directory ``local``, on whichever host."""
     return SCATTERED / hashlib.blake2b(str(local.absolute()).encode(), digest_size=8).hexdigest()
+
+
+def traces_of(local: Path, term: int) -> Path:
+    """Where the layers of a flow are, on whichever host, for the driver of a term."""
+    return scattered(local) / f"traces-{term:012d}"
+
+
+def take(directory: Path) -> None:
+    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before."""
+    own = here(directory)
+    own.parent.mkdir(parents=True, exist_ok=True)
+    number = _number(own)
+    others = sorted(path for path in own.parent.iterdir() if _number(path) >= 0 and path != own)
+    if any(_number(path) > number for path in others):
+        raise Fenced(f"{own}: another driver has taken the layers over; this one has stopped", path=str(own))
+    if others and not own.is_dir():
+        os.rename(others.pop(), own)
+    own.mkdir(exist_ok=True)
+    for other in others:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _number(path: Path) -> int:
+    found = _TRACES.fullmatch(path.name)
+    return int(found[1]) if found else -1
 
 
 def here(directory: str | Path) -> Path:

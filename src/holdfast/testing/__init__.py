@@ -14,6 +14,8 @@ Does it survive?
   it holds;
 * `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
   down;
+* `Cluster` is a real Spark cluster on this machine, whose executors, workers and drivers can be killed and paused;
+  `Gate` holds tasks up until the test has killed whom it wanted to;
 * `holdfast.testing.zookeeper` has a ZooKeeper server on loopback, for flows that run with a lease.
 """
 
@@ -24,7 +26,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import stopped_clock
+    from holdfast.testing.cluster import Cluster
     from holdfast.testing.crash import MARKS, Crash, crash_at
+    from holdfast.testing.gate import Gate
     from holdfast.testing.memory import MemoryLocation
     from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
     from holdfast.testing.simulator import shrink, simulate
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARKS",
+    "Cluster",
     "Crash",
+    "Gate",
     "MemoryLocation",
     "Oracle",
     "Unreliable",
@@ -46,7 +52,9 @@ __all__ = [
 
 _HOMES = {
     "MARKS": "crash",
+    "Cluster": "cluster",
     "Crash": "crash",
+    "Gate": "gate",
     "MemoryLocation": "memory",
     "Oracle": "oracle",
     "Unreliable": "unreliable",

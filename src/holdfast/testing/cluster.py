@@ -7,7 +7,8 @@
 
 It needs nothing but the installed PySpark and a Java. Each worker has an address of its own (127.0.0.11, …12, …), so
 that Spark takes it for a host, and a directory of its own (``HOLDFAST_LOCAL`` in the environment of its executors and
-their Python workers), which dies with it. No process is left behind: all die with the one that made the cluster.
+their Python workers), which dies with it. No process is left behind, not even if the one that made the cluster is
+killed: a janitor (`janitor.py`) waits for its end.
 
 A driver can be a process of its own, to be killed as well: `Cluster.driver`. What it runs gets a `Handle`, by which it
 can kill others in turn.
@@ -41,7 +42,7 @@ WORKER = "HOLDFAST_CLUSTER_WORKER"
 DRIVER = "HOLDFAST_CLUSTER_DRIVER"
 LOCAL = "HOLDFAST_LOCAL"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+_SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Many JVMs on few cores, for seconds: compile little, collect with one thread."""
 
 _PATIENCE = 60.0
@@ -206,12 +207,14 @@ class Cluster(Handle):
             raise OSError("holdfast.testing.cluster runs on Linux only: it finds processes through /proc")
         mark, directory = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="holdfast-cluster-"))
         self._spawner = Spawner()
+        self._janitor = _janitor(mark, directory)
         self._environment = dict(environment or {})
         self._cores = cores
         self._room = (memory + 512) * executors_per_worker
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._drivers: list[Driver] = []
-        port = _free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._workers = 0
+        self._drivers = 0
+        port, flags = _free_port(), " ".join(_SMALL_JVM)
         super().__init__(
             mark,
             f"spark://127.0.0.1:{port}",
@@ -222,7 +225,8 @@ class Cluster(Handle):
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.memory": "1g",
-                "spark.executor.extraJavaOptions": " ".join(_SMALL_JVM),
+                "spark.executor.extraJavaOptions": flags,
+                "spark.driver.extraJavaOptions": flags,
                 **(settings or {}),
             },
         )
@@ -231,7 +235,6 @@ class Cluster(Handle):
             _wait_for_port(port)
             for _ in range(workers):
                 self.add_worker()
-            self._wait_registered(workers)
         except BaseException:
             self.close()
             raise
@@ -242,7 +245,8 @@ class Cluster(Handle):
 
     def add_worker(self) -> int:
         """Start one more worker; its number. It offers itself to running applications at once."""
-        number = len(self._workers)
+        number = self._workers
+        self._workers += 1
         host, home = f"127.0.0.{11 + number}", self.directory / f"worker-{number}"
         for name in ("local", "spark", "work"):
             (home / name).mkdir(parents=True)
@@ -252,14 +256,15 @@ class Cluster(Handle):
         ]  # fmt: skip
         own = {WORKER: str(number), LOCAL: str(home / "local"), "SPARK_LOCAL_DIRS": str(home / "spark")}
         own["SPARK_LOCAL_IP"] = host
-        self._workers.append(self._java(f"worker-{number}", "worker.Worker", arguments, own))
+        self._java(f"worker-{number}", "worker.Worker", arguments, own)
         return number
 
     def driver(self, function: Callable[..., Any], *arguments: object, name: str | None = None) -> Driver:
         """Call ``function(handle, *arguments)`` in a process of its own, which can be killed. It is sent by value."""
         from pyspark import cloudpickle
 
-        name = name or f"driver-{len(self._drivers)}"
+        name = name or f"driver-{self._drivers}"
+        self._drivers += 1
         home = self.directory / name
         home.mkdir()
         (home / "call").write_bytes(cloudpickle.dumps((function, self, arguments)))
@@ -269,13 +274,12 @@ class Cluster(Handle):
                 {**self._marked(), DRIVER: name, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
                 output,
             )
-        driver = Driver(process, name, home)
-        self._drivers.append(driver)
-        return driver
+        self._processes.append(process)
+        return Driver(process, name, home)
 
     def kill_driver(self, driver: Driver) -> None:
         """SIGKILL a driver and its JVM."""
-        kill([process.pid for process in self.processes() if process.environment.get(DRIVER) == driver.name])
+        kill(self._pids_of(driver))
 
     def pause_driver(self, driver: Driver) -> None:
         """SIGSTOP a driver and its JVM."""
@@ -289,16 +293,20 @@ class Cluster(Handle):
 
     def close(self) -> None:
         """End all processes, and delete all files. Raises if a process is left."""
-        for _ in range(3):
+        deadline = time.monotonic() + _PATIENCE
+        # Twice in a row nobody: one may have been started by another in the moment before that was killed.
+        quiet = 0
+        while quiet < 2 and time.monotonic() < deadline:
             kill([process.pid for process in self.processes()])
-            left = wait_gone(MARK, self.mark, 2.0)
-            if not left:
-                break
-        for process in [*self._workers, *(driver._process for driver in self._drivers)]:
-            process.wait(5.0)
+            for process in self._processes:
+                process.wait(_PATIENCE)
+            quiet = 0 if wait_gone(MARK, self.mark, 2.0) else quiet + 1
         self._spawner.close()
+        assert self._janitor.stdin is not None
+        self._janitor.stdin.close()
+        self._janitor.wait(_PATIENCE)
         shutil.rmtree(self.directory, ignore_errors=True)
-        if left:
+        if left := self.processes():
             raise RuntimeError(f"these processes of the cluster did not end: {[one.command[:3] for one in left]}")
 
     def __enter__(self) -> Self:
@@ -314,7 +322,7 @@ class Cluster(Handle):
         paths = os.pathsep.join(path for path in sys.path if path)
         return {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", **self._environment, MARK: self.mark}
 
-    def _java(self, name: str, what: str, arguments: list[str], own: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _java(self, name: str, what: str, arguments: list[str], own: Mapping[str, str]) -> None:
         import pyspark
 
         home = Path(pyspark.__file__).parent
@@ -327,21 +335,24 @@ class Cluster(Handle):
         # Spark's scripts would find this out; without them it looks for a source tree.
         environment["SPARK_SCALA_VERSION"] = "2.13"
         with (self.directory / f"{name}.log").open("wb") as output:
-            return self._spawner.start(command, environment, output, self.directory)
-
-    def _wait_registered(self, count: int) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        log = self.directory / "master.log"
-        while log.read_text(errors="replace").count("Registering worker") < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{count} workers did not register within {_PATIENCE:g} s:\n{log.read_text()}")
-            time.sleep(0.05)
+            self._processes.append(self._spawner.start(command, environment, output, self.directory))
 
 
 _OPENED = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.lang", "java.nio", "java.net", "java.util", "java.util.concurrent", "sun.nio.ch")
 )
+
+
+def _janitor(mark: str, directory: Path) -> subprocess.Popen[bytes]:
+    """Cleans up when this process ends. Not marked: it must outlive all others."""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", str(Path(__file__).with_name("janitor.py")), MARK, mark, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _free_port() -> int:

@@ -12,17 +12,19 @@ from pathlib import Path
 def main(home: Path) -> None:
     from pyspark import cloudpickle
 
+    said = ""
     function, handle, arguments = cloudpickle.loads((home / "call").read_bytes())
     try:
         outcome = ("value", function(handle, *arguments))
     except BaseException as error:
         traceback.print_exc()
         outcome = ("error", error)
+        said = traceback.format_exc()
     try:
         data = cloudpickle.dumps(outcome)
         pickle.loads(data)
     except Exception:
-        data = pickle.dumps(("error", RuntimeError(repr(outcome[1]))))
+        data = pickle.dumps(("error", RuntimeError(f"{outcome[1]!r}: {said}")))
     (home / ".result").write_bytes(data)
     os.replace(home / ".result", home / "result")
 

@@ -132,9 +132,27 @@ class Edit:
     edition: int
 
 
+@dataclass(frozen=True)
+class LoseMembers:
+    """Members are lost with their layers, and some come; nothing where layers are not scattered."""
+
+    seed: int
+    lost: int
+    joined: int
+
+
+@dataclass(frozen=True)
+class LoseMemberAt:
+    """A member is lost with its layers when some driver comes to a mark for the n-th time from now."""
+
+    seed: int
+    mark: str
+    times: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
-    | SinkWeather | Edit
+    | SinkWeather | Edit | LoseMembers | LoseMemberAt
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -154,8 +172,9 @@ _CHANCES: dict[type[Action], float] = {
 }
 
 
-def actions_of(seed: int, length: int) -> list[Action]:
-    """The actions of a seed. In most runs one host drives; in some both do, at once or in turns."""
+def actions_of(seed: int, length: int, scattered: bool = False) -> list[Action]:
+    """The actions of a seed. In most runs one host drives; in some both do, at once or in turns. ``scattered``: members
+    come and go."""
     chance = random.Random(seed)
     rival = chance.choice((0.0, 0.0, 0.05, 0.3))
     kinds, weights = list(_CHANCES), list(_CHANCES.values())
@@ -183,6 +202,13 @@ def actions_of(seed: int, length: int) -> list[Action]:
             found.append(Weather(chance.randrange(LOCATIONS), rates[0], rates[1], chance.choice((0.0, 0.0, 0.2))))
         elif kind is SinkWeather and not calm:
             found.append(SinkWeather(chance.choice((0.0, 0.2))))
+    if scattered:
+        chance = random.Random(f"{seed} members")
+        for _ in range(chance.randrange(1, 7)):
+            came: Action = LoseMembers(chance.getrandbits(32), chance.choice((0, 1, 1, 2)), chance.choice((0, 1, 1, 2)))
+            if chance.random() < 0.5:
+                came = LoseMemberAt(chance.getrandbits(32), chance.choice(MARKS), chance.choice((1, 2, 3, 5, 8)))
+            found.insert(chance.randrange(len(found) + 1), came)
     # Drawn apart, so that runs are what they were before views could be edited, but for the edits.
     chance = random.Random(f"{seed} edits")
     for _ in range(chance.choice((0, 0, 1, 2, 4))):

@@ -76,6 +76,8 @@ class Driver:
         """State was filled as of this epoch when it was opened."""
 
         self.dying: tuple[str, int] | None = None
+        self.partitions: int | None = None
+        """None: the seed decides."""
 
     def open(self) -> Engine:
         if self.engine is None:
@@ -94,7 +96,8 @@ class Driver:
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
                 expiring=left(world.flow),
             )
-            runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
+            partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
+            runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
             views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
             self.engine = Engine(Ready(declared, views, kinds, runner), Told())
@@ -120,8 +123,13 @@ class Driver:
 class Simulation:
     """One run."""
 
-    def __init__(self, seed: int, root: Path) -> None:
+    def __init__(self, seed: int, root: Path, scattered: bool = False) -> None:
         self.world = World(seed, root)
+        if scattered:
+            self.world.scatter(1 + seed % 4)
+        self.losing: tuple[int, str, int] | None = None
+        """A member is lost at a mark: a seed, the mark, and how often it must be reached."""
+
         self.drivers = [Driver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
         self.latest: Driver | None = None
         """The driver that opened the log last. Any other that still runs is stale."""
@@ -178,12 +186,16 @@ class Simulation:
                 self.drivers[host].die()
                 self.world.edition = edition
                 self.world.edits += 1
+            case act.LoseMembers(seed, lost, joined):
+                self._change_members(random.Random(seed), lost, joined)
+            case act.LoseMemberAt(seed, mark, times):
+                self.losing = (seed, mark, times)
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
 
     def _drive(self, host: int, work: object) -> None:
         driver = self.drivers[host]
-        marks.hook = driver.reached
+        marks.hook = partial(self._reached, driver)
         try:
             work(driver)  # type: ignore[operator]
         except Crash:
@@ -206,6 +218,23 @@ class Simulation:
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
 
+    def _reached(self, driver: Driver, mark: str) -> None:
+        if self.losing is not None and self.losing[1] == mark:
+            seed, _, times = self.losing
+            self.losing = None if times == 1 else (seed, mark, times - 1)
+            if self.losing is None:
+                self._change_members(random.Random(seed), 1, 0)
+        driver.reached(mark)
+
+    def _change_members(self, chance: random.Random, lost: int, joined: int) -> None:
+        world = self.world
+        if not world.members:
+            return
+        for _ in range(joined):
+            world.add_member()
+        for name in chance.sample(sorted(world.members), min(lost, len(world.members) - 1)):
+            world.lose_member(name)
+
     def _feed(self, chance: random.Random) -> None:
         if chance.random() < 0.3:
             self.world.feed("users", [((chance.randrange(12), chance.randrange(4)), 1) for _ in range(3)])
@@ -219,6 +248,8 @@ class Simulation:
         self.world.feed("orders", [*change, *((row, -1) for row in gone)])
 
     def _layers(self, host: int) -> list[Path]:
+        if self.world.members:
+            return sorted(path for place in self.world.members.values() for path in place.glob("*/traces-*/*/*.arrow"))
         return sorted(self.world.local(host).glob("traces/*/*.arrow"))
 
     def _damage(self, host: int, chance: random.Random, cut: bool) -> None:
@@ -361,12 +392,13 @@ def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
 
 
-def run(seed: int, actions: Sequence[Action]) -> Failure | None:
-    """Carry out the actions in the world of a seed; what went wrong, if anything did."""
+def run(seed: int, actions: Sequence[Action], scattered: bool = False) -> Failure | None:
+    """Carry out the actions in the world of a seed; what went wrong, if anything did. ``scattered``: layers are kept by
+    members, each in a directory of its own."""
     # In memory, where there is such a place: a sync that takes no time.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="holdfast-simulation-", dir=memory))
-    simulation = Simulation(seed, root)
+    simulation = Simulation(seed, root, scattered)
     place = -1
     try:
         with warnings.catch_warnings():
@@ -385,12 +417,12 @@ def run(seed: int, actions: Sequence[Action]) -> Failure | None:
     return None
 
 
-def simulate(seed: int, length: int = LENGTH) -> Failure | None:
-    """The run of a seed."""
-    return run(seed, actions_of(seed, length))
+def simulate(seed: int, length: int = LENGTH, *, scattered: bool = False) -> Failure | None:
+    """The run of a seed; ``scattered``: with layers that are kept by members, which come and go."""
+    return run(seed, actions_of(seed, length, scattered), scattered)
 
 
-def shrink(seed: int, failure: Failure, attempts: int = 200) -> Failure:
+def shrink(seed: int, failure: Failure, attempts: int = 200, *, scattered: bool = False) -> Failure:
     """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
     size = max(1, len(failure.actions) // 2)
     while size and attempts:
@@ -398,7 +430,7 @@ def shrink(seed: int, failure: Failure, attempts: int = 200) -> Failure:
         while start < len(failure.actions) and attempts:
             attempts -= 1
             fewer = failure.actions[:start] + failure.actions[start + size :]
-            again = run(seed, fewer)
+            again = run(seed, fewer, scattered)
             if again is None:
                 start += size
             else:

@@ -4,19 +4,28 @@ Some epochs run in one task, as small ones do."""
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from holdfast import marks
+from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import HoldfastError
+from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
-from holdfast.operators.program import Program
+from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import Epoch, Message, failure, finish, reports_of, run_stage, ticks
 from holdfast.operators.whole import run_whole
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Job, Outcome, R, T, Work
+from holdfast.runner import Job, Outcome, R, T, Work, moved
+from holdfast.store.here import LOCAL, MISPLACED, Misplaced
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
@@ -24,18 +33,76 @@ _TWICE = 0.1
 
 
 class SimulatedRunner:
-    """Runs everything in this thread."""
+    """Runs everything in this thread. Where the world has members, each in its own directory."""
 
     threads = False
-    scattered = False
-    news = ""
 
     def __init__(self, world: World, partitions: int) -> None:
         self._world = world
         self.partitions = partitions
+        self.scattered = bool(world.members)
+        self._owners: tuple[str, ...] = ("",) * partitions
+        self._known: frozenset[str] = frozenset()
+        self._provisional = False
+        self._asked: frozenset[str] = frozenset() if self.scattered else frozenset({""})
+        self.refresh()
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
-        return SimulatedJob(program, self._world.random)
+        return SimulatedJob(program, self._world.random, self)
+
+    @property
+    def news(self) -> str:
+        now = self._world.members.keys()
+        if self._known != now:
+            return "lost" if self._known - now else "joined"
+        return "unsettled" if self._provisional else ""
+
+    def refresh(self, settle: bool = False) -> bool:
+        before, known = self._owners, self._known
+        self._known = frozenset(self._world.members)
+        if self._known != known or (settle and self.scattered):
+            inherited = not settle and bool(known - self._known) and bool(self._known & set(before))
+            rest = assign(self.partitions, self._known)
+            self._owners = inherit(before, self._known) if inherited else rest
+            self._provisional = self._owners != rest
+            self._asked = self._known
+        return self._owners != before
+
+    def await_members(self, names: Sequence[str]) -> None:
+        pass
+
+    def hand_over(self, moves: Mapping[int, str]) -> None:
+        if not set(moves.values()) <= self._known:
+            self.refresh()
+        before = set(self._owners)
+        self._owners = tuple(
+            moves[partition] if moves.get(partition) in self._known else owner
+            for partition, owner in enumerate(self._owners)
+        )
+        self._asked = (self._asked - before) | set(self._owners)
+
+    def on(self, member: str, function: Callable[[], R]) -> R:
+        """Call ``function`` on a member. One that is gone, or goes in the meantime, cannot be reached."""
+        if not self.scattered:
+            return function()
+        if member not in self._world.members:
+            raise moved(f"{MISPLACED}: {member} is gone")
+        place = self._world.members[member]
+        os.environ[LOCAL] = str(place)
+        try:
+            result = function()
+        except Exception:
+            if member in self._world.members:
+                raise
+        finally:
+            del os.environ[LOCAL]
+        if member not in self._world.members:
+            shutil.rmtree(place, ignore_errors=True)  # what it wrote when it was gone already
+            raise moved(f"{MISPLACED}: {member} is gone")
+        return result
+
+    def owner(self, low: int) -> str:
+        return self._owners[int(np.searchsorted(bounds(self.partitions), np.uint64(low), side="right")) - 1]
 
     def tasks(
         self,
@@ -48,17 +115,22 @@ class SimulatedRunner:
         results: list[R] = []
         for item in items:
             marks.reach(f"task: {what}")
-            results += function([item])
+            owner = self.owner(0 if low is None else low(item))
+            results += self.on(owner, partial(function, [item]))
         return results
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        return {"": function()}
+        return {member: self.on(member, function) for member in sorted(self._asked)}
+
+    def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
+        found: list[R] = []
+        for member, share in sorted(shares.items()):
+            marks.reach(f"task: {what}")
+            found += self.on(member, partial(function, share))
+        return found
 
     def owners(self) -> tuple[str, ...]:
-        return ("",) * self.partitions
-
-    def refresh(self) -> bool:
-        return False
+        return self._owners
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
         raise AssertionError("a simulation has no threads")
@@ -69,30 +141,48 @@ class SimulatedRunner:
     def draw(self) -> int:
         return self._world.random.getrandbits(63)
 
+    def another(self, member: str) -> str:
+        """Some member, most often that one."""
+        if not self.scattered or self._world.random.random() >= self._world.elsewhere:
+            return member
+        return self._world.random.choice(sorted(self._world.members))
+
 
 class SimulatedJob:
     """One epoch after the other, as messages in memory."""
 
-    def __init__(self, program: Program, chance: random.Random) -> None:
+    def __init__(self, program: Program, chance: random.Random, runner: SimulatedRunner) -> None:
         self._program = program
         self._random = chance
+        self._runner = runner
 
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
         items = [(one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)]
         self._random.shuffle(items)
+        epoch = replace(epoch, owners=self._runner.owners() if self._runner.scattered else ())
         if _in_one_task(epoch):
             messages = self._attempts(epoch, partial(self._whole, epoch, items))
             return Outcome(reports_of(messages), 0.0, 0.0)
-        half = len(items) // 2
         messages = list(ticks(epoch.partitions))
-        for place, share in enumerate((items[:half], items[half:])):
-            messages += self._attempts(epoch, partial(self._read, epoch, share, place))
+        for place, (member, share) in enumerate(self._shares(items)):
+            messages += self._attempts(epoch, partial(self._read, epoch, share, place), partial(str, member))
         for stage in range(1, self._program.stages + 1):
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
 
     def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
         """A simulation is as warm as it gets."""
+
+    def _shares(self, items: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+        """What is read from the log is read where it is; the rest in two tasks, anywhere."""
+        free = [item for item in items if not hasattr(item[1], "low")]
+        half, somewhere = len(free) // 2, self._runner.owner(0)
+        yield somewhere, free[:half]
+        yield somewhere, free[half:]
+        for item in items:
+            if hasattr(item[1], "low"):
+                # As a task gets it: it reads what is where it is.
+                yield self._runner.owner(item[1].low), [(item[0], replace(item[1], kept=copy(item[1].kept)))]
 
     def _whole(self, epoch: Epoch, items: Sequence[Any]) -> list[Message]:
         marks.reach("task: epoch")
@@ -111,24 +201,37 @@ class SimulatedJob:
         for partition in order:
             mine = [message for message in messages if message[0] == partition]
 
-            done += self._attempts(epoch, partial(self._task, epoch, stage, partition, mine))
+            home = epoch.owners[partition] if epoch.owners else ""
+            task = partial(self._task, epoch, stage, partition, mine)
+            try:
+                done += self._attempts(epoch, task, partial(self._runner.another, home))
+            except Misplaced:
+                done += self._attempts(epoch, task, partial(str, home))
         return done
 
     def _task(self, epoch: Epoch, stage: int, partition: int, messages: list[Message]) -> list[Message]:
         marks.reach("task: epoch")
+        fetched = settle(self._program, stage, partition, epoch, pause=0.0)
         router, report = run_stage(self._program, stage, partition, epoch, messages)
+        report.fetched = fetched
         return list(finish(router, report, partition))
 
-    def _attempts(self, epoch: Epoch, task: Callable[[], list[Message]]) -> list[Message]:
-        """Run a task, maybe twice. One that meets an error says so, and the others go on, as in Spark."""
+    def _attempts(
+        self, epoch: Epoch, task: Callable[[], list[Message]], where: Callable[[], str] = str
+    ) -> list[Message]:
+        """Run a task, maybe twice, on the members that ``where`` gives. One that meets an error says so, and the others
+        go on, as in Spark; one that cannot be run where it must be ends the job."""
         try:
             if self._random.random() < _TWICE:
-                task()
-            return task()
+                self._runner.on(where(), task)
+            return self._runner.on(where(), task)
         except HoldfastError as error:
+            if error.fields.get("moved"):
+                raise
             return failure(error, epoch.partitions)
 
 
 def _in_one_task(epoch: Epoch) -> bool:
     """Some epochs are small; which way one was run must not show in anything, and a replay of it takes the other."""
-    return epoch.number % 3 == 1 and epoch.first == epoch.number and epoch.run is None and epoch.write is None
+    usual = not epoch.owners and epoch.first == epoch.number and epoch.run is None and epoch.write is None
+    return usual and epoch.number % 3 == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,13 @@ class World:
         self.sink_failing = 0.0
         """How often sinks fail."""
 
+        self.members: dict[str, Path] = {}
+        """Those that are there, with their directories; none if layers are kept by the driver's host."""
+
+        self.elsewhere = 0.1
+        """How often a keyed task runs on another member than its own, where members have their own layers."""
+
+        self._born = 0
         self.stopped = False
         """Whether time stands still."""
 
@@ -112,6 +120,24 @@ class World:
 
     def local(self, host: int) -> Path:
         return self.root / f"host{host}"
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def scatter(self, count: int) -> None:
+        """From now on layers are kept by members, each in a directory of its own."""
+        for _ in range(count):
+            self.add_member()
+
+    def add_member(self) -> None:
+        self._born += 1
+        name = f"m{self._born}"
+        self.members[name] = self.root / name
+        self.members[name].mkdir()
+        (self.members[name] / "member").write_text(name)
+
+    def lose_member(self, name: str) -> None:
+        """A member is gone, with all its layers."""
+        shutil.rmtree(self.members.pop(name))
 
     # -- input --------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,89 @@
+"""Layers from one member to another.
+
+When members come or go, a partition may change hands although its member is still there. The new one takes from the
+log's copies what they have; what they lack yet, the old one has, and hands over: nothing is computed again that anybody
+holds. The bytes go through the driver. They are few: the layers of the epochs that are not safe.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import LogDamaged
+from holdfast.recovery.layers import Layers
+from holdfast.results import Recovery
+from holdfast.runner import Runner
+from holdfast.store.here import here
+from holdfast.trace.layer import check_bytes
+from holdfast.trace.name import LayerName
+
+
+@dataclass(frozen=True)
+class Handing:
+    """A layer that the member of a partition lacks and another one has."""
+
+    giver: str
+    directory: str
+    """Of the trace."""
+
+    name: LayerName
+    low: int
+    """The partition begins here."""
+
+    data: bytes = b""
+
+
+def hand_over(
+    runner: Runner,
+    look: Callable[[], Layers],
+    traces: Sequence[str],
+    ranges: Sequence[tuple[int, int]],
+    directory: Path,
+    recovery: Recovery,
+) -> Layers:
+    """Have every partition's member take what only other members have. What is there then."""
+    layers = look()
+    done = 0
+    for trace in traces:
+        shares: dict[str, list[Handing]] = {}
+        for low, high in ranges:
+            for giver, name in layers.elsewhere(trace, low, high).items():
+                for each in name:
+                    shares.setdefault(giver, []).append(Handing(giver, str(directory / trace), each, low))
+        if shares:
+            given = runner.visit("handing layers over", shares, read_layers)
+            done += sum(runner.tasks("taking layers", write_layers, given, len(ranges), _low))
+    recovery.layers_handed += done
+    return look() if done else layers
+
+
+def _low(handing: Handing) -> int:
+    return handing.low
+
+
+def read_layers(wanted: Sequence[Handing]) -> list[Handing]:
+    """On the member that has them. What is damaged, or merged in the meantime, is left out."""
+    found = []
+    for one in wanted:
+        try:
+            data = (here(one.directory) / one.name.text()).read_bytes()
+            check_bytes(data, one.name, one.directory)
+        except (FileNotFoundError, LogDamaged):
+            continue
+        found.append(Handing(one.giver, one.directory, one.name, one.low, data))
+    return found
+
+
+def write_layers(given: Sequence[Handing]) -> list[int]:
+    """On the member that needs them; how many there are."""
+    for one in given:
+        directory = here(one.directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        hidden = directory / f".{secrets.token_hex(8)}.tmp"
+        hidden.write_bytes(one.data)
+        os.replace(hidden, directory / one.name.text())
+    return [len(given)]
