@@ -30,6 +30,8 @@ def spark() -> Iterator[object]:
 _LONG = (
     "oracle/test_cases",
     "durability/test_killed",
+    "cluster/",
+    "demo/test_crash",
     "durability/",
     "oracle/",
     "tpch/",

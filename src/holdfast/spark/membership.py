@@ -172,7 +172,8 @@ def present(context: SparkContext) -> list[Member]:
     """The executors that Spark has now. A local session has one member, the driver itself."""
     scala: Any = context._jsc.sc()
     if scala.isLocal():
-        return [Member("driver-0", scala.env().blockManager().blockManagerId().host(), context.defaultParallelism)]
+        host = context.getConf().get("spark.driver.host") or "localhost"
+        return [Member("driver-0", host, context.defaultParallelism)]
     ids = scala.schedulerBackend().getExecutorIds()
     wanted = {ids.apply(place) for place in range(ids.size())}
     deadline = time.monotonic() + 5.0

@@ -42,6 +42,8 @@ CLUSTER_SETTINGS = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.rpc.askTimeout": "20s",
+    # A task that is cancelled while its Python worker is busy ends so soon.
+    "spark.python.task.killTimeout": "500ms",
 }
 """Beside `SETTINGS`, for a session on a cluster."""
 

@@ -123,20 +123,23 @@ class Handle:
     def kill_executor(self, which: int | str) -> Executor:
         """SIGKILL an executor and its Python workers: the one at that place of `members`, or of that id."""
         executor = self._executor(which)
-        kill(below(executor.pid, self.processes()))
+        pids = below(executor.pid, self.processes())
+        self._kill(lambda process: process.pid in pids)
         return executor
 
     def kill_worker(self, which: int) -> None:
         """SIGKILL a worker and all that it started, at once, and delete its directory."""
-        # Stopped first, so that nobody of them has time to notice the end of another.
-        for _ in range(3):
-            pids = [process.pid for process in self.processes() if process.environment.get(WORKER) == str(which)]
+        self._kill(lambda process: process.environment.get(WORKER) == str(which))
+        shutil.rmtree(self.local(which), ignore_errors=True)
+
+    def _kill(self, whom: Callable[[Process], bool]) -> None:
+        """SIGKILL, and wait until they are gone."""
+        deadline = time.monotonic() + _PATIENCE
+        while (pids := [process.pid for process in self.processes() if whom(process)]) and time.monotonic() < deadline:
+            # Stopped first, so that nobody of them has time to notice the end of another.
             send(pids, signal.SIGSTOP)
             kill(pids)
-            if not pids:
-                break
-            time.sleep(0.02)
-        shutil.rmtree(self.local(which), ignore_errors=True)
+            time.sleep(0.01)
 
     def pause(self, which: int | str) -> Executor:
         """SIGSTOP an executor and its Python workers: it is there, and silent."""
@@ -227,6 +230,7 @@ class Cluster(Handle):
                 "spark.driver.memory": "1g",
                 "spark.executor.extraJavaOptions": flags,
                 "spark.driver.extraJavaOptions": flags,
+                "spark.python.daemon.module": "holdfast.testing.workers",
                 **(settings or {}),
             },
         )
@@ -279,7 +283,7 @@ class Cluster(Handle):
 
     def kill_driver(self, driver: Driver) -> None:
         """SIGKILL a driver and its JVM."""
-        kill(self._pids_of(driver))
+        self._kill(lambda process: process.environment.get(DRIVER) == driver.name)
 
     def pause_driver(self, driver: Driver) -> None:
         """SIGSTOP a driver and its JVM."""
