@@ -11,12 +11,10 @@ The engine knows no Spark: a `Runner` does the work.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,18 +26,20 @@ from holdfast import marks
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
-from holdfast.coordinator.forms import Form, Forms, described
+from holdfast.coordinator.forms import Forms
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
 from holdfast.declared import Told
 from holdfast.delivery import Delivery
+from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
 from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
 from holdfast.homes import Homes
 from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
+from holdfast.opening import claim_log, open_replicas
 from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch, Report, decode
 from holdfast.plan import nodes
@@ -59,7 +59,6 @@ from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
-from holdfast.store.replica import Claim, Replica
 
 T = TypeVar("T")
 
@@ -107,9 +106,9 @@ class Engine:
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
-            replicas = self._replicas(recovery)
+            replicas = open_replicas(self.declared, recovery)
             self._lead.check()
-            claim = self._claim(replicas, recovery)
+            claim = claim_log(replicas, self.declared.settings.durable, self._runner.draw(), recovery)
             self._lead.check()
             if self._runner.scattered:
                 self._state.directory = traces_of(self.declared.local, claim.term)
@@ -144,7 +143,8 @@ class Engine:
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after, self._durability.flushed),
         )
-        self._forms = Forms(self.history, self._before(replicas))
+        descriptions = Descriptions(self._directory, replicas)
+        self._forms = Forms(self.history, descriptions.before(self.history))
         self._delivery.attach(
             lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
@@ -166,7 +166,7 @@ class Engine:
             self._kept,
             lambda: self.last,
             self._run_again,
-            self._fresh(replicas),
+            descriptions.fresh(self._state, self.last),
             self._later(),
             self._pushed,
             self._homes.take,
@@ -175,55 +175,9 @@ class Engine:
         self._recoverer.open()
         self._keep_former()
         # Only now: a crash before this leaves an operator that is new as new as it was.
-        self._describe(replicas, recovery)
+        edited = self._forms.present() != self._declared_forms
+        descriptions.write(self._state.description(), self.last, edited, recovery)
         self._durability.request()
-
-    def _replicas(self, recovery: Recovery) -> dict[str, Replica]:
-        """The log locations that can be used."""
-        if not self.declared.settings.durable:
-            return {}
-        found = {}
-        for location in self.declared.locations:
-            replica = Replica(location)
-            try:
-                replica.open(self.declared.name)
-                found[location.uri] = replica
-            except StoreError as error:
-                recovery.unreachable[location.uri] = str(error)
-        return found
-
-    def _claim(self, replicas: dict[str, Replica], recovery: Recovery) -> Claim:
-        """Claim the log, before its history is read: a driver before this one that still runs will notice. Locations
-        that refuse are done without; there must be one that does not."""
-
-        def each(work: Callable[[Replica], T]) -> list[T]:
-            done = []
-            for uri, replica in list(replicas.items()):
-                try:
-                    done.append(work(replica))
-                except StoreError as error:
-                    recovery.unreachable[uri] = str(error)
-                    del replicas[uri]
-            return done
-
-        terms = [claim.term for claims in each(Replica.claims) for claim in claims]
-        claim = Claim(max(terms, default=0) + 1, f"{self._runner.draw():016x}")
-        said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        each(lambda replica: replica.claim(claim, said))
-        if not replicas and self.declared.settings.durable:
-            raise StoreError(next(iter(recovery.unreachable.values())))
-        for uri, why in recovery.unreachable.items():
-            warnings.warn(
-                f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1
-            )
-        return claim
-
-    def _fresh(self, replicas: Mapping[str, Replica]) -> set[str]:
-        """The operators that the flow did not keep before."""
-        known, former = self._known(replicas)
-        # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
-        # replayed: input may have been released since.
-        return set(self._state.flow.operators) - known.keys() - (former.keys() & self._state.drawing)
 
     def _later(self) -> set[str]:
         """The operators that came with a view's edit, after the first epoch."""
@@ -231,51 +185,6 @@ class Engine:
         first = {view: past[-1].first for view in flow.views if (past := self._forms.of(view))}
         old = {mark for view, mark in flow.views.items() if first.get(view, -1) <= 0}
         return set(flow.operators) - old - flow.ancestors(old)
-
-    def _known(self, replicas: Mapping[str, Replica]) -> tuple[dict[str, str], dict[str, str]]:
-        """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""
-        known: dict[str, str] = {}
-        former: dict[str, str] = {}
-        for one in self._descriptions(replicas):
-            known |= one.get("operators", {})
-            if one.get("former", {}).get("upto") == self.last:
-                former |= one["former"].get("operators", {})
-        return known, former
-
-    def _descriptions(self, replicas: Mapping[str, Replica]) -> list[dict[str, Any]]:
-        """What the flow kept before, as each place says."""
-        known = [self._directory.read_collections()]
-        for replica in replicas.values():
-            with suppress(StoreError, LogDamaged):
-                known.append(replica.read_collections())
-        return known
-
-    def _before(self, replicas: Mapping[str, Replica]) -> dict[str, Form] | None:
-        """What the views were before the history said so: a log of old says it in its description alone."""
-        self._old_forms: dict[str, Any] = {}
-        if not self.history or any(lineage.views is not None for lineage in self.history):
-            return None
-        for known in self._descriptions(replicas):
-            if found := known.get("before", known.get("collections")):
-                self._old_forms = found
-                break
-        return described(self._old_forms)
-
-    def _describe(self, replicas: Mapping[str, Replica], recovery: Recovery) -> None:
-        """Write down what the flow keeps."""
-        description = self._state.description()
-        if self.last >= 0 and self._forms.present() != self._declared_forms:
-            known, former = self._known(replicas)
-            description["former"] = {"upto": self.last, "operators": {**former, **known}}
-        if self._old_forms:
-            # Nothing else says what they were, until an epoch does.
-            description["before"] = self._old_forms
-        self._directory.write_collections(description)
-        for replica in replicas.values():
-            try:
-                replica.write_collections(description)
-            except StoreError as error:
-                recovery.unreachable[replica.location.uri] = str(error)
 
     @property
     def last(self) -> int:

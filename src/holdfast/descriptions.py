@@ -1,0 +1,73 @@
+"""What a flow kept when it ran last, as its directory and its log locations say, and what it keeps now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from holdfast.coordinator.forms import Form, described
+from holdfast.coordinator.lineage import Lineage
+from holdfast.errors import LogDamaged, StoreError
+from holdfast.results import Recovery
+from holdfast.state import State
+from holdfast.store.directory import LogDirectory
+from holdfast.store.replica import Replica
+
+
+class Descriptions:
+    """The descriptions of a flow, in all the places that have one."""
+
+    def __init__(self, directory: LogDirectory, replicas: Mapping[str, Replica]) -> None:
+        self._directory = directory
+        self._replicas = replicas
+        self._old_forms: dict[str, Any] = {}
+
+    def before(self, history: Sequence[Lineage]) -> dict[str, Form] | None:
+        """What the views were before the history said so: a log of old says it in its description alone."""
+        if not history or any(lineage.views is not None for lineage in history):
+            return None
+        for known in self._read():
+            if found := known.get("before", known.get("collections")):
+                self._old_forms = found
+                break
+        return described(self._old_forms)
+
+    def fresh(self, state: State, last: int) -> set[str]:
+        """The operators that the flow did not keep before."""
+        known, former = self._known(last)
+        # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
+        # replayed: input may have been released since.
+        return set(state.flow.operators) - known.keys() - (former.keys() & state.drawing)
+
+    def write(self, description: dict[str, Any], last: int, edited: bool, recovery: Recovery) -> None:
+        """Write down what the flow keeps; ``edited``: the next epoch changes what a view is."""
+        if last >= 0 and edited:
+            known, former = self._known(last)
+            description["former"] = {"upto": last, "operators": {**former, **known}}
+        if self._old_forms:
+            # Nothing else says what they were, until an epoch does.
+            description["before"] = self._old_forms
+        self._directory.write_collections(description)
+        for replica in self._replicas.values():
+            try:
+                replica.write_collections(description)
+            except StoreError as error:
+                recovery.unreachable[replica.location.uri] = str(error)
+
+    def _known(self, last: int) -> tuple[dict[str, str], dict[str, str]]:
+        """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""
+        known: dict[str, str] = {}
+        former: dict[str, str] = {}
+        for one in self._read():
+            known |= one.get("operators", {})
+            if one.get("former", {}).get("upto") == last:
+                former |= one["former"].get("operators", {})
+        return known, former
+
+    def _read(self) -> list[dict[str, Any]]:
+        known = [self._directory.read_collections()]
+        for replica in self._replicas.values():
+            with suppress(StoreError, LogDamaged):
+                known.append(replica.read_collections())
+        return known
