@@ -156,6 +156,9 @@ class Durability:
         """Traces that the flow has no more and that a sink still needs, each up to an epoch. No epoch after that is
         safe before they are: what a sink has must not be forgotten before it was brought away from it."""
 
+        self._doubtful: set[str] = set()
+        """Traces of which the last round did not find all layers with the members that should have them."""
+
         self._former_safe: frozenset[str] = frozenset()
         self.is_settled: Callable[[], bool] = lambda: False
         """Whether nobody can need traces any more that the flow does not have."""
@@ -448,14 +451,19 @@ class Durability:
 
     def _noted(self, results: Sequence[Result]) -> bool:
         """Take note of what tasks reported; whether a local layer was found damaged."""
-        damage = False
+        damage, before = False, self._doubtful
+        self._doubtful = set()
         for result in results:
             match result:
                 case Copied():
                     self.shipped += result.bytes
                 case Failed(location=-1, error=LogDamaged() as error):
                     damage = True
-                    self.damaged.append(error)
+                    if self._runner.scattered and "path" not in error.fields and result.trace not in before:
+                        # Its partition may just be on its way to another member. If not, the next round says so again.
+                        self._doubtful.add(result.trace)
+                    else:
+                        self.damaged.append(error)
                 case Failed(error=LogDamaged(), name=name) if name is not None:
                     self._replicas[result.location].set_aside(result.trace, name)
                 case Failed() if result.location >= 0:
