@@ -14,8 +14,6 @@ Order matters in two places, and both are kept here:
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 import time
 from collections import deque
@@ -43,12 +41,11 @@ from holdfast.errors import Fenced, HoldfastError, LogDamaged, StoreError
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Runner
-from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
-from holdfast.store.here import here
+from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
+from holdfast.store.syncing import Sync, forget_others, make_durable, sync_all
 from holdfast.trace.cover import Chain
-from holdfast.trace.layer import list_layers
 from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
@@ -81,14 +78,6 @@ class Kept:
     layout: Layout
     reach: int | None
     """None: as many as the flow retains."""
-
-
-@dataclass(frozen=True)
-class Sync:
-    """Sync the local layers of a trace after an epoch."""
-
-    directory: str
-    after: int
 
 
 @dataclass
@@ -570,42 +559,3 @@ def _only(holding: Holding, trace: str) -> Holding:
 
 def _low(item: Sync | Shipment) -> int:
     return item.ship.low if isinstance(item, Shipment) else 0
-
-
-def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result]:
-    """In a task: sync, then ship."""
-    results: list[Result] = []
-    for item in items:
-        if isinstance(item, Sync):
-            sync_layers(Path(item.directory), item.after)
-    results += ship_all([item for item in items if isinstance(item, Shipment)], locations)
-    return results
-
-
-def sync_all(directories: Sequence[str], after: int) -> None:
-    """On a member: sync its own layers."""
-    for directory in directories:
-        sync_layers(here(directory), after)
-
-
-def forget_others(directory: Path, kept: Collection[str]) -> None:
-    """Remove the local traces that are not among these."""
-    own = here(directory)
-    for path in own.iterdir() if own.is_dir() else ():
-        if path.is_dir() and path.name not in kept:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def sync_layers(directory: Path, after: int) -> None:
-    """Have the host write a trace's newer layers to its disk, and the directory that names them."""
-    if not directory.is_dir():
-        return
-    for path in [directory / name.text() for name in list_layers(directory) if name.last > after] + [directory]:
-        try:
-            opened = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # merged and removed in the meantime
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
