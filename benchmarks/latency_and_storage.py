@@ -1,8 +1,9 @@
 """The latency of an epoch over fast storage and over slow, in one run: it should be the same.
 
 A keyed count and sum, as in ``against_structured_streaming.py``, with 0, 10, 100 and 1,000 ms added to every operation
-on the log's location. The flows take turns in one session, in many short blocks, another one first each time, so that
-a machine that is faster now and slower then is so for all of them. Then the same ones with the strategy
+on the log's location. The flows take turns in one session, another one first each time, so that a machine that is
+faster now and slower then is so for all of them. Blocks are several rounds of copying long, also over the slowest
+storage: in shorter ones, much of its copying would be done between them. Then the same ones with the strategy
 ``synchronous-log``, which makes each epoch safe before it is over: that is what waiting for storage costs.
 """
 
@@ -31,6 +32,9 @@ ALLOWED = 0.10
 _UNTIL_WARM = 8
 """Epochs of each flow before the first block: the JVM compiles what is called often."""
 
+_WAITING = 12.0
+"""A block of epochs that wait for storage has all its copying in it, however short it is."""
+
 Side = tuple[str, int]
 """A strategy, and the milliseconds of an operation on storage."""
 
@@ -39,8 +43,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=8, help="blocks of each flow; synchronous ones have one")
-    parser.add_argument("--seconds", type=float, default=6, help="length of a block")
+    parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow; synchronous ones have one")
+    parser.add_argument("--seconds", type=float, default=45, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=2, help="epochs at the beginning of a block that do not count")
     arguments = parse(parser, keys=20_000, rows=2_000, rounds=1, seconds=2)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
@@ -75,7 +79,8 @@ def measure(arguments: argparse.Namespace, home: Path) -> dict[Side, list[float]
         side = sides[name]
         # A warm-up is nothing to epochs that wait for slow storage: they take seconds each.
         warm_up = 0 if name in waiting and name[1] >= 100 else arguments.warm_up
-        times[name] += block(lambda side=side: feed.epoch(side), arguments.seconds, warm_up)
+        seconds = min(arguments.seconds, _WAITING) if name in waiting else arguments.seconds
+        times[name] += block(lambda side=side: feed.epoch(side), seconds, warm_up)
         come_to_rest(spark, side, storages[name])
     for side in sides.values():
         side.close()
