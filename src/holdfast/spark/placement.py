@@ -25,6 +25,8 @@ from holdfast.store.here import MISPLACED, Misplaced, member
 
 T = TypeVar("T")
 
+_GROUP = "spark.jobGroup.id"
+_LOOKS = 10
 _PATIENCE = 60.0
 """So long a flow waits for its first executor, or, if it has lost all, for others."""
 
@@ -150,8 +152,8 @@ class Placement:
 
     def _look(self) -> tuple[list[str], list[str]]:
         """The hosts that are there, and the name of each one's directory. Those whose executors are the same as before
-        are not asked again: one of them may be slow."""
-        for attempt in range(10):
+        are not asked again: one of them may be slow. Another may be lost while we look: then we look again."""
+        for attempt in range(_LOOKS):
             if attempt:
                 time.sleep(0.1 * attempt)
             self._await_some()
@@ -161,13 +163,27 @@ class Placement:
                 self._executors[one.id] = one.host
             known = {host: name for host, (ids, name) in self._asked.items() if executors.get(host) == ids}
             new = sorted(executors.keys() - known.keys())
-            found = located(self._context, [(b"", host) for host in new]).map(lambda _: member()).collect()
+            try:
+                found = self._names(new)
+            except Exception:
+                if attempt == _LOOKS - 1:
+                    raise
+                continue
             names = [*known.values(), *found]
             # One name from two hosts: a task ran elsewhere than it should. No name: hosts have no directories.
             if len(set(names)) == len(names) or not all(names):
                 self._asked = {host: (executors[host], name) for host, name in zip([*known, *new], names, strict=True)}
                 break
         return [*known, *new], names
+
+    def _names(self, hosts: Sequence[str]) -> list[str]:
+        """The name of each host's directory. Whoever looks is no part of an epoch: a loss must not cancel the look."""
+        group = self._context.getLocalProperty(_GROUP)
+        self._context.setLocalProperty(_GROUP, None)
+        try:
+            return located(self._context, [(b"", host) for host in hosts]).map(lambda _: member()).collect()
+        finally:
+            self._context.setLocalProperty(_GROUP, group)
 
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """``rdd`` with each partition computed on its owner's host, as far as Spark can."""
