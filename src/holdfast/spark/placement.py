@@ -181,7 +181,9 @@ class Placement:
         group = self._context.getLocalProperty(_GROUP)
         self._context.setLocalProperty(_GROUP, None)
         try:
-            return located(self._context, [(b"", host) for host in hosts]).map(lambda _: member()).collect()
+            asked = located(self._context, [(b"", host) for host in hosts])
+            names: list[str] = asked.map(lambda _: member()).collect()
+            return names
         finally:
             self._context.setLocalProperty(_GROUP, group)
 
