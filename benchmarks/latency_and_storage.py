@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow; synchronous ones have one")
-    parser.add_argument("--seconds", type=float, default=45, help="length of a block")
+    parser.add_argument("--seconds", type=float, default=40, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=2, help="epochs at the beginning of a block that do not count")
     arguments = parse(parser, keys=20_000, rows=2_000, rounds=1, seconds=2)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
