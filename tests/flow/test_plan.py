@@ -13,7 +13,7 @@ import holdfast as hf
 def _shuffles(flow: hf.Flow) -> int:
     """The exchanges in the Spark plan of an epoch."""
     job: Any = flow._started()._job
-    lineage = job.plan([])._jrdd.rdd().toDebugString()
+    lineage = job.plan([])[0]._jrdd.rdd().toDebugString()
     return str(lineage).count("ShuffledRDD")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pytest
 from holdfast.connectors.source import Part
 from holdfast.operators import whole
 from holdfast.operators.intake import read_parts
+from holdfast.operators.messages import BrokenOff, Message, counted
 from holdfast.operators.program import Program, compile_program, is_native
-from holdfast.operators.stage import Epoch, Message, Report, finish, reports_of, run_stage, ticks
+from holdfast.operators.stage import Epoch, Report, finish, reports_of, run_stage
 from holdfast.plan.dataflow import build
 from holdfast.testing.simulator.model import plans, types
 from holdfast.trace.cover import Chain
@@ -51,16 +52,17 @@ def items(number: int) -> list[tuple[str, Part]]:
 
 
 def in_stages(program: Program, epoch: Epoch, given: list[tuple[str, Part]]) -> tuple[Report, ...]:
-    messages: list[Message] = list(ticks(PARTITIONS))
+    messages: list[Message] = []
+    epoch = replace(epoch, senders=len(given))
     for one in given:
         router, report = read_parts(program, epoch, [one], 0)
-        messages += finish(router, report, 0)
+        messages += counted(finish(router, report, 0), PARTITIONS)
     for stage in range(1, program.stages + 1):
         arrived, messages = messages, []
         for partition in reversed(range(PARTITIONS)):
             mine = [message for message in arrived if message[0] == partition]
             router, report = run_stage(program, stage, partition, epoch, mine)
-            messages += finish(router, report, partition)
+            messages += counted(finish(router, report, partition), PARTITIONS)
     return reports_of(messages)
 
 
@@ -93,3 +95,20 @@ def test_one_task_gives_up_when_it_passes_on_too_much(
     monkeypatch.setattr(whole, "_PASSED", 50)
     with pytest.raises(whole.Enough):
         list(whole.run_whole(program, epoch_of(tmp_path, 0), items(0)))
+
+
+def test_a_task_whose_input_breaks_off_writes_nothing(program: Program, tmp_path: Path) -> None:
+    epoch = replace(epoch_of(tmp_path, 0), senders=2)
+    messages: list[Message] = []
+    for one in items(0):
+        router, report = read_parts(program, epoch, [one], 0)
+        messages += counted(finish(router, report, 0), PARTITIONS)
+    mine = [message for message in messages if message[0] == 0]
+    for length in range(len(mine)):
+        with pytest.raises(BrokenOff):
+            run_stage(program, 1, 0, epoch, mine[:length])
+        with pytest.raises(BrokenOff):
+            run_stage(program, 1, 0, epoch, [*mine[:length], *mine[length + 1 :]])
+    assert files(tmp_path) == {}
+    run_stage(program, 1, 0, epoch, mine)
+    assert files(tmp_path)

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.durability import Durability
 from holdfast.engine import Engine
-from holdfast.operators import temporal
+from holdfast.operators import stage, temporal
+from holdfast.operators.messages import COUNT
 from holdfast.operators.step import Context
 from holdfast.store import parquet
 from holdfast.testing.simulator import Failure, run, shrink, simulate
@@ -54,6 +55,11 @@ def test_input_released_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Engine, "_release", early)
     assert "was released, and is read again" in caught()[1].what
+
+
+def test_a_task_that_takes_broken_off_input_for_all_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "arrived", lambda messages, senders: [each for each in messages if each[1][0] != COUNT])
+    caught()
 
 
 def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,9 @@
 """One task of one stage: decode what arrived, run the stage's operators, route what they give.
 
-Messages are ``(partition, (channel, buffer))``: a buffer is an Arrow IPC stream of rows for a channel, that is, for one
-port of one operator. Messages for operators of later stages pass through untouched. Results for the driver (what the
-views changed, how long things took) travel on the channel ``RESULT``, in the sender's own partition, so that the last
-stage's tasks deliver those of all stages. An error travels on the channel ``FAILED``, to every partition: a task of a
-later stage that hears of it computes nothing and writes nothing, since what arrived there is not complete.
+Messages (`operators.messages`) for operators of later stages pass through untouched. Results for the driver (what the
+views changed, how long things took) stay in the sender's own partition, so that the last stage's tasks deliver those of
+all stages. A task of a later stage that hears of an error computes nothing and writes nothing, since what arrived there
+is not complete.
 
 A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
 hold, so a retry, a speculative copy, or a task run twice does no harm.
@@ -24,10 +23,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import HoldfastError, LogError
+from holdfast.errors import LogError
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.linear import NativeStep, run_step
+from holdfast.operators.messages import FAILED, RESULT, Message, arrived
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
 from holdfast.operators.step import Context, Step
 from holdfast.store.here import here, member
@@ -41,16 +41,9 @@ from holdfast.trace.trace import Trace
 LINEAGE = "holdfast.lineage"
 """Where a layer's footer has the lineage of the epochs that were not durable when it was written."""
 
-RESULT = -1
-TICK = -2
-"""A message without rows, to every partition: a quiet one advances too."""
-FAILED = -3
-"""An error that a task met."""
 TIMED = frozenset({"temporal"})
 """Kinds of operators that may have something to say when nothing arrives."""
 
-Message = tuple[int, tuple[int, bytes | pa.Table]]
-"""(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
 Entry = tuple[str, tuple[NativeStep, ...]]
 
 
@@ -91,6 +84,9 @@ class Epoch:
 
     copies: tuple[Location, ...] = ()
     """The log's locations, where a task on another member finds layers that it lacks."""
+
+    senders: int = 0
+    """How many tasks read the sources."""
 
     def runs(self, operator: str, partition: int) -> bool:
         return self.run is None or partition in self.run.get(operator, ())
@@ -138,11 +134,6 @@ class Report:
         now = time.perf_counter()
         self.seconds[what] = self.seconds.get(what, 0.0) + now - since
         return now
-
-
-def ticks(partitions: int) -> Iterator[Message]:
-    for partition in range(partitions):
-        yield partition, (TICK, b"")
 
 
 def encode(table: pa.Table) -> bytes:
@@ -263,12 +254,14 @@ def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
 def run_stage(
     program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message], *, keep: bool = False
 ) -> tuple[Router, Report]:
-    """Run the operators of a stage over what arrived for one partition."""
+    """Run the operators of a stage over what arrived for one partition. ``keep``: all of it was sent by this task."""
     report = Report(stage, partition, started=time.time())
     since = time.perf_counter()
     router = Router(program, epoch, report, keep=keep)
     mine = {channel for operator in program.at(stage) for channel in operator.channels}
     failed = False
+    if not keep:
+        messages = arrived(messages, epoch.senders if stage == 1 else epoch.partitions)
     for owner, (channel, buffer) in messages:
         failed = failed or channel == FAILED
         if channel in mine:
@@ -282,11 +275,6 @@ def run_stage(
         if epoch.runs(operator.id, partition):
             router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
     return router, report
-
-
-def failure(error: HoldfastError, partitions: int) -> list[Message]:
-    """What a task sends that met an error."""
-    return [(partition, (FAILED, pickle.dumps(error))) for partition in range(partitions)]
 
 
 def reports_of(messages: Iterable[Message]) -> tuple[Report, ...]:

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from holdfast.connectors.source import Part
 from holdfast.operators.intake import read_parts
+from holdfast.operators.messages import FAILED, Message
 from holdfast.operators.program import Program
-from holdfast.operators.stage import FAILED, Epoch, Message, finish, run_stage, ticks
+from holdfast.operators.stage import Epoch, finish, run_stage
 
 SMALL = 20_000
 """Rows of input up to which an epoch is small: on two cores, where one core is as fast as two and their exchanges."""
@@ -36,7 +37,7 @@ class Enough(Exception):
 def run_whole(program: Program, epoch: Epoch, items: Iterable[tuple[str, Part]]) -> Iterator[Message]:
     """The messages of the last stage, for the driver. Raises the user's error, or `Enough`."""
     router, report = read_parts(program, epoch, _counted(items), 0, keep=True)
-    messages = [*ticks(epoch.partitions), *finish(router, report, 0)]
+    messages = list(finish(router, report, 0))
     for stage in range(1, program.stages + 1):
         _check(messages)
         mine: list[list[Message]] = [[] for _ in range(epoch.partitions)]

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.operators.applied import Calls, call_all
+from holdfast.operators.messages import Message, counted, counts, failure
 from holdfast.operators.program import Program, Route, change_schema
-from holdfast.operators.stage import Entry, Message, Report, Router, failure, finish
+from holdfast.operators.stage import Entry, Report, Router, finish
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.plan.nodes import Field, Generate, Step
 from holdfast.spark.stretches import Round, Stretch, rounds, struct_of
@@ -129,12 +130,15 @@ def _packer(
     cross: Crossing, program: Any, stage: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(program.value, current_epoch(), Report(stage, 0))
+        epoch = current_epoch()
+        router = Router(program.value, epoch, Report(stage, 0))
+        sent = np.zeros(epoch.partitions, np.int64)
         try:
             for batch in batches:
                 passing = batch.column(2).is_valid()
                 plain = batch.select([0, 1, 2]).filter(passing)
                 if plain.num_rows:
+                    sent += np.bincount(plain.column(0).to_numpy(), minlength=epoch.partitions)
                     yield pa.RecordBatch.from_arrays(
                         [column.cast(field.type) for column, field in zip(plain.columns, _PACKED, strict=True)],
                         schema=_PACKED,
@@ -144,9 +148,10 @@ def _packer(
                     rows = rows.filter(rows.is_valid())
                     if len(rows):
                         router.deliver(route, _flattened(rows))
-            yield from _pack(router.messages)
+            sent += np.bincount(np.array([owner for owner, _ in router.messages], np.int64), minlength=epoch.partitions)
+            yield from _pack([*router.messages, *counts(sent.tolist())])
         except HoldfastError as error:
-            yield from _pack(failure(error, current_epoch().partitions))
+            yield from _pack(failure(error, epoch.partitions))
 
     return pack
 
@@ -260,8 +265,8 @@ def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]],
     """For a source that Spark reads: route its rows along the paths that need no Spark expressions."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = Report(0, 0)
-        router = Router(program.value, current_epoch(), report)
+        report, epoch = Report(0, 0), current_epoch()
+        router = Router(program.value, epoch, report)
         schema = program.value.sources[source]
         try:
             for batch in batches:
@@ -269,9 +274,9 @@ def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]],
                 table = _flattened(rows).cast(schema)
                 report.arrived += table.num_rows
                 router.send(source, table)
-            yield from _pack(list(finish(router, report, 0)))
+            yield from _pack(list(counted(finish(router, report, 0), epoch.partitions)))
         except HoldfastError as error:
-            yield from _pack(failure(error, current_epoch().partitions))
+            yield from _pack(failure(error, epoch.partitions))
 
     return send
 

@@ -25,19 +25,9 @@ from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
 from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
+from holdfast.operators.messages import COUNT, BrokenOff, Message, counted, failure
 from holdfast.operators.program import Program, bounds
-from holdfast.operators.stage import (
-    TICK,
-    Epoch,
-    Message,
-    Report,
-    Router,
-    failure,
-    finish,
-    reports_of,
-    run_stage,
-    ticks,
-)
+from holdfast.operators.stage import Epoch, Report, Router, finish, reports_of, run_stage
 from holdfast.operators.whole import SMALL, Enough, run_whole
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Outcome, Work, moved
@@ -64,7 +54,7 @@ EPOCHS = "holdfast-epochs"
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
-_ENOUGH: Message = (0, (TICK, b"enough"))
+_ENOUGH: Message = (0, (COUNT, b"enough"))
 """What a task sends that has more to do than it was sent for."""
 
 
@@ -112,13 +102,15 @@ class EpochJob:
     def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
-        self._tell(epoch, subject)
+        self._announce(subject)
         messages = None
         if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
+            self._tell(epoch)
             planned = time.perf_counter()
             messages = self._collected(rdd, subject)
         if messages is None or messages == [_ENOUGH]:
-            rdd = self.plan(work, epoch.partitions)
+            rdd, senders = self.plan(work, epoch.partitions)
+            self._tell(epoch, senders)
             planned = time.perf_counter()
             messages = self._collected(rdd, subject)
         reports = reports_of(messages)
@@ -149,13 +141,14 @@ class EpochJob:
 
     def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
         """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
-        self._tell(epoch, subject)
+        self._announce(subject)
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
         likely = {tuple(sorted(sources)), *((name,) for name in sources)}
         for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
             owners = self._owners()
-            rdd = self._after(self._read(self._specs([], [], owners), names), epoch.partitions, owners)
-            reports_of(self._collected(rdd, subject))
+            read = self._read(self._specs([], [], owners), names)
+            self._tell(epoch, read.getNumPartitions())
+            reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
         if self._may_be_together:
             reports_of(self._collected(self._whole([]), subject))
             if self._rows is None:
@@ -174,21 +167,24 @@ class EpochJob:
                 raise moved(error) from error
             raise
 
-    def _tell(self, epoch: Epoch, subject: str) -> None:
+    def _announce(self, subject: str) -> None:
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "epoch")
         context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
-        tell(context, replace(epoch, owners=self._owners()))
+
+    def _tell(self, epoch: Epoch, senders: int = 0) -> None:
+        tell(self._spark.sparkContext, replace(epoch, owners=self._owners(), senders=senders))
 
     def _owners(self) -> tuple[str, ...]:
         return self._placement.owners() if self._placement is not None else ()
 
-    def plan(self, work: Sequence[Work], partitions: int | None = None) -> RDD[Message]:
-        """The job's RDD."""
+    def plan(self, work: Sequence[Work], partitions: int | None = None) -> tuple[RDD[Message], int]:
+        """The job's RDD, and how many tasks read the sources."""
         partitions = partitions or self._partitions
         owners = self._owners()
-        return self._after(self._source_stage(work, owners), partitions, owners)
+        read = self._source_stage(work, owners)
+        return self._after(read, partitions, owners), read.getNumPartitions()
 
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages after the first."""
@@ -272,7 +268,10 @@ def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
 def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
     def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
         epoch = current_epoch()
-        items = [item for one in lists for item in one]
+        found = list(lists)
+        if not found:
+            raise BrokenOff("its list of parts did not come")
+        items = [item for one in found for item in one]
         try:
             return iter(list(run_whole(broadcast.value, epoch, _unpacked(items))))
         except Enough:
@@ -296,7 +295,8 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
         except HoldfastError as error:
             return iter(failure(error, epoch.partitions))
         report.fetched = fetched
-        return finish(router, report, partition)
+        done = finish(router, report, partition)
+        return done if stage == broadcast.value.stages else counted(done, epoch.partitions)
 
     return task
 
@@ -336,9 +336,7 @@ def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]],
             router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
         except HoldfastError as error:
             return iter(failure(error, epoch.partitions))
-        if index == 0:
-            router.messages += ticks(epoch.partitions)
-        return finish(router, report, partition)
+        return counted(finish(router, report, partition), epoch.partitions)
 
     return task
 
@@ -350,7 +348,6 @@ def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
         router = Router(broadcast.value, epoch, Report(0, 0))
         try:
             router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
-            router.messages += ticks(epoch.partitions)
             done = list(finish(router, report, 0))
         except HoldfastError as error:
             router.catalyst.clear()

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -20,8 +21,9 @@ from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import HoldfastError
 from holdfast.operators.elsewhere import settle
 from holdfast.operators.intake import read_parts
+from holdfast.operators.messages import BrokenOff, Message, counted, failure
 from holdfast.operators.program import Program, bounds
-from holdfast.operators.stage import Epoch, Message, failure, finish, reports_of, run_stage, ticks
+from holdfast.operators.stage import Epoch, finish, reports_of, run_stage
 from holdfast.operators.whole import run_whole
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Job, Outcome, R, T, Work, moved
@@ -30,6 +32,9 @@ from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
 """How often Spark runs a task again although it had run: a lost result, a speculative copy."""
+
+_CUT = 0.05
+"""How often a task's input breaks off, so that Spark runs it again: what it has done until then stays done."""
 
 
 class SimulatedRunner:
@@ -161,10 +166,11 @@ class SimulatedJob:
         self._random.shuffle(items)
         epoch = replace(epoch, owners=self._runner.owners() if self._runner.scattered else ())
         if _in_one_task(epoch):
-            messages = self._attempts(epoch, partial(self._whole, epoch, items))
-            return Outcome(reports_of(messages), 0.0, 0.0)
-        messages = list(ticks(epoch.partitions))
-        for place, (member, share) in enumerate(self._shares(items)):
+            return Outcome(reports_of(self._attempts(epoch, partial(self._whole, epoch, items))), 0.0, 0.0)
+        messages: list[Message] = []
+        shares = list(self._shares(items))
+        epoch = replace(epoch, senders=len(shares))
+        for place, (member, share) in enumerate(shares):
             messages += self._attempts(epoch, partial(self._read, epoch, share, place), partial(str, member))
         for stage in range(1, self._program.stages + 1):
             messages = self._stage(epoch, stage, messages)
@@ -191,7 +197,7 @@ class SimulatedJob:
     def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
         partition = place % epoch.partitions
         router, report = read_parts(self._program, epoch, items, partition)
-        return list(finish(router, report, partition))
+        return list(counted(finish(router, report, partition), epoch.partitions))
 
     def _stage(self, epoch: Epoch, stage: int, messages: list[Message]) -> list[Message]:
         self._random.shuffle(messages)
@@ -203,6 +209,10 @@ class SimulatedJob:
 
             home = epoch.owners[partition] if epoch.owners else ""
             task = partial(self._task, epoch, stage, partition, mine)
+            if self._random.random() < _CUT:
+                cut = mine[: self._random.randrange(len(mine))]
+                with suppress(BrokenOff, Misplaced):
+                    self._attempts(epoch, partial(self._task, epoch, stage, partition, cut), partial(str, home))
             try:
                 done += self._attempts(epoch, task, partial(self._runner.another, home))
             except Misplaced:
@@ -214,7 +224,8 @@ class SimulatedJob:
         fetched = settle(self._program, stage, partition, epoch, pause=0.0)
         router, report = run_stage(self._program, stage, partition, epoch, messages)
         report.fetched = fetched
-        return list(finish(router, report, partition))
+        done = finish(router, report, partition)
+        return list(done if stage == self._program.stages else counted(done, epoch.partitions))
 
     def _attempts(
         self, epoch: Epoch, task: Callable[[], list[Message]], where: Callable[[], str] = str
