@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -71,7 +73,15 @@ def start_local(cores: int | None = None, detection_timeout: float | None = None
     builder = local_builder(cores or os.cpu_count() or 1)
     for key, value in ({} if detection_timeout is None else detection(detection_timeout)).items():
         builder = builder.config(key, value)
-    return builder.appName("holdfast").getOrCreate()
+    session = builder.appName("holdfast").getOrCreate()
+    atexit.register(_stop, session)
+    return session
+
+
+def _stop(session: SparkSession) -> None:
+    """At the end of the process: Python workers of a JVM that stops end quietly, those of one that dies complain."""
+    with suppress(Exception):  # it was stopped, or died, before
+        session.stop()
 
 
 def local_builder(cores: int) -> SparkSession.Builder:
