@@ -182,8 +182,11 @@ class Engine:
     def _later(self) -> set[str]:
         """The operators that came with a view's edit, after the first epoch."""
         flow = self._state.flow
-        first = {view: past[-1].first for view in flow.views if (past := self._forms.of(view))}
-        old = {mark for view, mark in flow.views.items() if first.get(view, -1) <= 0}
+        present = [(view, past[-1]) for view in flow.views if (past := self._forms.of(view))]
+        if not present:
+            return set()
+        # A view that no epoch says it is what it is declared to be was edited just now, maybe by a driver before.
+        old = {flow.views[view] for view, span in present if span.first <= 0 and span.form.log == flow.views[view]}
         return set(flow.operators) - old - flow.ancestors(old)
 
     @property

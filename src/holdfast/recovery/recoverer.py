@@ -212,8 +212,8 @@ class Recoverer:
         if whole:
             return
         self._fresh = {*self._fresh, *self._as_new(layers)}
-        # What is new is filled from what is not: that must be whole first. Nothing that was kept reads what is new.
-        self._replay(self._plan(layers, ranges, self._fresh), layers)
+        # What is new is filled from what is not: that must be whole first. What reads it comes with it.
+        self._replay(self._plan(layers, ranges, self._with_readers(self._fresh)), layers)
         if self._fresh:
             layers = self._layers(traces, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
@@ -225,6 +225,10 @@ class Recoverer:
         if not self._taken:
             self._take()
             self._taken = True
+
+    def _with_readers(self, operators: Collection[str]) -> set[str]:
+        flow, new = self._state.flow, set(operators)
+        return new | {operator for operator in flow.operators if flow.ancestors({operator}) & new}
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
         """The operators that were filled once, and lost before any copy had what they were filled with. The input of
