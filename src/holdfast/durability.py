@@ -18,10 +18,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from holdfast import marks
 from holdfast.background import Background
@@ -37,13 +35,14 @@ from holdfast.coordinator.replication import (
     trusting,
 )
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.errors import Fenced, HoldfastError, LogDamaged, StoreError
+from holdfast.errors import Fenced, HoldfastError, LogDamaged
+from holdfast.locations import Locations
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
 from holdfast.store.location import Location
-from holdfast.store.replica import Claim, Replica
+from holdfast.store.replica import Claim
 from holdfast.store.syncing import Sync, forget_others, make_durable, sync_all
 from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
@@ -53,8 +52,6 @@ _PAUSE = 3.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
 _ATTEMPTS = 3
-_LONGEST_PAUSE = 30.0
-"""A location that fails is tried again after one second, then two, four, … up to this."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,6 @@ class Kept:
     """None: as many as the flow retains."""
 
 
-@dataclass
-class Trouble:
-    """A location that failed: why, how often in a row, and when it is tried again."""
-
-    error: str
-    times: int
-    again: float
-
-
 class Durability:
     """The rounds of one open flow."""
 
@@ -105,14 +93,14 @@ class Durability:
     ) -> None:
         """``history`` is the lineage of all complete epochs, as it grows; ``directory`` holds the local traces."""
         self._runner = runner
-        self.locations = list(locations)
-        self._replicas = [Replica(location) for location in locations]
+        self._places = Locations(locations, history, claim, runner.threads)
+        self.locations = self._places.all
+        self.troubles = self._places.troubles
         self.settings = settings
         self._traces = dict(traces)
         self._directory = directory
         self._history = history
         self._chain = chain
-        self._claim = claim
         self._changed = threading.Condition()
         self._written: deque[tuple[int, int]] = deque()
         self._background = Background(
@@ -136,8 +124,9 @@ class Durability:
         self.holdings: dict[int, Holding] = {}
         """Location → what it held when it was last looked at."""
 
-        self.troubles: dict[int, Trouble] = {}
-        self.fenced: Fenced | None = None
+        self._unchanged: set[int] = set()
+        """Locations that hold what they did when they were last looked at, and maybe more: as far as we know."""
+
         self.damaged: list[LogDamaged] = []
         """Local layers that a round found damaged, for the engine to repair."""
 
@@ -164,6 +153,15 @@ class Durability:
     def history(self) -> Sequence[Lineage]:
         """The lineage of all complete epochs."""
         return self._history
+
+    @property
+    def fenced(self) -> Fenced | None:
+        """Another driver has taken over."""
+        return self._places.fenced
+
+    @fenced.setter
+    def fenced(self, error: Fenced | None) -> None:
+        self._places.fenced = error
 
     @property
     def busy(self) -> bool:
@@ -260,7 +258,7 @@ class Durability:
     def check_claims(self) -> None:
         """Raise `Fenced` if another driver has taken over, as far as the locations that answer say."""
         if self.settings.durable:
-            self._check_claims(list(range(len(self._replicas))))
+            self._places.check_claims(range(len(self.locations)))
             self._check_fence()
 
     def upkeep(self) -> None:
@@ -271,8 +269,7 @@ class Durability:
         """End; what is not safe yet is given one more round."""
         self._background.close()
         if self.settings.durable and self.fenced is None and self.safe < len(self._history) - 1:
-            for trouble in self.troubles.values():
-                trouble.again = 0.0
+            self._places.try_again()
             self._round()
 
     # -- a round ------------------------------------------------------------------------------------------------------
@@ -299,13 +296,16 @@ class Durability:
 
     def _make_durable(self, last: int) -> None:
         traces = list(self._traces)
-        able = [number for number in range(len(self._replicas)) if self._is_able(number)]
-        holdings = self._look(able, traces)
+        able = self._places.able()
+        # What was there at the end of the last round is there now. If not, the look at the end of this one tells.
+        known = {number: self.holdings[number] for number in able if number in self._unchanged}
+        self._unchanged.clear()
+        holdings = {**known, **self._look([number for number in able if number not in known], traces)}
         marks.reach("round.before_lineage")
-        self._each(holdings, lambda number: self._flush(number, holdings[number].lineage, last))
+        self._places.each(holdings, lambda number: self._places.flush(number, holdings[number].lineage, last))
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         marks.reach("round.before_layers")
-        working = {number: holdings[number] for number in holdings if number not in self._failing()}
+        working = {number: holdings[number] for number in self._places.able() if number in holdings}
         shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
         shipments += self._former_shipments(working, ranges)
         syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
@@ -321,13 +321,17 @@ class Durability:
         if not self._noted(results):
             self.synced = last
         marks.reach("round.before_look")
-        holdings = self._look([number for number in able if number not in self._failing()], traces)
+        holdings = self._look([number for number in self._places.able() if number in working], traces)
         self.holdings.update(holdings)
         self._settle(traces, last)
-        if self._check_claims(list(holdings)):
+        self._unchanged = holdings.keys() - self.troubles.keys()
+        if self._places.check_claims(holdings):
             self.cleared = self.safe
             self._tidy(holdings, ranges, last)
+            self._places.merge_lineage(holdings)
             self._forget(holdings)
+        if any(reached(holding, traces, last) < last for holding in holdings.values()):
+            self._background.request()
 
     def _shipment(self, ship: Ship) -> Shipment:
         return Shipment(
@@ -341,7 +345,7 @@ class Durability:
         )
 
     def _settle(self, traces: Sequence[str], last: int) -> None:
-        known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self._replicas))]
+        known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self.locations))]
         lineage = sorted((holding.lineage for holding in known), reverse=True)
         if lineage and 0 < self.settings.min_replicas <= len(lineage):
             self.flushed = max(self.flushed, min(last, lineage[self.settings.min_replicas - 1]))
@@ -359,12 +363,12 @@ class Durability:
         """See how far everything is durable, without changing anything."""
         if not self.settings.durable or not self._history:
             return
-        self.holdings.update(self._look(list(range(len(self._replicas))), list(self._traces)))
+        self.holdings.update(self._look(range(len(self.locations)), list(self._traces)))
         self._settle(list(self._traces), len(self._history) - 1)
 
     def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
         """What the locations hold of traces that may not be the flow's any more."""
-        return self._look(list(range(len(self._replicas))), traces) if self.settings.durable else {}
+        return self._look(range(len(self.locations)), traces) if self.settings.durable else {}
 
     def _layout(self, trace: str) -> Layout:
         return self._traces[trace].layout if trace in self._traces else self.former[trace][0]
@@ -383,60 +387,21 @@ class Durability:
             return
 
         def forget(number: int) -> None:
-            replica = self._replicas[number]
+            replica = self._places.replicas[number]
             for trace in sorted(set(replica.traces()) - self._traces.keys()):
-                for name in replica.layers(trace):
-                    replica.remove_layer(trace, name)
+                self._places.remove(number, [(trace, name) for name in replica.layers(trace)])
             self._settled.add(number)
 
         if wanted := [number for number in numbers if number not in self._settled]:
             marks.reach("round.before_forgetting")
-            self._each(wanted, forget)
+            self._places.each(wanted, forget)
         if -1 not in self._settled:
             directory, kept = self._directory, frozenset(self._traces)
             self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
             self._settled.add(-1)
 
-    def _is_able(self, number: int) -> bool:
-        trouble = self.troubles.get(number)
-        return trouble is None or trouble.again <= time.monotonic()
-
-    def _failing(self) -> set[int]:
-        return {number for number in self.troubles if not self._is_able(number)}
-
-    def _look(self, numbers: Sequence[int], traces: Sequence[str]) -> dict[int, Holding]:
-        """What the locations hold now; those that fail are left out, and noted."""
-        found: dict[int, Holding] = {}
-
-        def look(number: int) -> None:
-            found[number] = self._replicas[number].holding(self._history, [*traces, *self.former])
-
-        self._each(numbers, look)
-        return {number: found[number] for number in numbers if number in found}
-
-    def _each(self, numbers: Any, work: Callable[[int], None]) -> None:
-        """Do something at several locations at once. A failure is noted, and the others go on."""
-
-        def attempt(number: int) -> None:
-            try:
-                work(number)
-            except (StoreError, FileNotFoundError, LogDamaged) as error:
-                self._note(number, error)
-            else:
-                if number in self.troubles and self._is_able(number):
-                    del self.troubles[number]
-
-        if not self._runner.threads or len(numbers) < 2:
-            for number in numbers:
-                attempt(number)
-            return
-        with ThreadPoolExecutor(len(numbers)) as pool:
-            list(pool.map(attempt, numbers))
-
-    def _note(self, number: int, error: Exception) -> None:
-        times = self.troubles[number].times + 1 if number in self.troubles else 1
-        pause = min(_LONGEST_PAUSE, 2.0 ** (times - 1)) if self._runner.threads else 0.0
-        self.troubles[number] = Trouble(str(error), times, time.monotonic() + pause)
+    def _look(self, numbers: Collection[int], traces: Sequence[str]) -> dict[int, Holding]:
+        return self._places.look(numbers, [*traces, *self.former])
 
     def _noted(self, results: Sequence[Result]) -> bool:
         """Take note of what tasks reported; whether a local layer was found damaged."""
@@ -454,36 +419,14 @@ class Durability:
                     else:
                         self.damaged.append(error)
                 case Failed(error=LogDamaged(), name=name) if name is not None:
-                    self._replicas[result.location].set_aside(result.trace, name)
+                    self._unchanged.discard(result.location)
+                    self._places.replicas[result.location].set_aside(result.trace, name)
                 case Failed() if result.location >= 0:
-                    self._note(result.location, result.error)
+                    self._unchanged.discard(result.location)
+                    self._places.note(result.location, result.error)
                 case Failed():
                     self.failure = str(result.error)
         return damage
-
-    def _flush(self, number: int, has: int, last: int) -> None:
-        if has < last:
-            self._replicas[number].write_lineage(self._history[has + 1 : last + 1])
-            self._replicas[number].merge_lineage(self._history)
-
-    def _check_claims(self, numbers: Sequence[int]) -> bool:
-        """Whether all these locations say that this driver is the last one to have claimed the log."""
-        said: list[int] = []
-
-        def check(number: int) -> None:
-            claims = self._replicas[number].claims()
-            said.append(number)
-            if claims and claims[-1] > self._claim:
-                by = self._replicas[number].claimed_by(claims[-1])
-                self.fenced = Fenced(
-                    f"log {self.locations[number].uri}: another driver has taken over "
-                    f"(process {by.get('pid', '?')} on {by.get('host', '?')}, term {claims[-1].term}); "
-                    f"this one, of term {self._claim.term}, has stopped, and nothing that it wrote since counts",
-                    term=claims[-1].term,
-                )
-
-        self._each(numbers, check)
-        return self.fenced is None and len(said) == len(numbers)
 
     def since(self, trace: str) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
@@ -506,12 +449,10 @@ class Durability:
         removals = plan_removals(holdings, last, self.live_after)
 
         def remove(number: int) -> None:
-            for removal in removals:
-                if removal.location == number:
-                    for name in removal.names:
-                        self._replicas[number].remove_layer(removal.trace, name)
+            mine = [each for each in removals if each.location == number]
+            self._places.remove(number, [(removal.trace, name) for removal in mine for name in removal.names])
 
-        self._each(sorted({removal.location for removal in removals}), remove)
+        self._places.each(sorted({removal.location for removal in removals}), remove)
         gone = {(removal.location, removal.trace, name) for removal in removals for name in removal.names}
         same: dict[tuple[str, int, int, int, int], list[Wanted]] = {}
         for compact in plan_compactions(holdings, ranges, last):

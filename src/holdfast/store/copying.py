@@ -218,16 +218,17 @@ class Wanted:
 
 
 def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[Result]:
-    """Merge layers inside their locations. Nothing is removed."""
-    results: list[Result] = []
-    for one in compactions:
-        try:
-            name, data = _durable(one.shipment, exactly=True)
-        except HoldfastError:
-            results += [_compact(wanted, locations) for wanted in one.wanted]
-        else:
-            results += _write(one.shipment.ship, name, data, locations)
-    return results
+    """Merge layers inside their locations, several at a time. Nothing is removed."""
+    with ThreadPoolExecutor(_STREAMS, initializer=_come_last) as pool:
+        return [result for found in pool.map(lambda one: _merged(one, locations), compactions) for result in found]
+
+
+def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[Result]:
+    try:
+        name, data = _durable(compaction.shipment, exactly=True)
+    except HoldfastError:
+        return [_compact(wanted, locations) for wanted in compaction.wanted]
+    return _write(compaction.shipment.ship, name, data, locations)
 
 
 def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:

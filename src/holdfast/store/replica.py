@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
@@ -31,6 +32,14 @@ _SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
 _CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
 _SEGMENTS = 8
 """So many segments of the lineage are merged into one."""
+
+
+AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+"""Calls a function on all items, at once if it can."""
+
+
+def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    return [work(item) for item in items]
 
 
 @dataclass(frozen=True, order=True)
@@ -63,6 +72,8 @@ class Replica:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self._segments: list[Segment] = []
+        """Those that were there when it was last looked at."""
 
     def __repr__(self) -> str:
         return f"Replica({self.location.uri})"
@@ -166,10 +177,11 @@ class Replica:
                 self.location.remove(path)
             raise
 
-    def merge_lineage(self, history: Sequence[Lineage]) -> None:
-        """Keep the number of segments small: the newest ones become one, as large as those before allow. Those of
-        other histories stay for as long as their epochs may matter to somebody: they are small."""
-        mine = [segment for segment in self.segments() if _is_of(segment, history)]
+    def merge_lineage(self, history: Sequence[Lineage], at_once: AtOnce = in_turn) -> None:
+        """Keep the number of segments small: if the last look saw many, the newest ones become one, as large as those
+        before allow. Those of other histories stay for as long as their epochs may matter to somebody: they are
+        small."""
+        mine = [segment for segment in self._segments if _is_of(segment, history)]
         if len(mine) < _SEGMENTS:
             return
         first, last = mine[-1].first, max(segment.last for segment in mine)
@@ -178,9 +190,12 @@ class Replica:
                 break
             first = min(first, segment.first)
         self.write_lineage(history[first : last + 1])
-        for segment in mine:
-            if first <= segment.first and segment.last <= last and (segment.first, segment.last) != (first, last):
-                self.location.remove(f"lineage/{segment.text()}")
+        merged = [
+            segment
+            for segment in mine
+            if first <= segment.first and segment.last <= last and (segment.first, segment.last) != (first, last)
+        ]
+        at_once(lambda segment: self.location.remove(f"lineage/{segment.text()}"), merged)
 
     # -- layers -----------------------------------------------------------------------------------------------------
 
@@ -192,15 +207,17 @@ class Replica:
     def traces(self) -> list[str]:
         return self.location.directories("layers")
 
-    def holding(self, history: Sequence[Lineage], traces: Sequence[str]) -> Holding:
+    def holding(self, history: Sequence[Lineage], traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
         """What of this history it holds, from names alone."""
+        looks: list[Callable[[], Any]] = [self.segments, *(partial(self.layers, trace) for trace in traces)]
+        self._segments, *found = at_once(lambda look: look(), looks)
         upto = -1
-        for segment in self.segments():
+        for segment in self._segments:
             if segment.first <= upto + 1 and _is_of(segment, history):
                 upto = max(upto, segment.last)
         layers = {
-            trace: {name: size for name, size in self.layers(trace).items() if is_true(name, history)}
-            for trace in traces
+            trace: {name: size for name, size in all_of_it.items() if is_true(name, history)}
+            for trace, all_of_it in zip(traces, found, strict=True)
         }
         return Holding(layers, upto)
 
