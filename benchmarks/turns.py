@@ -1,6 +1,6 @@
 """Flows that take turns: a block of epochs of one, then of the next, so that the noise of the machine hits all alike.
 
-Epochs are measured back to back, with the flow's own background work beside them. What others left to be done in the
+Epochs are measured with the flow's own background work beside them. What others left to be done in the
 background is not to be measured with them: before a block, those before it are brought to rest.
 """
 
@@ -59,14 +59,18 @@ def rounds(names: Sequence[T], count: int) -> Iterator[T]:
         yield from names[:first]
 
 
-def block(epoch: Callable[[], float], seconds: float, warm_up: int) -> list[float]:
-    """Epochs for so long; the times of all but the first ones, and of one at least.
+def block(epoch: Callable[[], float], seconds: float, warm_up: int, every: float = 0.0) -> list[float]:
+    """Epochs for so long; the times of all but the first ones, and of one at least. ``every``: so many seconds from the
+    beginning of one to the next, if it is over by then; otherwise they are run back to back.
 
     A block has a length, not a number of epochs, so that it can be made longer than a round of background work: blocks
     that always ended before a round comes to its copying would never be measured beside it."""
     times: list[float] = []
-    end = time.perf_counter() + seconds
+    due = time.perf_counter()
+    end = due + seconds
     while len(times) <= warm_up or time.perf_counter() < end:
+        time.sleep(max(0.0, due - time.perf_counter()))
+        due = max(due, time.perf_counter()) + every
         times.append(epoch())
     return times[warm_up:]
 

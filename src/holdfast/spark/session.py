@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -74,14 +75,19 @@ def start_local(cores: int | None = None, detection_timeout: float | None = None
     for key, value in ({} if detection_timeout is None else detection(detection_timeout)).items():
         builder = builder.config(key, value)
     session = builder.appName("holdfast").getOrCreate()
-    atexit.register(_stop, session)
+    atexit.register(_end_workers, session.sparkContext._gateway.proc.pid)
     return session
 
 
-def _stop(session: SparkSession) -> None:
-    """At the end of the process: Python workers of a JVM that stops end quietly, those of one that dies complain."""
-    with suppress(Exception):  # it was stopped, or died, before
-        session.stop()
+def _end_workers(jvm: int) -> None:
+    """At the end of the process, end Spark's Python workers. Spark would close their connections first, and each would
+    print a traceback that it cannot write any more."""
+    with suppress(OSError):  # no /proc: then they complain
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, ValueError):
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == jvm and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                    os.killpg(int(process.name), signal.SIGKILL)  # it leads a group of its own, with its workers
 
 
 def local_builder(cores: int) -> SparkSession.Builder:
