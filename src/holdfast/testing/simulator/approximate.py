@@ -8,6 +8,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from holdfast.continuing import ContinuingEngine
+from holdfast.errors import SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.testing.simulator.model import Bag, edition_of, expected
@@ -29,7 +30,10 @@ def check_approximate(engine: ContinuingEngine, world: World) -> int:
         log = engine._state.flow.views[view]
         if engine._state.flow.operators[log].stage > 1:
             continue  # it has contributions of other partitions, some as old as the loss
-        kept, last = engine.readable(view, None)
+        try:
+            kept, last = engine.readable(view, None)
+        except (StoreError, SinkError):
+            break  # nothing is left to read, and the repair failed
         if engine._branch is not branch or branch.lost != set(said.lost):
             break  # a layer turned out to be damaged
         found = bag_of(kept.rows(0, ALL, last))
