@@ -31,6 +31,10 @@ class Declared:
 
     sinks: Sequence[tuple[str, Sink]]
     settings: Settings
+    on_loss: str = "replay"
+    """What the loss of a member means that keeps layers: ``"replay"``, what was lost is brought back at once;
+    ``"continue"``, the flow goes on with what is left until it is repaired."""
+
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
     """Source → its rows without those that have expired, typed; only of sources whose rows expire."""
 

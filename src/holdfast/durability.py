@@ -134,6 +134,10 @@ class Durability:
         """Traces that the flow has no more and that a sink still needs, each up to an epoch. No epoch after that is
         safe before they are: what a sink has must not be forgotten before it was brought away from it."""
 
+        self.lost: frozenset[int] = frozenset()
+        """Partitions whose members do not have their layers, while a flow goes on without them: nothing of these can be
+        copied before they are back, so no epoch after what copies have of them becomes safe."""
+
         self._doubtful: set[str] = set()
         """Traces of which the last round did not find all layers with the members that should have them."""
 
@@ -291,7 +295,7 @@ class Durability:
             while self._written and self._written[0][0] <= self.safe:
                 self._written.popleft()
             self._changed.notify_all()
-        if self.safe < last or self.troubles:
+        if (self.safe < last and not self.lost) or self.troubles:
             self._background.request()
 
     def _make_durable(self, last: int) -> None:
@@ -303,7 +307,8 @@ class Durability:
         holdings = {**known, **self._look([number for number in able if number not in known], traces)}
         marks.reach("round.before_lineage")
         self._places.each(holdings, lambda number: self._places.flush(number, holdings[number].lineage, last))
-        ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
+        count = self._runner.partitions
+        ranges = [partition_range(each, count) for each in range(count) if each not in self.lost]
         marks.reach("round.before_layers")
         working = {number: holdings[number] for number in self._places.able() if number in holdings}
         shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
@@ -330,7 +335,7 @@ class Durability:
             self._tidy(holdings, ranges, last)
             self._places.merge_lineage(holdings)
             self._forget(holdings)
-        if any(reached(holding, traces, last) < last for holding in holdings.values()):
+        if not self.lost and any(reached(holding, traces, last) < last for holding in holdings.values()):
             self._background.request()
 
     def _shipment(self, ship: Ship) -> Shipment:
@@ -430,12 +435,14 @@ class Durability:
 
     def since(self, trace: str) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
-        last = len(self._history) - 1
-        kept = self._traces[trace]
-        floor = self.settings.retention.floor(self._history, self._runner.clock())
-        if kept.reach is not None:
-            floor = max(floor, last - kept.reach)
+        floor = self.floor(trace, self._history)
         return min(floor, self.safe) if self.settings.durable else floor
+
+    def floor(self, trace: str, history: Sequence[Lineage]) -> int:
+        """Before this epoch of a history a trace needs not be readable."""
+        kept = self._traces[trace]
+        floor = self.settings.retention.floor(history, self._runner.clock())
+        return floor if kept.reach is None else max(floor, len(history) - 1 - kept.reach)
 
     @property
     def live_after(self) -> int:

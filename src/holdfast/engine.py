@@ -4,7 +4,8 @@
 made anew when they change. Opening it finds the history and recovers what is missing (`recovery/`). An operator whose
 state the log does not hold (a new view, or one whose meaning changed) is filled from the history of its sources; all
 others are left as they are. Durability and merging go on beside it, in the background (`durability.py`,
-`maintenance.py`).
+`maintenance.py`). When members are lost with their layers, what they had is brought back at once; a flow that is to
+continue without has an engine of its own kind (`continuing.py`).
 
 The engine knows no Spark: a `Runner` does the work.
 """
@@ -14,11 +15,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ from holdfast.declared import Told
 from holdfast.delivery import Delivery
 from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
+from holdfast.edits import Edits
 from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
 from holdfast.homes import Homes
 from holdfast.lease.lead import Lead
@@ -41,7 +43,8 @@ from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
 from holdfast.opening import claim_log, open_replicas
 from holdfast.operators.kept import Kept
-from holdfast.operators.stage import Epoch, Report, decode
+from holdfast.operators.stage import Epoch
+from holdfast.outcomes import answers_of, crowded, delivered, due_of, result_of, written_by
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
@@ -50,20 +53,16 @@ from holdfast.recovery.layers import local_layers
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
+from holdfast.results import Approximation, Recovery, Status
 from holdfast.results import Epoch as EpochResult
-from holdfast.results import Recovery, Status
 from holdfast.runner import Job, Outcome, Work
-from holdfast.state import log_layout
-from holdfast.statistics import Statistics
+from holdfast.statistics import Census, Statistics
 from holdfast.status import status_of
 from holdfast.store.directory import LogDirectory
 from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
 
 T = TypeVar("T")
-
-_FORMER_SAFE = 60.0
-"""So many seconds an edited view waits until its rows as they were are safe."""
 
 
 class Engine:
@@ -93,7 +92,6 @@ class Engine:
         try:
             self._state, self._job = ready.state, ready.job
             self._state.directory = self._directory.traces
-            self._declared_forms = self._state.forms()
             self._open()
         except BaseException:
             self._directory.close()
@@ -124,6 +122,7 @@ class Engine:
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
         self._pushed = Pushed()
+        self._census = Census(self.partitions, self._coordinator.last)
         self._homes = Homes(self._runner, self._state, self._directory, self.history)
         self._offers: dict[str, list[tuple[int, Offer]]] = {}
         for lineage in self.history:
@@ -148,11 +147,12 @@ class Engine:
         self._delivery.attach(
             lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
-            self._declared_forms,
+            self._state.forms(),
             self.history,
             self._durability.uncommitted,
         )
-        self._durability.is_settled = self._is_settled
+        self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
+        self._durability.is_settled = self._edits.settled
         for name, offers in self._offers.items():
             if name in self.declared.sources:
                 for _, offer in offers[self._told.advanced.get(name, 0) :]:
@@ -164,30 +164,19 @@ class Engine:
             self._delivery,
             self._offers,
             self._kept,
-            lambda: self.last,
+            lambda: self._coordinator.last,
             self._run_again,
             descriptions.fresh(self._state, self.last),
-            self._later(),
+            self._edits.later(),
             self._pushed,
             self._homes.take,
             recovery,
         )
         self._recoverer.open()
-        self._keep_former()
+        self._edits.keep()
         # Only now: a crash before this leaves an operator that is new as new as it was.
-        edited = self._forms.present() != self._declared_forms
-        descriptions.write(self._state.description(), self.last, edited, recovery)
+        descriptions.write(self._state.description(), self.last, self._edits.declared, recovery)
         self._durability.request()
-
-    def _later(self) -> set[str]:
-        """The operators that came with a view's edit, after the first epoch."""
-        flow = self._state.flow
-        present = [(view, past[-1]) for view in flow.views if (past := self._forms.of(view))]
-        if not present:
-            return set()
-        # A view that no epoch says it is what it is declared to be was edited just now, maybe by a driver before.
-        old = {flow.views[view] for view, span in present if span.first <= 0 and span.form.log == flow.views[view]}
-        return set(flow.operators) - old - flow.ancestors(old)
 
     @property
     def last(self) -> int:
@@ -196,8 +185,22 @@ class Engine:
 
     @property
     def history(self) -> Sequence[Lineage]:
-        """The lineage of all complete epochs, as it grows."""
+        """The lineage of all complete epochs that are exact, as it grows."""
         return self._lineage.history
+
+    @property
+    def approximate(self) -> Approximation | None:
+        """What the views are made of, if not of everything."""
+        return None
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """The partitions that are left out of what is read."""
+        return frozenset()
+
+    def repair(self) -> Recovery | None:
+        """Make exact what is approximate; None if nothing was."""
+        return None
 
     @property
     def sources(self) -> Collection[str]:
@@ -220,7 +223,9 @@ class Engine:
         """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
         view over nothing has a result too."""
         try:
-            return self._step()
+            if self._durability.fenced is not None:
+                raise self._durability.fenced
+            return self._step() if self._lead.check() else EpochResult(None)
         except Fenced:
             raise
         except Exception:
@@ -228,128 +233,90 @@ class Engine:
             raise
 
     def _step(self) -> EpochResult:
-        if self._durability.fenced is not None:
-            raise self._durability.fenced
-        if not self._lead.check():
-            return EpochResult(None)
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
             self._recoverer.repair(found)
         self._homes.adopt(self._durability, self._recoverer)
-        self._recoverer.repairing(lambda: self._delivery.catch_up(self.last))
+        self._exactly(lambda: self._delivery.catch_up(self.last))
         self._release()
         while True:
             started = time.perf_counter()
-            # A source that no view reads keeps what it has, for the view that will.
-            offers = {
-                name: offer
-                for name in self._state.flow.sources
-                if (offer := self.declared.sources[name].poll()) is not None
-            }
-            if self.last >= 0 and self._is_edited():
-                self._secure_former()
+            offers = self._polled()
+            if self.last >= 0 and self._edits.awaited():
+                self._edits.secure(self._exactly)
             elif not offers and self.last >= 0 and not self._is_time():
                 return EpochResult(None)
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
                 return EpochResult(None)
-            lineage = self._coordinator.begin(offers, self._runner.clock(), self._runner.draw(), self._new_forms())
+            work = [Work(name, self.declared.sources[name], [offer]) for name, offer in offers.items()]
             try:
-                outcome = self._recoverer.repairing(partial(self._attempt, lineage))
-                self._lead.demand()
-            except BaseException as error:
-                self._coordinator.abandon(lineage)
-                self._remove_layers(lineage.digest)
-                if isinstance(error, _Anew):
-                    self._recoverer.mend(error.damage)
+                lineage, outcome = self._run(offers, self._runner.clock(), work)
+            except Exception as error:
+                # A driver that another has taken over from fails at many things; it should say the real reason.
+                self._lead.check()
+                self._durability.check_claims()
+                if not isinstance(error, Fenced) and self._rejected(offers, error):
                     continue
-                if isinstance(error, Exception):
-                    # A driver that another has taken over from fails at many things; it should say the real reason.
-                    self._lead.check()
-                    self._durability.check_claims()
-                    if not isinstance(error, Fenced) and self._rejected(offers, error):
-                        continue
                 raise
-            break
-        marks.reach("epoch.ran")
-        self._due = min((report.due for report in outcome.reports if report.due is not None), default=None)
-        self._complete(lineage.answered(_answers(outcome.reports)), outcome)
-        seconds = time.perf_counter() - started
-        self._latencies.append(seconds)
-        self._statistics.add(outcome.reports)
-        self._homes.follow(outcome.reports, self._recoverer)
-        self._maintain(outcome)
-        return self._result(lineage.epoch, outcome, seconds, waited)
+            return self._completed(lineage, outcome, started, waited)
+
+    def _polled(self) -> dict[str, Offer]:
+        # A source that no view reads keeps what it has, for the view that will.
+        return {
+            name: offer
+            for name in self._state.flow.sources
+            if (offer := self.declared.sources[name].poll()) is not None
+        }
 
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
         timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
         return timed and self._due is not None and self._due <= self._runner.clock()
 
-    def _complete(self, lineage: Lineage, outcome: Outcome) -> None:
+    def _completed(
+        self, lineage: Lineage, outcome: Outcome, started: float, waited: float, *, again: bool = False
+    ) -> EpochResult:
+        """An epoch was run: what remains to be done. ``again``: sources know already what it took."""
+        marks.reach("epoch.ran")
+        self._due = due_of(outcome)
+        self._complete(lineage.answered(answers_of(outcome.reports)), outcome, again)
+        result = self._result(lineage.epoch, outcome, started, waited)
+        self._maintain(outcome)
+        return result
+
+    def _result(self, epoch: int, outcome: Outcome, started: float, waited: float = 0.0) -> EpochResult:
+        """Take note of what an epoch did."""
+        seconds = time.perf_counter() - started
+        self._latencies.append(seconds)
+        self._statistics.add(outcome.reports)
+        logs = {view: self._state.flow.views[view] for view in self.declared.views}
+        return result_of(epoch, outcome, logs, seconds, waited)
+
+    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
         self._lineage.append(lineage)
         self._coordinator.complete(lineage)
         self._forms.add(lineage)
         self._remember(lineage)
-        for name, offer in lineage.offers.items():
+        self._census.add(outcome.reports)
+        for name, offer in lineage.offers.items() if not again else ():
             self._advance(name, offer)
         marks.reach("epoch.complete")
-        written = sum(size for report in outcome.reports for layers in report.written.values() for _, size in layers)
-        self._durability.completed(lineage.epoch, written)
+        self._durability.completed(lineage.epoch, written_by(outcome))
         if self.declared.settings.strategy == "synchronous-log":
             self._durability.wait(lineage.epoch)
         # Where a view was edited this reads logs, which may turn out damaged; what a sink has it is not given again.
-        self._recoverer.repairing(
-            lambda: self._delivery.commit(lineage, lambda view: _delivered(outcome, self._state.flow.views[view]))
+        self._exactly(
+            lambda: self._delivery.commit(lineage, lambda view: delivered(outcome, self._state.flow.views[view]))
         )
         if self._durability.former:
-            self._keep_former()
+            self._edits.keep()
 
-    # -- edited views -------------------------------------------------------------------------------------------------
-
-    def _new_forms(self) -> dict[str, Any] | None:
-        """What the next epoch must say of how the flow's collections are kept; None if that is known already."""
-        if self._forms.changed >= 0 and self._forms.present() == self._declared_forms:
-            return None
-        return {name: form.to_json() for name, form in self._declared_forms.items()}
-
-    def _is_edited(self) -> bool:
-        """Whether a sink waits for the epoch at which its view changed."""
-        present = self._forms.present()
-        return any(present.get(view) != self._declared_forms[view] for view, _ in self.declared.sinks)
-
-    def _secure_former(self) -> None:
-        """Before an epoch changes what a view is: make sure that its sinks can be brought away from what it was. Once
-        it is changed, what it was cannot be computed again; so this waits for storage, as nothing else does."""
-        self._keep_former()
-        if self._durability.former:
-            self._recoverer.repairing(self._delivery.check_former)
-            if not self._durability.wait_former(_FORMER_SAFE):
-                raise StoreError(
-                    f"flow '{self.declared.name}': a view was edited, and its rows as they were must be safe before it "
-                    f"changes: they are not after {_FORMER_SAFE:g} s: {self._durability.why_not()}"
-                )
-
-    def _keep_former(self) -> None:
-        """Have the logs kept, and made durable, that sinks must still be brought away from."""
-        self._durability.former = {
-            form.trace: (log_layout(form), upto)
-            for form, (upto, _) in self._delivery.former().items()
-            if form.trace not in self._state.layouts
-        }
-
-    def _is_settled(self) -> bool:
-        """Whether nobody can need a trace any more that the flow has not. The epoch after the last change must be safe:
-        a sink that cannot tell what it has is given the last epoch again."""
-        retention = self.declared.settings.retention
-        return (
-            not (retention.epochs is None and retention.seconds is None)
-            and 0 <= self._forms.changed < self._durability.safe
-            and self._forms.present() == self._declared_forms
-            and not self._delivery.former()
-        )
+    def _exactly(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
+        return self._recoverer.repairing(work)
 
     def _say_waiting(self) -> None:
         size, epochs = self._durability.unsafe
@@ -361,28 +328,36 @@ class Engine:
             stacklevel=1,
         )
 
-    def _attempt(self, lineage: Lineage) -> Outcome:
-        try:
-            return self._run(lineage)
-        except LogDamaged as damage:
-            # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
-            # under this digest there must be one set of them.
-            if damage.fields.get("moved") and self._asks:
-                raise _Anew(damage) from damage
-            raise
+    def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:
+        """Run an exact epoch to its end. If it fails, nothing of it counts."""
+        while True:
+            lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said())
+            try:
+                outcome = self._exactly(partial(self._attempt, lineage, work))
+                self._lead.demand()
+                return lineage, outcome
+            except BaseException as error:
+                self._coordinator.abandon(lineage)
+                self._remove_layers(lineage.digest)
+                if not isinstance(error, Anew):
+                    raise
+                self._recoverer.mend(error.damage)
 
-    def _run(self, lineage: Lineage) -> Outcome:
-        deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
-        work = [Work(name, self.declared.sources[name], [offer]) for name, offer in lineage.offers.items()]
+    def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
         if self._runner.scattered and self.declared.settings.durable:
             for one in work:
                 if not one.source.replayable:
                     self._pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
+        deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
         epoch = self._epoch(lineage, deliver=deliver)
         try:
             return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
-        except LogDamaged:
+        except LogDamaged as damage:
             self._lead.check()  # layers that another driver has taken away need no repair
+            # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
+            # under this digest there must be one set of them.
+            if damage.fields.get("moved") and self._asks:
+                raise Anew(damage) from damage
             raise
 
     def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
@@ -439,7 +414,7 @@ class Engine:
             else:
                 work.append(Work(name, KeptChange(source.fields, self._kept(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
-        return {view: _delivered(outcome, mark) for view, mark in views.items()}
+        return {view: delivered(outcome, mark) for view, mark in views.items()}
 
     def _rejected(self, offers: Mapping[str, Offer], error: Exception) -> bool:
         # Every source is told, whatever the others say.
@@ -471,36 +446,11 @@ class Engine:
                 "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)
             )
 
-    def _result(self, epoch: int, outcome: Outcome, seconds: float, waited: float) -> EpochResult:
-        changed = {
-            view: sum(report.rows.get(self._state.flow.views[view], 0) for report in outcome.reports)
-            for view in self.declared.views
-        }
-        slowest: dict[int, Report] = {}
-        for report in outcome.reports:
-            if report.stage not in slowest or report.ended - report.started > (
-                slowest[report.stage].ended - slowest[report.stage].started
-            ):
-                slowest[report.stage] = report
-        timings = {"planning": outcome.planning}
-        if waited:
-            timings["back-pressure"] = waited
-        for report in slowest.values():
-            for what, spent in report.seconds.items():
-                timings[what] = timings.get(what, 0.0) + spent
-        arrived = sum(report.arrived for report in outcome.reports if report.stage == 0)
-        return EpochResult(epoch, changed, arrived, seconds, timings)
-
     # -- beside epochs --------------------------------------------------------------------------------------------
 
     def _maintain(self, outcome: Outcome) -> None:
-        many = {
-            trace
-            for report in outcome.reports
-            for trace, count in report.layers.items()
-            if count >= self._maintenance.tolerated
-        }
-        if many:
+        self._homes.follow(outcome.reports, self._recoverer)
+        if many := crowded(outcome, self._maintenance.tolerated):
             self._maintenance.request(
                 [
                     Wanted(self._state.directory / trace, layout, self._durability.since(trace))
@@ -531,7 +481,10 @@ class Engine:
     def is_held(self, location: int) -> bool:
         """Whether a log location holds everything, as far as the last look at it told."""
         holding = self._durability.holdings.get(location)
-        return holding is not None and reached(holding, list(self._state.layouts), self.last) == self.last
+        return (
+            holding is not None
+            and reached(holding, list(self._state.layouts), self._coordinator.last) == self._coordinator.last
+        )
 
     # -- views ----------------------------------------------------------------------------------------------------
 
@@ -547,8 +500,12 @@ class Engine:
             )
         if epoch < 0:
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
-        self._recoverer.repairing(lambda: self._kept(view).check(view, epoch))
-        return self._kept(view), epoch
+        return self._checked(view, epoch), epoch
+
+    def _checked(self, view: str, epoch: int) -> Kept:
+        """The log of a view, which can be read as of an epoch."""
+        self._exactly(lambda: self._kept(view).check(view, epoch))
+        return self._kept(view)
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
         """The order in which a person expects to see the rows of a view."""
@@ -575,6 +532,7 @@ class Engine:
             self._durability,
             self._homes.local(rows=False),
             self._homes.status(),
+            self.approximate,
         )
 
     # -- the end --------------------------------------------------------------------------------------------------
@@ -593,7 +551,7 @@ class Engine:
         self.abandon()
 
 
-class _Anew(Exception):
+class Anew(Exception):
     """An epoch must begin again, as another one."""
 
     def __init__(self, damage: LogDamaged) -> None:
@@ -606,17 +564,3 @@ def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:
         for name in local_layers(here(directory) / trace):
             if name.digest == digest:
                 (here(directory) / trace / name.text()).unlink(missing_ok=True)
-
-
-def _answers(reports: Sequence[Report]) -> dict[str, dict[str, str]]:
-    """What outside functions answered, by operator; no two tasks asked the same."""
-    found: dict[str, dict[str, str]] = {}
-    for report in reports:
-        for operator, answers in report.answers.items():
-            found.setdefault(operator, {}).update(answers)
-    return found
-
-
-def _delivered(outcome: Outcome, mark: str) -> pa.Table:
-    """What the tasks delivered of one log's change."""
-    return pa.concat_tables([decode(report.outputs[mark]) for report in outcome.reports if mark in report.outputs])

@@ -6,10 +6,7 @@ makes an `Engine` of what is declared; a declaration after that makes the next o
 
 from __future__ import annotations
 
-import getpass
-import hashlib
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,13 +33,13 @@ from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.types import arrow_type
 from holdfast.plan.walk import with_functions
-from holdfast.results import Epoch, Recovery, Status
+from holdfast.results import Approximation, Epoch, Recovery, Status
+from holdfast.wanted import checked, working_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.declared import Told
-    from holdfast.durability import Settings
     from holdfast.engine import Engine
     from holdfast.plan.drawing import Drawing
     from holdfast.ready import Ready
@@ -70,8 +67,10 @@ class Flow:
     safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
 
     ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it
-    stops with `MemberLost`. ``detection_timeout``: after how many seconds an executor that is silent counts as lost, in
-    a session that the flow starts (for your own: ``hf.detection(seconds)``).
+    stops with `MemberLost`; ``"continue"``, it goes on at once without the state that was lost with a host, and epochs
+    and views say that they are approximate (`approximate`) until `repair`. ``detection_timeout``: after how many
+    seconds an executor that is silent counts as lost, in a session that the flow starts (for your own:
+    ``hf.detection(seconds)``).
     """
 
     def __init__(
@@ -94,10 +93,11 @@ class Flow:
         if partitions is not None and not 1 <= partitions <= 256:
             raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
         self.name = name
-        self._places, self._settings = _durability(name, log, retain, min_replicas, max_unsafe, strategy)
-        if on_loss not in ("replay", "terminate"):
-            hint = "; 'continue' is for hf.query, not for flows yet" if on_loss == "continue" else ""
-            raise DeclarationError(f"flow '{name}': on_loss must be 'replay' or 'terminate', not {on_loss!r}{hint}")
+        self._places, self._settings = checked(name, log, retain, min_replicas, max_unsafe, strategy)
+        if on_loss not in ("replay", "terminate", "continue"):
+            raise DeclarationError(
+                f"flow '{name}': on_loss must be 'replay', 'terminate' or 'continue', not {on_loss!r}", flow=name
+            )
         self._members = Members(name, on_loss == "terminate")
         self._on_loss = on_loss
         self._detection_timeout = detection_timeout
@@ -330,13 +330,28 @@ class Flow:
 
     def _declared(self) -> None:
         self._ready = None
-        self._end()
+        self._renew()
+
+    def _renew(self) -> None:
+        """Let go of an engine that runs what was declared before. One that is approximate stays until it is repaired:
+        what sources were told is taken is not all in the log."""
+        if self._engine is not None:
+            self._engine.repair()
+            self._end()
 
     def _end(self) -> None:
-        if self._engine is not None:
-            self._recovery = self._engine.recovery
-            self._engine.close()
-            self._engine = None
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        ahead = engine.approximate is not None
+        try:
+            engine.close()
+        except BaseException:
+            # What is approximate could not be repaired: these sources are ahead of the log. Others can go on with it.
+            self._closed = self._closed or ahead
+            raise
+        finally:
+            self._recovery = engine.recovery
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -417,19 +432,20 @@ class Flow:
         return self
 
     def _started(self, lease: Lease | None = None) -> Engine:
+        ready = self._prepared()
         if self._engine is None:
+            from holdfast.continuing import engine_of
             from holdfast.declared import Told
-            from holdfast.engine import Engine
 
-            ready = self._prepared()
             self._told = self._told or Told()
-            self._engine = Engine(ready, self._told, lease)
+            self._engine = engine_of(ready, self._told, lease)
         return self._engine
 
     def _prepared(self) -> Ready:
         if self._closed:
             raise DeclarationError(f"flow '{self.name}' is closed")
         if self._ready is None:
+            self._renew()
             from holdfast.declared import Declared
             from holdfast.ready import Ready
             from holdfast.spark.cluster import Cluster
@@ -441,13 +457,14 @@ class Flow:
             locations = tuple(open_location(place) for place in self._places)
             declared = Declared(
                 name=self.name,
-                local=self._local or _working_directory(locations),
+                local=self._local or working_directory(locations),
                 locations=locations,
                 sources=dict(self._sources),
                 views=dict(self._views),
                 texts={name: query if isinstance(query, str) else "(table)" for name, query in self._queries.items()},
                 sinks=tuple(self._sinks),
                 settings=self._settings,
+                on_loss=self._on_loss,
             )
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
             judge = self._judge(self._spark)
@@ -456,7 +473,7 @@ class Flow:
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
             left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
             declared = replace(declared, expiring=left)
-            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss == "replay")
+            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate")
             self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
             self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)
@@ -465,14 +482,16 @@ class Flow:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, view: str, at: int | None = None) -> DataFrame:
-        """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order."""
+        """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order.
+        While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch."""
         self._view(view)
         from holdfast.spark.read import read_frame
 
         engine = self._started()
         kept, epoch = engine.readable(view, at)
         assert self._spark is not None  # an engine runs
-        return read_frame(self._spark, kept, epoch, engine.partitions, engine.order(view), self._placement)
+        order = engine.order(view)
+        return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
@@ -482,7 +501,8 @@ class Flow:
         engine = self._started()
         kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
         assert self._spark is not None  # an engine runs
-        return changes_frame(self._spark, kept, max(since, -1), last, engine.partitions, self._placement)
+        since = max(since, -1)
+        return changes_frame(self._spark, kept, since, last, engine.partitions, self._placement, engine.lost)
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it."""
@@ -503,16 +523,34 @@ class Flow:
         return self._started().wait_safe(epoch, timeout)
 
     @property
+    def approximate(self) -> Approximation | None:
+        """What epochs and views are made of since state was lost (``on_loss="continue"``): which partitions are left,
+        and of how many; None if all is exact."""
+        return None if self._engine is None else self._engine.approximate
+
+    def repair(self) -> Recovery | None:
+        """Make exact what is `approximate`: bring back the state that was lost, computing again what no copy has, and
+        run the epochs since then once more; sinks get them now. What it did; None if there was nothing to do. If it
+        fails, what is done counts, and the next call goes on with the rest. Call it between epochs, from the thread
+        that runs them; `close`, and a declaration, do so too."""
+        engine = self._started()
+        with self._members.watched(lambda: engine.safe):
+            return engine.repair()
+
+    @property
     def last_recovery(self) -> Recovery | None:
         """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened."""
         return self._recovery if self._engine is None else self._engine.recovery
 
     def close(self) -> None:
-        """Stop, make safe what is not, release the log, keep everything. A Spark session that the flow started stays
-        for others."""
-        self._declared()
-        self._members.close()
-        self._closed = True
+        """Stop, repair what is approximate, make safe what is not, release the log, keep everything. A Spark session
+        that the flow started stays for others."""
+        self._ready = None
+        try:
+            self._end()
+        finally:
+            self._members.close()
+            self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -531,49 +569,3 @@ def _column_sql(column: Any) -> str:
     from holdfast.spark.columns import column_sql
 
     return column_sql(column)
-
-
-def _working_directory(locations: Sequence[Location]) -> Path:
-    """Where the working files are: in the first log location that is a local directory, else in one for temporary
-    files, always the same for the same log."""
-    for location in locations:
-        if (path := location.local()) is not None:
-            return path
-    mark = hashlib.blake2b("\n".join(location.uri for location in locations).encode(), digest_size=8).hexdigest()
-    return Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
-
-
-def _durability(
-    name: str,
-    log: Place | Sequence[Place],
-    retain: object,
-    min_replicas: object,
-    max_unsafe: object,
-    strategy: object,
-) -> tuple[list[Place], Settings]:
-    """The log locations, and what is wanted of them, checked."""
-    from holdfast.coordinator.retention import parse_bound, parse_retention
-    from holdfast.durability import Settings
-
-    places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
-    if not places:
-        raise DeclarationError(f"flow '{name}': log must name at least one location", flow=name)
-    if strategy not in ("nosync", "synchronous-log", "volatile"):
-        raise DeclarationError(
-            f"flow '{name}': strategy must be 'nosync', 'synchronous-log' or 'volatile', not {strategy!r}", flow=name
-        )
-    count = min_replicas
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= len(places):
-        raise DeclarationError(
-            f"flow '{name}': min_replicas must be from 1 to the number of log locations ({len(places)}), not {count!r}",
-            flow=name,
-        )
-    try:
-        retention = parse_retention(retain)
-    except ValueError as error:
-        raise DeclarationError(f"flow '{name}': retain must be {error}, not {retain!r}", flow=name) from None
-    try:
-        bound = parse_bound(max_unsafe)
-    except ValueError as error:
-        raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, Settings(str(strategy), count, bound, retention)

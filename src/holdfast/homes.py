@@ -42,6 +42,9 @@ class Homes:
         self._awaited: int | None = None
         """Members have joined that wait until this epoch is safe."""
 
+        self.unsettled = False
+        """Whether members came or went while that could not be made up for."""
+
         self._tasks = self._found = 0
         """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
 
@@ -62,7 +65,7 @@ class Homes:
         """If members came or went, give partitions to those that are there now. What a lost one had is inherited at
         once. One that comes waits until what the others had then is safe: then it takes its share from the copies, and
         the little that came since from the others. It does not wait for ever, if storage fails."""
-        news, last = self._runner.news, len(self._history) - 1
+        news, last = self._runner.news or ("unsettled" if self.unsettled else ""), len(self._history) - 1
         if not news:
             return
         if news != "lost" and durability.settings.durable:
@@ -70,7 +73,7 @@ class Homes:
             if durability.safe < self._awaited and last < self._awaited + _WAITS:
                 durability.hurry()
                 return
-        self._awaited = None
+        self._awaited, self.unsettled = None, False
         recoverer.adopt(settle=news != "lost")
 
     def follow(self, reports: Sequence[Report], recoverer: Recoverer) -> None:

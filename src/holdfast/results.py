@@ -6,6 +6,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from holdfast.answers import Coverage
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What views are made of while some of their state is lost, and was not computed again yet
+    (``on_loss="continue"``); see ``flow.approximate``."""
+
+    since: int
+    """The first epoch that is approximate. All before it are exact."""
+
+    coverage: Coverage
+    """The partitions that are left, of all; the rows of the views, as of the last exact epoch, that are in them, where
+    they were counted since the very first epoch; the bytes of their copies, where those hold all of that epoch."""
+
+    lost: tuple[int, ...]
+    """The partitions whose state is lost."""
+
+    members: tuple[str, ...]
+    """The members that were lost with it."""
+
+    sources: tuple[str, ...]
+    views: tuple[str, ...]
+    """What is affected: of all these sources, and in all these views, rows are missing whose keys are in the lost
+    partitions."""
+
+    def __str__(self) -> str:
+        return f"approximate since epoch {self.since}: {self.coverage}"
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -22,6 +51,9 @@ class Epoch:
     timings: dict[str, float] = field(default_factory=dict)
     """Where the time went: ``planning`` on the driver, then per kind of work the seconds of the slowest task of each
     stage."""
+
+    approximate: Approximation | None = None
+    """What the epoch was computed from, if not from everything; None: it is exact."""
 
     @property
     def idle(self) -> bool:
@@ -55,6 +87,9 @@ class Recovery:
 
     members: list[str] = field(default_factory=list)
     """The members that computed again, where each keeps its own layers."""
+
+    repaired: list[int] = field(default_factory=list)
+    """The epochs that had been approximate, and were run again, exactly (``flow.repair()``)."""
 
     layers_reused: int = 0
     layers_fetched: int = 0
@@ -129,6 +164,9 @@ class Status:
     placement: dict[str, Any] = field(default_factory=dict)
     """Where members keep their own layers: which partitions each keeps, how many keyed tasks were run since the flow
     was opened, and how many of them found all their layers where they ran. Otherwise empty."""
+
+    approximate: Approximation | None = None
+    """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

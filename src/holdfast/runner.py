@@ -94,6 +94,10 @@ class Runner(Protocol):
         """Partition → the member that keeps its layers."""
         ...
 
+    def members(self) -> frozenset[str]:
+        """Those that were there at the last `refresh`."""
+        ...
+
     @property
     def news(self) -> str:
         """What happened to members since the last `refresh`: "", "joined" or "lost" (or both). "unsettled": what was

@@ -1,4 +1,5 @@
-"""What the operators of a running flow did in the last epochs: for `flow.explain`, and nothing else.
+"""What the operators of a running flow did in the last epochs, for `flow.explain`; and how many rows each partition
+of a log has, for saying how many are lost with it.
 
 A few numbers per operator and epoch, taken from the tasks' reports after the epoch is complete.
 """
@@ -54,6 +55,29 @@ class Statistics:
                 1000 * sum(spent for _, spent in seen) / len(seen) if seen else None,
             )
         return found
+
+
+class Census:
+    """How many rows each log has in each partition, as of the last epoch."""
+
+    def __init__(self, partitions: int, last: int) -> None:
+        """``last``: the last epoch that was not counted. What was there before the counting began is not known."""
+        self._partitions = partitions
+        self._known = last < 0
+        self._rows: dict[str, list[int]] = {}
+
+    def add(self, reports: Iterable[Report]) -> None:
+        """An epoch is complete."""
+        for report in reports:
+            for log, net in report.net.items():
+                self._rows.setdefault(log, [0] * self._partitions)[report.partition] += net
+
+    def rows(self, logs: Iterable[str]) -> list[int] | None:
+        """The rows of these logs together, by partition; None if they are not known."""
+        if not self._known:
+            return None
+        counted = [self._rows[log] for log in logs if log in self._rows]
+        return [sum(some) for some in zip([0] * self._partitions, *counted, strict=True)]
 
 
 Local = tuple[int, int, int]

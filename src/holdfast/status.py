@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.maintenance import Maintenance
-from holdfast.results import Status
+from holdfast.results import Approximation, Status
 from holdfast.state import State
 
 
@@ -23,9 +23,10 @@ def status_of(
     durability: Durability,
     held: Mapping[str, tuple[int, int, int]],
     placement: Mapping[str, Any],
+    approximate: Approximation | None = None,
 ) -> Status:
     """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
-    what local layers there are, ``placement`` who keeps them."""
+    what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them."""
     declared = state.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
@@ -34,7 +35,12 @@ def status_of(
         log=str(declared.local),
         epoch=last,
         views={
-            name: {"sql": declared.texts.get(name, ""), "operator": state.flow.views[name]} for name in declared.views
+            name: {
+                "sql": declared.texts.get(name, ""),
+                "operator": state.flow.views[name],
+                "approximate": approximate is not None and name in approximate.views,
+            }
+            for name in declared.views
         },
         sources={name: {"waiting": source.waiting()} for name, source in declared.sources.items()},
         sinks=[
@@ -47,6 +53,7 @@ def status_of(
         maintenance={"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure},
         durability=_durability(state, durability, typical),
         placement=dict(placement),
+        approximate=approximate,
     )
 
 

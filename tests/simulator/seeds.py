@@ -9,11 +9,12 @@ import pytest
 from holdfast.testing import shrink, simulate
 
 
-def check(seeds: Iterable[int], *, scattered: bool = False) -> None:
+def check(seeds: Iterable[int], *, scattered: bool = False, on_loss: str = "replay") -> None:
     """No row is lost, duplicated or wrong in the runs of these seeds."""
     for seed in seeds:
-        failure = simulate(seed, scattered=scattered)
+        failure = simulate(seed, scattered=scattered, on_loss=on_loss)
         if failure is not None:
-            shortest = shrink(seed, failure, scattered=scattered)
+            shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss)
             more = ", scattered=True" if scattered else ""
+            more += f", on_loss={on_loss!r}" if on_loss != "replay" else ""
             pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")

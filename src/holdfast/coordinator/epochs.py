@@ -21,7 +21,7 @@ class Coordinator:
 
     def __init__(self, history: Sequence[Lineage] = (), term: int = 0) -> None:
         """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
-        self._term = term
+        self.term = term
         self._base = len(history) - 1
         self._tail: list[str] = []
         self._head = history[-1].digest if history else GENESIS
@@ -50,7 +50,7 @@ class Coordinator:
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
         clock = max(clock, self._clock)
-        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self._term, views=views)
+        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self.term, views=views)
         return self._running
 
     def complete(self, lineage: Lineage) -> None:

@@ -6,8 +6,9 @@ every trace of its stage as of the epoch before; then it writes its layers here,
 the same. Its report says where it ran, and the driver has the partition kept here from then on. If the copies do not
 hold enough (they lag, that is their way), the task fails, and Spark tries it again, at home if it can.
 
-Two kinds of tasks never run elsewhere: replays, which are made for the members that lack something; and those that ask
-outside functions, whose answers are fixed by a file at home (`asked.py`).
+Three kinds of tasks never run elsewhere: replays, which are made for the members that lack something; those of epochs
+that are approximate, of which there are no copies; and those that ask outside functions, whose answers are fixed by a
+file at home (`asked.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def settle(program: Program, stage: int, partition: int, epoch: Epoch, pause: fl
     home = epoch.owners[partition]
     if epoch.number == 0 and epoch.write is not None and not epoch.write:
         return 0  # it reads nothing and writes nothing: a driver warms up
+    if own and not any(epoch.runs(operator.id, partition) for operator in program.at(stage)):
+        return 0  # it only passes on what others sent
     if not own or epoch.first != epoch.number or epoch.run is not None or epoch.write is not None:
         raise _misplaced(home, own, "it must run there", pause)
     if any(getattr(operator.spec, "asks", False) for operator in program.at(stage)):

@@ -107,6 +107,9 @@ class Report:
     rows: dict[str, int] = field(default_factory=dict)
     """Operator → rows of its output change."""
 
+    net: dict[str, int] = field(default_factory=dict)
+    """Log → how many rows more it holds than before."""
+
     spent: dict[str, float] = field(default_factory=dict)
     """Operator → seconds in which it read its traces, computed and wrote."""
 
@@ -378,6 +381,8 @@ def _note_written(report: Report, operator: Compiled, suffix: str, directory: Pa
 
 def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -> pa.Table:
     report.rows[operator.id] = output.num_rows
+    if operator.kind == "log" and output.num_rows:
+        report.net[operator.id] = int(output.column("_diff").to_numpy().sum())
     if operator.id in epoch.deliver:
         report.outputs[operator.id] = encode(output)
     return output

@@ -92,6 +92,9 @@ class Recoverer:
         self._take = take
         self._taken = False
         self._opening = True
+        self.together = False
+        """Whether what is met from now on belongs to the same recovery."""
+
         self.recovery = recovery
         """What the last recovery did."""
 
@@ -113,7 +116,10 @@ class Recoverer:
 
     def adopt(self, settle: bool) -> None:
         """Members came or went: have those that are there now take their share; ``settle``: as it is at rest."""
-        changed = self._runner.refresh(settle)
+        self.adopted(self._runner.refresh(settle))
+
+    def adopted(self, changed: bool) -> None:
+        """The same after a look who is there; ``changed``: a partition has another member than before."""
         self._taken = False
         if changed:
             self.rebalance()
@@ -124,7 +130,8 @@ class Recoverer:
         """Partitions have other members than before: bring what they lack. What the members before have of them is of
         no use then."""
         self._taken = False
-        self.recovery = Recovery(epoch=self._last())
+        if not self.together:
+            self.recovery = Recovery(epoch=self._last())
         self.open()
         directory, owners = self._state.directory, self._runner.owners()
         with suppress(LogDamaged):  # one that cannot be reached keeps it
@@ -132,7 +139,7 @@ class Recoverer:
 
     def repairing(self, work: Callable[[], T]) -> T:
         """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
-        told = self._opening  # one record for all that is met on the way
+        told = self._opening or self.together  # one record for all that is met on the way
         for _ in range(_REPAIRS):
             try:
                 return work()

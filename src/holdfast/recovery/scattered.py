@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,14 @@ class ScatteredKept(Kept):
     """A `Kept` that this process can read although it has no layers itself."""
 
     _runner: Runner
+    _without: Collection[int]
 
     @staticmethod
-    def of(kept: Kept, runner: Runner) -> ScatteredKept:
+    def of(kept: Kept, runner: Runner, without: Collection[int] = ()) -> ScatteredKept:
+        """``without``: the partitions that are lost, and left out."""
         found = ScatteredKept(kept.directory, kept.spec, kept.fields, kept.chain)
         object.__setattr__(found, "_runner", runner)
+        object.__setattr__(found, "_without", without)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,7 +66,7 @@ class ScatteredKept(Kept):
             return found
 
         count = self._runner.partitions
-        all_ranges = [partition_range(partition, count) for partition in range(count)]
+        all_ranges = [partition_range(partition, count) for partition in range(count) if partition not in self._without]
         ranges = [(max(low, left), min(high, right)) for left, right in all_ranges if left < high and low < right]
         results = self._runner.tasks("reading a log", share, ranges, count, lambda one: one[0])
         errors = [result for result in results if isinstance(result, HoldfastError)]

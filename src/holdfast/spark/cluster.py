@@ -75,6 +75,9 @@ class Cluster:
     def owners(self) -> tuple[str, ...]:
         return self.placement.owners() or ("",) * self.partitions
 
+    def members(self) -> frozenset[str]:
+        return frozenset(self.placement.members)
+
     def _hear(self, event: Event) -> None:
         match event:
             case Joined(member=member):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,9 +23,11 @@ def read_frame(
     partitions: int,
     order: Sequence[Order],
     placement: Placement | None = None,
+    without: Collection[int] = (),
 ) -> DataFrame:
-    """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few)."""
-    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement)
+    """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
+    the partitions that are lost, and left out."""
+    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement, without)
     return frame.coalesce(1).sortWithinPartitions(*map(_sorting, order)) if order else frame
 
 
@@ -37,13 +39,19 @@ def _sorting(item: Order) -> Column:
 
 
 def changes_frame(
-    spark: SparkSession, kept: Kept, since: int, upto: int, partitions: int, placement: Placement | None = None
+    spark: SparkSession,
+    kept: Kept,
+    since: int,
+    upto: int,
+    partitions: int,
+    placement: Placement | None = None,
+    without: Collection[int] = (),
 ) -> DataFrame:
     """The changes after epoch ``since`` (-1: all there are) up to ``upto``, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
     if since < 0:
-        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema, placement)
-    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema, placement)
+        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema, placement, without)
+    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema, placement, without)
 
 
 def _frame(
@@ -52,6 +60,7 @@ def _frame(
     rows: Callable[[int, int], pa.Table],
     schema: str,
     placement: Placement | None,
+    without: Collection[int],
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -62,6 +71,7 @@ def _frame(
         return spark.range(0, partitions, 1, partitions).mapInArrow(read, schema)
     owners = placement.owners()
     items = [(pickle.dumps((owner, number)), placement.host(owner)) for number, owner in enumerate(owners)]
+    items = [item for number, item in enumerate(items) if number not in without]
     numbers = located(spark.sparkContext, items).map(_where_it_belongs)
     return spark.createDataFrame(numbers, "id bigint", verifySchema=False).mapInArrow(read, schema)
 

@@ -7,6 +7,7 @@ own, by which the driver tells members apart.
 
     <host directory>/member                       its name
     <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
+    <host directory>/<flow>/traces-<term>-approximate/    those of its approximate epochs (`approximation.py`)
 
 A driver of a higher term takes the layers over by renaming their directory (`take`), as a lease does with a local one
 (`generation.py`): whatever a driver before still writes, it writes by the old name, where nobody reads.
@@ -27,6 +28,7 @@ LOCAL = "HOLDFAST_LOCAL"
 SCATTERED = Path("/@holdfast-local")
 MISPLACED = "holdfast: misplaced task"
 _TRACES = re.compile(r"traces-(\d{12,})")
+_APPROXIMATE = "-approximate"
 
 
 class Misplaced(RuntimeError):
@@ -47,8 +49,14 @@ def traces_of(local: Path, term: int) -> Path:
     return scattered(local) / f"traces-{term:012d}"
 
 
+def approximate_of(directory: Path) -> Path:
+    """Where the layers of approximate epochs are, beside those of the exact ones."""
+    return directory.with_name(f"{directory.name}{_APPROXIMATE}")
+
+
 def take(directory: Path) -> None:
-    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before."""
+    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. What was
+    approximate then is of no use."""
     own = here(directory)
     own.parent.mkdir(parents=True, exist_ok=True)
     number = _number(own)
@@ -58,7 +66,8 @@ def take(directory: Path) -> None:
     if others and not own.is_dir():
         os.rename(others.pop(), own)
     own.mkdir(exist_ok=True)
-    for other in others:
+    before = [path for path in own.parent.glob(f"traces-*{_APPROXIMATE}") if path != approximate_of(own)]
+    for other in [*others, *before]:
         shutil.rmtree(other, ignore_errors=True)
 
 

@@ -30,6 +30,12 @@ MARKS = (
     "recovery.found_history",
     "recovery.before_fetch",
     "recovery.before_replay",
+    "branch.begun",
+    "branch.ran",
+    "branch.complete",
+    "repair.recovered",
+    "repair.before_epoch",
+    "repair.done",
     "merge",
 )
 """All marks, in the order in which a flow's life comes to them."""

@@ -21,6 +21,12 @@ MARKS = (
     "recovery.before_fetch", "recovery.before_replay",
 )  # fmt: skip
 
+CONTINUING = (
+    "branch.begun", "branch.ran", "branch.complete", "repair.recovered", "repair.before_epoch", "repair.done",
+    "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch", "recovery.before_replay",
+)  # fmt: skip
+"""Marks that a flow comes to which goes on with what is left."""
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -150,9 +156,16 @@ class LoseMemberAt:
     times: int
 
 
+@dataclass(frozen=True)
+class Repair:
+    """The driver on a host makes exact what is approximate."""
+
+    host: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
-    | SinkWeather | Edit | LoseMembers | LoseMemberAt
+    | SinkWeather | Edit | LoseMembers | LoseMemberAt | Repair
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -172,9 +185,9 @@ _CHANCES: dict[type[Action], float] = {
 }
 
 
-def actions_of(seed: int, length: int, scattered: bool = False) -> list[Action]:
+def actions_of(seed: int, length: int, scattered: bool = False, on_loss: str = "replay") -> list[Action]:
     """The actions of a seed. In most runs one host drives; in some both do, at once or in turns. ``scattered``: members
-    come and go."""
+    come and go. ``on_loss="continue"``: repairs, and what may go wrong at them."""
     chance = random.Random(seed)
     rival = chance.choice((0.0, 0.0, 0.05, 0.3))
     kinds, weights = list(_CHANCES), list(_CHANCES.values())
@@ -209,6 +222,17 @@ def actions_of(seed: int, length: int, scattered: bool = False) -> list[Action]:
             if chance.random() < 0.5:
                 came = LoseMemberAt(chance.getrandbits(32), chance.choice(MARKS), chance.choice((1, 2, 3, 5, 8)))
             found.insert(chance.randrange(len(found) + 1), came)
+    if on_loss == "continue":
+        chance = random.Random(f"{seed} repairs")
+        for _ in range(chance.randrange(1, 5)):
+            some: list[Action] = [
+                Repair(0),
+                LoseMembers(chance.getrandbits(32), 1, chance.choice((0, 1))),
+                LoseMemberAt(chance.getrandbits(32), chance.choice(CONTINUING), chance.choice((1, 1, 2, 3))),
+                CrashAt(0, chance.choice(CONTINUING), chance.choice((1, 1, 2, 3))),
+            ]
+            for each in chance.sample(some, chance.randrange(1, 4)):
+                found.insert(chance.randrange(len(found) + 1), each)
     # Drawn apart, so that runs are what they were before views could be edited, but for the edits.
     chance = random.Random(f"{seed} edits")
     for _ in range(chance.choice((0, 0, 1, 2, 4))):

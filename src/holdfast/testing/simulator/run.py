@@ -7,13 +7,13 @@ import random
 import shutil
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from holdfast import marks
+from holdfast.continuing import ContinuingEngine, engine_of
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.declared import Declared, Told
@@ -25,6 +25,7 @@ from holdfast.store.replica import Replica
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
+from holdfast.testing.simulator.approximate import check_approximate
 from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, left, plans, types
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
@@ -34,6 +35,7 @@ from holdfast.testing.simulator.world import (
     SimulatedSink,
     SimulatedSource,
     World,
+    bag_of,
     difference,
     view_after,
 )
@@ -95,12 +97,13 @@ class Driver:
                 sinks=sinks,
                 settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
                 expiring=left(world.flow),
+                on_loss=world.on_loss,
             )
             partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
             runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
             views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
-            self.engine = Engine(Ready(declared, views, kinds, runner), Told())
+            self.engine = engine_of(Ready(declared, views, kinds, runner), Told())
             self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine
@@ -123,8 +126,9 @@ class Driver:
 class Simulation:
     """One run."""
 
-    def __init__(self, seed: int, root: Path, scattered: bool = False) -> None:
+    def __init__(self, seed: int, root: Path, scattered: bool = False, on_loss: str = "replay") -> None:
         self.world = World(seed, root)
+        self.world.on_loss = on_loss
         if scattered:
             self.world.scatter(1 + seed % 4)
         self.losing: tuple[int, str, int] | None = None
@@ -140,6 +144,9 @@ class Simulation:
         self.filled = -1
         """State was filled as of this epoch: what was before cannot be read as of any more."""
 
+        self.approximate = 0
+        """So many times views were read that were approximate."""
+
     def _opened(self, host: int) -> None:
         self.latest = self.drivers[host]
 
@@ -154,6 +161,9 @@ class Simulation:
                     self._drive(host, lambda driver: driver.open().upkeep())
             case act.CrashAt(host, mark, times):
                 self.drivers[host].dying = (mark, times)
+            case act.Repair(host):
+                if self.drivers[host].engine is not None:
+                    self._drive(host, lambda driver: driver.open().repair())
             case act.Kill(host):
                 self.drivers[host].die()
             case act.Close(host):
@@ -215,6 +225,8 @@ class Simulation:
             marks.hook = None
         self._check_safe(driver)
         self._healed(driver)
+        if self.latest is driver and isinstance(driver.engine, ContinuingEngine):
+            self.approximate += check_approximate(driver.engine, self.world)
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
 
@@ -324,12 +336,13 @@ class Simulation:
         self._drive(0, lambda driver: driver.open().step())
         engine = driver.open()
         self.world.stopped = True
-        while not engine.step().idle:
+        while not engine.step().idle or engine.repair() is not None:
             pass
         self.filled = max(self.filled, engine.recovery.filled or -1)
         for _ in range(6):
             engine.upkeep()
             engine.step()  # repairs what the upkeep found damaged
+            engine.repair()
         history = engine.history
         bags = self.world.upto(history)
         for name, bag in bags.items():
@@ -337,7 +350,7 @@ class Simulation:
                 raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
         for view in self.world.flow:
             kept, last = engine.readable(view, None)
-            found, edition = _bag(kept.rows(0, ALL, last)), self.world.edition
+            found, edition = bag_of(kept.rows(0, ALL, last)), self.world.edition
             self._compare(f"view {view}", view, found, bags, history[last].clock, edition)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
@@ -348,7 +361,7 @@ class Simulation:
                     if back >= self.filled:
                         raise
                     continue
-                found, clock = _bag(kept.rows(0, ALL, at)), history[at].clock
+                found, clock = bag_of(kept.rows(0, ALL, at)), history[at].clock
                 self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
         self.check_sinks(history)
         for view in self.world.flow:
@@ -380,10 +393,6 @@ def _is_intact(store: MemoryLocation) -> bool:
     return True
 
 
-def _bag(table: object) -> Bag:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))  # type: ignore[attr-defined]
-
-
 def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     if cut:
         return whole[: chance.randrange(len(whole))]
@@ -392,13 +401,13 @@ def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
 
 
-def run(seed: int, actions: Sequence[Action], scattered: bool = False) -> Failure | None:
+def run(seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: str = "replay") -> Failure | None:
     """Carry out the actions in the world of a seed; what went wrong, if anything did. ``scattered``: layers are kept by
-    members, each in a directory of its own."""
+    members, each in a directory of its own; ``on_loss``: what is done when one of them is lost."""
     # In memory, where there is such a place: a sync that takes no time.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="holdfast-simulation-", dir=memory))
-    simulation = Simulation(seed, root, scattered)
+    simulation = Simulation(seed, root, scattered, on_loss)
     place = -1
     try:
         with warnings.catch_warnings():
@@ -417,12 +426,15 @@ def run(seed: int, actions: Sequence[Action], scattered: bool = False) -> Failur
     return None
 
 
-def simulate(seed: int, length: int = LENGTH, *, scattered: bool = False) -> Failure | None:
-    """The run of a seed; ``scattered``: with layers that are kept by members, which come and go."""
-    return run(seed, actions_of(seed, length, scattered), scattered)
+def simulate(seed: int, length: int = LENGTH, *, scattered: bool = False, on_loss: str = "replay") -> Failure | None:
+    """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
+    ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired."""
+    return run(seed, actions_of(seed, length, scattered, on_loss), scattered, on_loss)
 
 
-def shrink(seed: int, failure: Failure, attempts: int = 200, *, scattered: bool = False) -> Failure:
+def shrink(
+    seed: int, failure: Failure, attempts: int = 200, *, scattered: bool = False, on_loss: str = "replay"
+) -> Failure:
     """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
     size = max(1, len(failure.actions) // 2)
     while size and attempts:
@@ -430,7 +442,7 @@ def shrink(seed: int, failure: Failure, attempts: int = 200, *, scattered: bool 
         while start < len(failure.actions) and attempts:
             attempts -= 1
             fewer = failure.actions[:start] + failure.actions[start + size :]
-            again = run(seed, fewer, scattered)
+            again = run(seed, fewer, scattered, on_loss)
             if again is None:
                 start += size
             else:

@@ -137,6 +137,9 @@ class SimulatedRunner:
     def owners(self) -> tuple[str, ...]:
         return self._owners
 
+    def members(self) -> frozenset[str]:
+        return self._known
+
     def thread(self, target: Callable[[], None], name: str) -> Any:
         raise AssertionError("a simulation has no threads")
 

@@ -79,6 +79,9 @@ class World:
         self.members: dict[str, Path] = {}
         """Those that are there, with their directories; none if layers are kept by the driver's host."""
 
+        self.on_loss = "replay"
+        """What a flow does when one of them is lost."""
+
         self.elsewhere = 0.1
         """How often a keyed task runs on another member than its own, where members have their own layers."""
 
@@ -262,3 +265,8 @@ def difference(found: Mapping[Row, int], wanted: Mapping[Row, int]) -> str:
     rows = sorted(set(found) | set(wanted))
     pairs = [(row, found.get(row, 0), wanted.get(row, 0)) for row in rows]
     return "; ".join([f"{row}: {has} instead of {should}" for row, has, should in pairs if has != should][:5])
+
+
+def bag_of(table: pa.Table) -> Bag:
+    """The rows of a table."""
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -1,0 +1,58 @@
+"""What must hold of views while a flow goes on with what is left of its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from holdfast.continuing import ContinuingEngine
+from holdfast.errors import SinkError, StoreError
+from holdfast.operators.kept import Kept
+from holdfast.operators.program import partition_range
+from holdfast.testing.simulator.model import Bag, edition_of, expected
+from holdfast.testing.simulator.world import Broken, World, bag_of, difference
+from holdfast.trace.name import ALL
+
+
+def check_approximate(engine: ContinuingEngine, world: World) -> int:
+    """Of a view whose operators all have one key, the rows of the keys that are left are there, and no others. How many
+    views were read that are approximate."""
+    branch, said = engine._branch, engine.approximate
+    if branch is None or said is None or not all(branch._homes[number] in world.members for number in branch.left):
+        return 0  # it is exact, or more was lost since the last epoch
+    if said.coverage.partitions != len(branch.left) or set(said.lost) != set(range(engine.partitions)) - branch.left:
+        raise Broken(f"it says that it is {said}, and partitions {sorted(branch.left)} are left")
+    bags, clock = world.upto(branch.history), branch.history[-1].clock
+    checked = 0
+    for view in world.flow:
+        log = engine._state.flow.views[view]
+        if engine._state.flow.operators[log].stage > 1:
+            continue  # it has contributions of other partitions, some as old as the loss
+        try:
+            kept, last = engine.readable(view, None)
+        except (StoreError, SinkError):
+            break  # nothing is left to read, and the repair failed
+        if engine._branch is not branch or branch.lost != set(said.lost):
+            break  # a layer turned out to be damaged
+        found = bag_of(kept.rows(0, ALL, last))
+        edition = edition_of(log) if view == "spend" else 0
+        wanted = expected(view, bags["orders"], bags["users"], clock, edition)
+        there = _in_partitions(wanted, kept, engine.partitions, branch.left)
+        if found != there:
+            raise Broken(f"approximate view {view} at epoch {last} is wrong: {difference(found, there)}")
+        checked += 1
+    return checked
+
+
+def _in_partitions(rows: Bag, kept: Kept, count: int, partitions: Collection[int]) -> Bag:
+    """The rows of a collection that are kept in some of its partitions."""
+    listed = sorted(rows)
+    columns = [pa.array([row[place] for row in listed], kind) for place, kind in enumerate(kept.spec.types)]
+    ones = pa.array([1] * len(listed), pa.int64())
+    change = pa.table([*columns, ones], names=[*(f"c{place}" for place in range(len(columns))), "_diff"])
+    hashes = kept.spec.arrangement.prepare(change).column("_hash").to_pylist()
+    ranges = [partition_range(number, count) for number in partitions]
+    pairs = zip(listed, hashes, strict=True)
+    return Counter({row: rows[row] for row, each in pairs if any(low <= each < high for low, high in ranges)})
