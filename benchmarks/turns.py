@@ -20,7 +20,7 @@ from holdfast.testing.unreliable import Unreliable
 
 T = TypeVar("T")
 
-_PAUSE = 3.0
+_PAUSE = 5.0
 """A flow makes rounds of background work, and pauses so long between two."""
 
 

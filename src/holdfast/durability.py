@@ -48,7 +48,7 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
-_PAUSE = 3.0
+_PAUSE = 5.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
 _ATTEMPTS = 3
