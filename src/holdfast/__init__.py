@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
     from holdfast.oneoff import query
-    from holdfast.results import Epoch, Recovery, Status
+    from holdfast.results import Approximation, Epoch, Recovery, Status
     from holdfast.spark.membership import on_membership
     from holdfast.spark.session import detection
 
@@ -27,6 +27,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "Approximation",
     "Change",
     "Epoch",
     "Flow",
@@ -53,6 +54,7 @@ __all__ = [
 
 _HOMES = {
     "Answer": "answers",
+    "Approximation": "results",
     "Change": "coordinator.membership",
     "Member": "coordinator.membership",
     "MemberLost": "errors",

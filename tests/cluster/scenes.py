@@ -260,3 +260,66 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
     flow.close()
     spark.stop()
     return found
+
+
+def continued(handle: Handle, workers: int) -> dict[str, Any]:
+    """A flow that goes on when a worker dies with its layers, and is repaired."""
+    from durability.shop import VIEWS, Shop, engine
+    from holdfast.connectors.changelog import committed
+    from holdfast.testing.simulator.approximate import in_partitions
+
+    spark = session(handle, workers, spark__locality__wait="60s")
+    root = handle.directory / "continued"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow(
+        "shop", log=root / "log", spark=spark, partitions=8, local=root / "local", on_loss="continue", max_unsafe=4
+    )
+    _declare(flow, shop)
+    pushed = flow.input("pushed", "n bigint")
+    flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
+    heard: list[hf.Change] = []
+    flow.on_membership(heard.append)
+    given = 0
+
+    def run(epochs: int) -> list[hf.Epoch]:
+        nonlocal given
+        done = []
+        for _ in range(epochs):
+            shop.feed()
+            pushed.insert([(number,) for number in range(given, given + 50)])
+            given += 50
+            done.append(flow.step())
+        return done
+
+    def lose() -> tuple[str, list[int]]:
+        """Kill a worker that keeps partitions; its member, and the partitions."""
+        kept = flow.status().placement["members"]
+        names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
+        worker, member = next((worker, name) for worker, name in names.items() if name in kept)
+        handle.kill_worker(worker)
+        _until(lambda: any(change.lost for change in heard), "the loss is heard of")
+        return member, kept[member]
+
+    def counts() -> Counter[tuple[int, ...]]:
+        return Counter(tuple(row) for row in flow.read("counts").collect())
+
+    def sinks() -> dict[str, list[int]]:
+        return {view: committed(root / "out" / view) for view in VIEWS}
+
+    found: dict[str, Any] = {"exact": run(3), "repair of nothing": flow.repair()}
+    found["lost"] = lose()
+    found["epochs"] = run(2)
+    found |= {"status": flow.status(), "said": flow.approximate, "history": len(engine(flow).history)}
+    exact, kept = Counter({(k, given // 10): 1 for k in range(10)}), engine(flow).readable("counts", None)[0]
+    left = set(range(8)) - set(found["lost"][1])
+    found["counts"] = (counts(), in_partitions(exact, kept, 8, left), exact)
+    found["changes"] = flow.changes("counts", since=flow.approximate.since - 1).count()
+    found["sinks"] = sinks()
+    found |= {"repair": flow.repair(), "after": flow.approximate}
+    found |= {"right": _right(root, shop), "all counts": (counts(), exact), "all sinks": sinks()}
+    found["went on"] = run(1)
+    shop.check(flow)
+    flow.close()
+    spark.stop()
+    return found

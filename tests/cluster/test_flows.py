@@ -76,8 +76,8 @@ def test_output_is_exact_under_many_random_kills(first: int) -> None:
 
 
 def test_members_come_and_go() -> None:
-    """One cluster: a worker that stands still; then one that is lost, one that comes, and a flow that stops at a
-    loss."""
+    """One cluster: a worker that stands still; then one that is lost, one that comes, and a flow that stops at a loss;
+    then a flow that goes on without what it lost, and is repaired."""
     with Cluster(workers=4, cores=1, memory=512) as cluster:
         _check_straggling(cluster.driver(scenes.straggling, 4).result(180.0))
         driver = cluster.driver(scenes.come_and_go, 4)
@@ -91,7 +91,31 @@ def test_members_come_and_go() -> None:
         _check_lost(seen)
         _check_joined(seen)
         _check_terminated(seen["terminated"])
+        continued = cluster.driver(scenes.continued, 4).result(180.0)
+        print(continued)
+        _check_continued(continued)
     assert marked(MARK, cluster.mark) == []
+
+
+def _check_continued(seen: dict[str, Any]) -> None:
+    member, partitions = seen["lost"]
+    assert seen["repair of nothing"] is None and [epoch.approximate for epoch in seen["exact"]] == [None] * 3
+    said = seen["said"]
+    assert [(epoch.epoch, epoch.approximate.since) for epoch in seen["epochs"]] == [(3, 3), (4, 3)]
+    assert (said.members, list(said.lost)) == ((member,), partitions)
+    assert (said.coverage.partitions, said.coverage.partitions_total) == (8 - len(partitions), 8)
+    assert 0 < said.coverage.rows < said.coverage.rows_total
+    assert said.views == ("cities", "top", "counts") and said.sources == ("orders", "pushed", "users")
+    assert seen["status"].approximate == said and seen["status"].epoch == 4
+    assert all(view["approximate"] for view in seen["status"].views.values())
+    assert seen["history"] == 3 and seen["sinks"] == {view: [0, 1, 2] for view in RIGHT}, "nothing after the loss"
+    found, left, exact = seen["counts"]
+    assert found == left and left < exact and seen["changes"] > 0
+    assert seen["after"] is None and seen["repair"].repaired == [3, 4]
+    assert all(some == partitions for some in seen["repair"].partitions.values())
+    assert seen["right"] == RIGHT and seen["all counts"][0] == seen["all counts"][1]
+    assert seen["all sinks"] == {view: [0, 1, 2, 3, 4] for view in RIGHT}
+    assert [(epoch.epoch, epoch.approximate) for epoch in seen["went on"]] == [(5, None)]
 
 
 def _check_lost(seen: dict[str, Any]) -> None:

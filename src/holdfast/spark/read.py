@@ -28,7 +28,11 @@ def read_frame(
     """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
     the partitions that are lost, and left out."""
     frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement, without)
-    return frame.coalesce(1).sortWithinPartitions(*map(_sorting, order)) if order else frame
+    if not order:
+        return frame
+    # One task cannot read what several hosts keep: then the few rows are exchanged.
+    one = frame.repartition(1) if placement is not None and placement.scattered else frame.coalesce(1)
+    return one.sortWithinPartitions(*map(_sorting, order))
 
 
 def _sorting(item: Order) -> Column:

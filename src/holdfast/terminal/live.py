@@ -104,6 +104,8 @@ class Screen:
         if self._lease is not None:
             table.add_row("lease", Text(str(self._lease)))
         table.add_row("epoch", "-" if progress.last is None else f"{progress.last.epoch:,}")
+        if progress.last is not None and progress.last.approximate is not None:
+            table.add_row("exact", Text(f"no: {progress.last.approximate}", "yellow"))
         table.add_row("epochs/s", f"{per_second:,.1f}")
         table.add_row("rows/s", f"{rows:,.0f}")
         table.add_row("latency", f"median {_milliseconds(median)}   p99 {_milliseconds(high)}")
@@ -132,7 +134,8 @@ class Lines:
             per_second, rows = self._progress.rates()
             self._console.print(
                 f"{self._flow}: epoch {epoch.epoch}, {per_second:,.1f} epochs/s, {rows:,.0f} rows/s, "
-                f"last {_milliseconds(epoch.seconds)}, waiting {self._progress.lag()}",
+                f"last {_milliseconds(epoch.seconds)}, waiting {self._progress.lag()}"
+                f"{f', {epoch.approximate}' if epoch.approximate is not None else ''}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,

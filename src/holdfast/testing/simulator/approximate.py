@@ -39,14 +39,14 @@ def check_approximate(engine: ContinuingEngine, world: World) -> int:
         found = bag_of(kept.rows(0, ALL, last))
         edition = edition_of(log) if view == "spend" else 0
         wanted = expected(view, bags["orders"], bags["users"], clock, edition)
-        there = _in_partitions(wanted, kept, engine.partitions, branch.left)
+        there = in_partitions(wanted, kept, engine.partitions, branch.left)
         if found != there:
             raise Broken(f"approximate view {view} at epoch {last} is wrong: {difference(found, there)}")
         checked += 1
     return checked
 
 
-def _in_partitions(rows: Bag, kept: Kept, count: int, partitions: Collection[int]) -> Bag:
+def in_partitions(rows: Bag, kept: Kept, count: int, partitions: Collection[int]) -> Bag:
     """The rows of a collection that are kept in some of its partitions."""
     listed = sorted(rows)
     columns = [pa.array([row[place] for row in listed], kind) for place, kind in enumerate(kept.spec.types)]
