@@ -25,7 +25,7 @@ def epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Epoch:
 
 
 def _program(asks: bool = False) -> Any:
-    return SimpleNamespace(at=lambda stage: [SimpleNamespace(spec=SimpleNamespace(asks=asks))])
+    return SimpleNamespace(at=lambda stage: [SimpleNamespace(id="a", spec=SimpleNamespace(asks=asks))])
 
 
 def test_a_task_at_home_fetches_nothing(epoch: Epoch) -> None:
@@ -41,12 +41,16 @@ def test_a_task_that_neither_reads_nor_writes_runs_anywhere(epoch: Epoch) -> Non
     assert settle(_program(asks=True), 1, 0, replace(epoch, write={}, answers={})) == 0
 
 
+def test_a_task_that_only_passes_on_what_others_sent_runs_anywhere(epoch: Epoch) -> None:
+    assert settle(_program(asks=True), 1, 0, replace(epoch, number=5, run={"a": frozenset({1})})) == 0
+
+
 def test_a_task_that_asks_outside_functions_runs_at_home_alone(epoch: Epoch) -> None:
     with pytest.raises(Misplaced, match=r"member home.*asks outside"):
         settle(_program(asks=True), 1, 0, epoch, pause=0.0)
 
 
-@pytest.mark.parametrize("how", [{"run": {}}, {"write": {"a": frozenset()}}, {"first": 0, "number": 5}])
+@pytest.mark.parametrize("how", [{"run": {"a": frozenset({0})}}, {"write": {"a": frozenset()}}, {"first": 0, "number": 5}])
 def test_a_replay_runs_at_home_alone(epoch: Epoch, how: Mapping[str, Any]) -> None:
     with pytest.raises(Misplaced, match="must run there"):
         settle(_program(), 1, 0, replace(epoch, **how), pause=0.0)
