@@ -50,7 +50,9 @@ def test_a_task_that_asks_outside_functions_runs_at_home_alone(epoch: Epoch) -> 
         settle(_program(asks=True), 1, 0, epoch, pause=0.0)
 
 
-@pytest.mark.parametrize("how", [{"run": {"a": frozenset({0})}}, {"write": {"a": frozenset()}}, {"first": 0, "number": 5}])
+@pytest.mark.parametrize(
+    "how", [{"run": {"a": frozenset({0})}}, {"write": {"a": frozenset()}}, {"first": 0, "number": 5}]
+)
 def test_a_replay_runs_at_home_alone(epoch: Epoch, how: Mapping[str, Any]) -> None:
     with pytest.raises(Misplaced, match="must run there"):
         settle(_program(), 1, 0, replace(epoch, **how), pause=0.0)
