@@ -5,6 +5,7 @@ A flow that nobody asks about its members does not listen for them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 Handler = Callable[[Change], object]
 H = TypeVar("H", bound=Handler)
 
+_AGAIN = 0.1
+_TIMES = 50
+"""A flow that a loss stops has its jobs cancelled every so many seconds, so often, or until it has stopped."""
+
 
 class Members:
     """Watches the members of a flow's Spark application, if there is a reason to."""
@@ -34,6 +39,8 @@ class Members:
         self._epoch: Callable[[], int] = lambda: -1
         self._begun = False
         self._loss: Change | None = None
+        self._told = threading.Event()
+        """Whether whoever runs the flow was told of the loss that stops it."""
 
     def add(self, handler: Handler) -> None:
         self._handlers.append(handler)
@@ -63,9 +70,19 @@ class Members:
     def _lost(self, change: Change) -> None:
         from holdfast.spark.epoch import EPOCHS
 
-        self._loss = self._loss or change
-        if self._spark is not None:
-            self._spark.sparkContext.cancelJobGroup(EPOCHS)
+        if self._loss is not None or self._spark is None:
+            return
+        self._loss, context = change, self._spark.sparkContext
+
+        def cancel() -> None:
+            # Again and again: a job that begins just now would not be among those that are cancelled.
+            # Not for ever: if the flow is at rest, the jobs are those of others, who try again.
+            for _ in range(_TIMES):
+                if not self._told.is_set():
+                    context.cancelJobGroup(EPOCHS)
+                    self._told.wait(_AGAIN)
+
+        threading.Thread(target=cancel, name="holdfast-terminating", daemon=True).start()
 
     def wait(self, least: int, timeout: float | None) -> None:
         """Wait for so many members: they are the initial set."""
@@ -83,18 +100,18 @@ class Members:
         self._check(safe)
         try:
             yield
-        except HoldfastError:
-            raise
         except Exception as error:
-            try:
-                self._check(safe)
-            except HoldfastError as known:
-                raise known from error
+            if self._loss is not None or not isinstance(error, HoldfastError):
+                try:
+                    self._check(safe)
+                except HoldfastError as known:
+                    raise known from error
             raise
         self._check(safe)
 
     def _check(self, safe: Callable[[], int]) -> None:
         if self._loss is not None:
+            self._told.set()
             member, last = self._loss.lost[0], self._epoch()
             raise MemberLost(
                 f"flow '{self._flow}': {member} was lost ({self._loss.reason.strip() or 'no reason given'}), and the "
@@ -108,6 +125,7 @@ class Members:
             self._watch.check()
 
     def close(self) -> None:
+        self._told.set()
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -84,7 +84,8 @@ class Cluster:
                 self._news = self._news or "joined"
                 self.placement.joined(member.id, member.host)
             case Lost(id=executor):
-                self._news = "lost"
+                if self._heals:
+                    self._news = "lost"
                 if self.placement.lost(executor) and self._heals:
                     # What runs now needs its layers. To go on without them would only be to fail later.
                     self._spark.sparkContext.cancelJobGroup(EPOCHS)

@@ -85,6 +85,8 @@ class Placement:
     def is_cause(self, error: Exception, losses: int, heals: bool) -> bool:
         """Whether a job failed since its layers are elsewhere, in a way that can be mended: a member was lost since
         ``losses`` was that (which is mended if the flow ``heals``), or tasks did not come to run where they had to."""
+        if self.losses and not heals:
+            return False  # the flow stops
         deadline = time.monotonic() + _HEARING
         while self.losses == losses and time.monotonic() < deadline and not (heals and MISPLACED in str(error)):
             time.sleep(0.05)  # a job that failed for a loss may know before we do
