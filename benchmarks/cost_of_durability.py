@@ -29,10 +29,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3, help="blocks of each flow")
-    parser.add_argument("--seconds", type=float, default=10, help="length of a block")
+    parser.add_argument("--every", type=float, default=0.5, help="seconds from one epoch to the next")
+    parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow")
+    parser.add_argument("--seconds", type=float, default=25, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
-    arguments = parse(parser, keys=20_000, rows=2_000, rounds=2, seconds=3)
+    arguments = parse(parser, keys=20_000, rows=2_000, rounds=2, seconds=3, every=0.1)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     try:
         times, copying = measure(arguments, home)
@@ -70,7 +71,7 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[str, list[f
     for name in rounds(list(sides), arguments.rounds):
         side = sides[name]
         before, started = side.flow.status().durability["shipped"], time.perf_counter()
-        times[name] += block(lambda side=side: epoch(side), arguments.seconds, arguments.warm_up)
+        times[name] += block(lambda side=side: epoch(side), arguments.seconds, arguments.warm_up, arguments.every)
         if name != "volatile":
             shipped += side.flow.status().durability["shipped"] - before
             shipping += time.perf_counter() - started
@@ -97,7 +98,7 @@ def report(arguments: argparse.Namespace, times: dict[str, list[float]], copying
         print(json.dumps({"sides": rows, "ratio": ratio, "copying": copying, "met": met}))
         return 0 if met else 1
     console = Console()
-    table = Table(title=f"{arguments.rows:,}-row epochs over {arguments.keys:,} keys")
+    table = Table(title=f"{arguments.rows:,} rows every {arguments.every * 1000:,.0f} ms, over {arguments.keys:,} keys")
     for heading in ("", "epochs", "median", "p95"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, row in rows.items():

@@ -7,7 +7,6 @@ fewer are made, and epochs do not wait.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +21,6 @@ class Background:
         self._name = name
         self._work = work
         self._pause = pause
-        """Between the beginnings of two passes; between end and beginning, a third of it at least."""
-
         self._wanted = threading.Event()
         self._hurried = threading.Event()
         self._closing = threading.Event()
@@ -53,10 +50,8 @@ class Background:
         while not self._closing.is_set():
             if self._wanted.wait(timeout=1.0) and not self._closing.is_set():
                 self._hurried.clear()
-                started = time.monotonic()
                 self.now()
-                # One that took long did not work all that time: it waited for storage.
-                self._hurried.wait(max(self._pause / 3, self._pause - (time.monotonic() - started)))
+                self._hurried.wait(self._pause)
 
     def _pass(self) -> None:
         self.busy = True
