@@ -1,22 +1,23 @@
-"""Flows that take turns: a block of epochs of one, then of the next, so that the noise of the machine hits all alike.
+"""Flows that take turns, so that the noise of the machine hits all alike.
 
-Epochs are measured with the flow's own background work beside them. What others left to be done in the
-background is not to be measured with them: before a block, those before it are brought to rest.
+Either epoch by epoch (`in_turn`): the background work of all of them goes on beside the epochs of all of them. Or a
+block of epochs of one, then of the next (`rounds`, `block`): epochs are measured with the flow's own background work
+beside them, and what others left to be done is not to be measured with them, so before a block those before it are
+brought to rest (`come_to_rest`).
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from against_structured_streaming import Ours
 from data import write_rows
-
-from holdfast.testing.unreliable import Unreliable
 
 T = TypeVar("T")
 
@@ -59,6 +60,20 @@ def rounds(names: Sequence[T], count: int) -> Iterator[T]:
         yield from names[:first]
 
 
+def in_turn(epochs: Mapping[T, Callable[[], float]], turns: int, warm_up: int, every: float) -> dict[T, list[float]]:
+    """An epoch of each, so many times, in another order each time. Their times, but for the first turns'. ``every``: so
+    many seconds from the beginning of an epoch to the next one's, if it is over by then."""
+    times: dict[T, list[float]] = {name: [] for name in epochs}
+    shuffled = random.Random(turns)
+    due = time.perf_counter()
+    for _ in range(warm_up + turns):
+        for name in shuffled.sample(list(epochs), len(epochs)):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            due = max(due, time.perf_counter()) + every
+            times[name].append(epochs[name]())
+    return {name: own[warm_up:] for name, own in times.items()}
+
+
 def block(epoch: Callable[[], float], seconds: float, warm_up: int, every: float = 0.0) -> list[float]:
     """Epochs for so long; the times of all but the first ones, and of one at least. ``every``: so many seconds from the
     beginning of one to the next, if it is over by then; otherwise they are run back to back.
@@ -75,20 +90,16 @@ def block(epoch: Callable[[], float], seconds: float, warm_up: int, every: float
     return times[warm_up:]
 
 
-def come_to_rest(spark: Any, side: Ours, storage: Unreliable | None = None) -> float:
-    """Wait until everything is safe and nothing is left to be done in the background. The seconds until it was safe.
-
-    A round at work shows as a job of Spark or as operations on ``storage``, each of which lasts for its delay."""
+def come_to_rest(spark: Any, side: Ours) -> float:
+    """Wait until everything is safe and nothing is left to be done in the background. The seconds until it was safe."""
     started = time.perf_counter()
     side.flow.wait_safe()
     safe = time.perf_counter()
-    quiet = 1.2 * (_PAUSE + (storage.delay if storage is not None else 0.0))
     tracker = spark.sparkContext.statusTracker()
-    since, before = time.perf_counter(), -1
-    while time.perf_counter() - since < quiet:
-        done = storage.operations if storage is not None else before
-        if tracker.getActiveJobsIds() or done != before:
-            since, before = time.perf_counter(), done
+    since = time.perf_counter()
+    while time.perf_counter() - since < 1.2 * _PAUSE:
+        if tracker.getActiveJobsIds():
+            since = time.perf_counter()
         time.sleep(0.02)
     return safe - started
 

@@ -39,7 +39,7 @@ from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.locations import Locations
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
-from holdfast.runner import Runner
+from holdfast.runner import Beside, Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim
@@ -321,7 +321,7 @@ class Durability:
             self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
             items = list(shipments)
         results = self._runner.tasks(
-            "making layers durable", lambda some: make_durable(some, locations), items, 1, _low
+            "making layers durable", lambda some: make_durable(some, locations), items, Beside.COPYING, _low
         )
         if not self._noted(results):
             self.synced = last
@@ -483,7 +483,7 @@ class Durability:
                     "compacting copies",
                     lambda items: compact_all(items, locations),
                     compactions,
-                    1,
+                    Beside.COPYING,
                     lambda one: one.shipment.ship.low,
                 )
             )

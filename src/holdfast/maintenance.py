@@ -17,7 +17,7 @@ from holdfast.background import Background
 from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
-from holdfast.runner import Runner
+from holdfast.runner import Beside, Runner
 from holdfast.store.here import here
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import open_layer
@@ -97,7 +97,7 @@ class Maintenance:
             for low, high in ranges
         ]
         try:
-            results = self._runner.tasks("merging layers", keep_all, items, max(1, self._runner.partitions // 2), _low)
+            results = self._runner.tasks("merging layers", keep_all, items, Beside.MERGING, _low)
         except Exception as error:
             # Nothing is lost: epochs go on over more layers, and the next request tries again.
             self._failed(error)

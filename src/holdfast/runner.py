@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
@@ -44,6 +45,13 @@ def moved(error: Exception | str) -> LogDamaged:
     return LogDamaged(f"a member that has layers of the flow cannot be reached: {why}", moved=True)
 
 
+class Beside(Enum):
+    """Work that goes on beside epochs, and must not take the slots that they need."""
+
+    MERGING = "merging"
+    COPYING = "copying"
+
+
 class Job(Protocol):
     """Runs the epochs of a compiled dataflow."""
 
@@ -74,11 +82,12 @@ class Runner(Protocol):
         what: str,
         function: Callable[[list[T]], list[R]],
         items: Sequence[T],
-        slots: int,
+        slots: int | Beside,
         low: Callable[[T], int] | None = None,
     ) -> list[R]:
-        """Call ``function`` on shares of ``items``, in at most ``slots`` tasks of low weight; all results. ``low``: an
-        item belongs to the partition that begins with this hash, and is done where that one's layers are."""
+        """Call ``function`` on shares of ``items``, in tasks of low weight; all results. ``slots``: at most so many
+        tasks, or as many as there may be beside epochs, once it is their turn. ``low``: an item belongs to the
+        partition that begins with this hash, and is done where that one's layers are."""
         ...
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Job, R, T, moved
+from holdfast.runner import Beside, Job, R, T, moved
+from holdfast.spark import beside
 from holdfast.spark.epoch import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 from holdfast.spark.placement import Placement
@@ -144,11 +145,15 @@ class Cluster:
         what: str,
         function: Callable[[list[T]], list[R]],
         items: Sequence[T],
-        slots: int,
+        slots: int | Beside,
         low: Callable[[T], int] | None = None,
     ) -> list[R]:
         if not items:
             return []
+        context = self._spark.sparkContext
+        if isinstance(slots, Beside):
+            with beside.turn(context, slots) as some:
+                return self.tasks(what, function, items, some, low)
         if self.scattered and low is not None:
             self._low_weight(what)
             owners = self.placement.owners()
@@ -156,7 +161,6 @@ class Cluster:
             for item in items:
                 shares.setdefault(owners[_partition(low(item), self.partitions)], []).append(item)
             return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
-        context = self._spark.sparkContext
         self._low_weight(what)
         # Spark pickles what it ships by value with its own serialiser; items may hold anything that cloudpickle takes.
         packed = [cloudpickle.dumps(item) for item in items]

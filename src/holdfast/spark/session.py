@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.errors import DeclarationError
+from holdfast.spark.beside import spare
 
 SETTINGS = {
     # Small messages between the JVM and Python workers wait for delayed acknowledgements on TCP: 40 ms each.
@@ -91,9 +92,10 @@ def _end_workers(jvm: int) -> None:
 
 
 def local_builder(cores: int) -> SparkSession.Builder:
-    """A local session of so many cores. Merging and copying have a slot each of their own: an epoch never waits for one
-    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
-    builder = SparkSession.builder.master(f"local[{cores + 2}]").config("spark.default.parallelism", str(cores))
+    """A local session of so many cores. Merging and copying have slots of their own: an epoch never waits for one of
+    their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
+    builder = SparkSession.builder.master(f"local[{cores + spare(cores)}]")
+    builder = builder.config("spark.default.parallelism", str(cores))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     return builder

@@ -26,7 +26,7 @@ from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import Epoch, finish, reports_of, run_stage
 from holdfast.operators.whole import run_whole
 from holdfast.plan.dataflow import Dataflow, Types
-from holdfast.runner import Job, Outcome, R, T, Work, moved
+from holdfast.runner import Beside, Job, Outcome, R, T, Work, moved
 from holdfast.store.here import LOCAL, MISPLACED, Misplaced
 from holdfast.testing.simulator.world import World
 
@@ -114,7 +114,7 @@ class SimulatedRunner:
         what: str,
         function: Callable[[list[T]], list[R]],
         items: Sequence[T],
-        slots: int,
+        slots: int | Beside,
         low: Callable[[T], int] | None = None,
     ) -> list[R]:
         results: list[R] = []

@@ -1,0 +1,66 @@
+"""Work beside epochs: whatever other flows of a session copy and merge, an epoch does not wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast.runner import Beside
+from holdfast.spark import beside
+from holdfast.spark.cluster import Cluster
+
+_SLOW = 4.0
+"""The seconds of a copy that waits for storage."""
+
+
+def _wait_for_storage(items: list[int]) -> list[float]:
+    time.sleep(_SLOW)
+    return [float(item) for item in items]
+
+
+@pytest.mark.parametrize("work", list(Beside))
+def test_flows_take_turns_in_upkeep(spark: Any, work: Beside) -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def one(_: int) -> None:
+        nonlocal now, most
+        with beside.turn(spark.sparkContext, work):
+            with lock:
+                now, most = now + 1, max(most, now + 1)
+            time.sleep(0.05)
+            with lock:
+                now -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(16)))
+    assert most == {Beside.MERGING: 1, Beside.COPYING: 3}[work]
+
+
+def test_an_epoch_does_not_wait_for_the_copies_of_many_flows(spark: Any) -> None:
+    context = spark.sparkContext
+    runner = Cluster(spark, spark, 2)
+    context.parallelize(range(6), 6).map(lambda x: x).count()  # Python workers are there
+    with ThreadPoolExecutor(8) as pool:
+        copies = [
+            pool.submit(runner.tasks, "copying", _wait_for_storage, [number, number], Beside.COPYING)
+            for number in range(6)
+        ]
+        merges = [
+            pool.submit(runner.tasks, "merging", _wait_for_storage, [number, number], Beside.MERGING)
+            for number in range(2)
+        ]
+        deadline = time.monotonic() + 10
+        while len(context.statusTracker().getActiveJobsIds()) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(context.statusTracker().getActiveJobsIds()) == 4  # three copies and a merge: the others wait
+        time.sleep(0.5)
+        started = time.monotonic()
+        context.setLocalProperty("spark.scheduler.pool", "epoch")
+        assert context.parallelize(range(2), 2).map(lambda x: x).count() == 2
+        assert time.monotonic() - started < _SLOW / 2
+        assert [one.result() for one in copies] == [[float(number)] * 2 for number in range(6)]
+        assert all(one.result() for one in merges)
