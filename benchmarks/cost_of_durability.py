@@ -1,7 +1,8 @@
 """What durability costs an epoch, in one run: a flow with two replicas, and the same one that keeps no durable copy.
 
-The two take turns, block by block. Copying has what the epochs leave of the machine, so it lags behind them; how far,
-and how long it takes to catch up when they stop, is the price, and is printed too.
+The two take turns, in blocks that have rounds of copying in them; the first block of each does not count (the JVM
+compiles what is called often). Copying has what the epochs leave of the machine, so it lags behind them; how far, and
+how long it takes to catch up when they stop, is the price, and is printed too.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--every", type=float, default=0.5, help="seconds from one epoch to the next")
-    parser.add_argument("--rounds", type=int, default=2, help="blocks of each flow")
-    parser.add_argument("--seconds", type=float, default=25, help="length of a block")
+    parser.add_argument("--rounds", type=int, default=8, help="blocks of each flow that count")
+    parser.add_argument("--seconds", type=float, default=12, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
     arguments = parse(parser, keys=20_000, rows=2_000, rounds=2, seconds=3, every=0.1)
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
@@ -68,8 +69,10 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[str, list[f
             lags.append(state["unsafe"]["epochs"])
         return seconds
 
-    for name in rounds(list(sides), arguments.rounds):
+    for number, name in enumerate(rounds(list(sides), 1 + arguments.rounds)):
         side = sides[name]
+        if number == len(sides):
+            times = {name: [] for name in sides}
         before, started = side.flow.status().durability["shipped"], time.perf_counter()
         times[name] += block(lambda side=side: epoch(side), arguments.seconds, arguments.warm_up, arguments.every)
         if name != "volatile":

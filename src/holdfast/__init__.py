@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
     from holdfast.coordinator.membership import Change, Member
-    from holdfast.errors import HoldfastError, MemberLost
+    from holdfast.errors import Fenced, HoldfastError, LeaseLost, MemberLost
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
+    from holdfast.lease.events import LeaseEvent
     from holdfast.oneoff import query
     from holdfast.results import Approximation, Epoch, Recovery, Status
     from holdfast.spark.membership import on_membership
@@ -30,8 +31,11 @@ __all__ = [
     "Approximation",
     "Change",
     "Epoch",
+    "Fenced",
     "Flow",
     "HoldfastError",
+    "LeaseEvent",
+    "LeaseLost",
     "Member",
     "MemberLost",
     "Offer",
@@ -56,25 +60,28 @@ _HOMES = {
     "Answer": "answers",
     "Approximation": "results",
     "Change": "coordinator.membership",
-    "Member": "coordinator.membership",
-    "MemberLost": "errors",
-    "Report": "answers",
-    "detection": "spark.session",
-    "on_membership": "spark.membership",
-    "query": "oneoff",
     "Epoch": "results",
+    "Fenced": "errors",
     "Flow": "flow",
     "HoldfastError": "errors",
+    "LeaseEvent": "lease.events",
+    "LeaseLost": "errors",
+    "Member": "coordinator.membership",
+    "MemberLost": "errors",
     "Offer": "connectors.source",
     "Part": "connectors.source",
     "Recovery": "results",
+    "Report": "answers",
     "Sink": "connectors.sink",
     "Source": "connectors.source",
     "Status": "results",
     "changelog": "connectors.changelog",
+    "detection": "spark.session",
     "files": "connectors.files",
     "foreach": "connectors.foreach",
     "nondeterministic": "functions",
+    "on_membership": "spark.membership",
+    "query": "oneoff",
     "rate": "connectors.rate",
     "table": "connectors.table",
 }

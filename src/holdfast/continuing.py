@@ -150,11 +150,11 @@ class ContinuingEngine(Engine):
         """Run an approximate epoch, if anything waits."""
         while True:
             started = time.perf_counter()
-            offers = self._polled()
+            offers = self._intake.poll(self.sources)
             if not offers and not self._is_time():
                 return EpochResult(None, approximate=branch.said())
             self._warn(branch)
-            work = [Work(name, self.declared.sources[name], [offer]) for name, offer in offers.items()]
+            work = self._intake.work(offers)
             for one in work:
                 if not one.source.replayable:
                     self._pushed.hold(one.name, branch.last + 1, one.source.parts(one.offers[0]))
@@ -165,7 +165,7 @@ class ContinuingEngine(Engine):
                 raise
             except Exception as error:
                 self._lead.check()
-                if self._rejected(offers, error):
+                if self._intake.reject(offers, error):
                     continue
                 raise
             break
@@ -177,8 +177,7 @@ class ContinuingEngine(Engine):
             raise
         branch.complete(lineage, outcome)
         self._due = due_of(outcome)
-        for name, offer in offers.items():
-            self._advance(name, offer)
+        self._intake.advance(offers)
         marks.reach("branch.complete")
         return replace(self._result(lineage.epoch, outcome, started), approximate=branch.said())
 

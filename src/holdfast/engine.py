@@ -38,6 +38,7 @@ from holdfast.durability import Durability
 from holdfast.edits import Edits
 from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
 from holdfast.homes import Homes
+from holdfast.intake import Intake
 from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
@@ -124,9 +125,7 @@ class Engine:
         self._pushed = Pushed()
         self._census = Census(self.partitions, self._coordinator.last)
         self._homes = Homes(self._runner, self._state, self._directory, self.history)
-        self._offers: dict[str, list[tuple[int, Offer]]] = {}
-        for lineage in self.history:
-            self._remember(lineage)
+        self._intake = Intake(self.declared.sources, self._told, self.history)
         self._durability = Durability(
             self._runner,
             self.declared.locations,
@@ -153,16 +152,13 @@ class Engine:
         )
         self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
         self._durability.is_settled = self._edits.settled
-        for name, offers in self._offers.items():
-            if name in self.declared.sources:
-                for _, offer in offers[self._told.advanced.get(name, 0) :]:
-                    self._advance(name, offer)
+        self._intake.catch_up()
         self._recoverer = Recoverer(
             self._state,
             self._runner,
             self._durability,
             self._delivery,
-            self._offers,
+            self._intake.taken,
             self._kept,
             lambda: self._coordinator.last,
             self._run_again,
@@ -242,7 +238,8 @@ class Engine:
         self._release()
         while True:
             started = time.perf_counter()
-            offers = self._polled()
+            # A source that no view reads keeps what it has, for the view that will.
+            offers = self._intake.poll(self.sources)
             if self.last >= 0 and self._edits.awaited():
                 self._edits.secure(self._exactly)
             elif not offers and self.last >= 0 and not self._is_time():
@@ -250,25 +247,16 @@ class Engine:
             waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
             if waited and self.stopping:
                 return EpochResult(None)
-            work = [Work(name, self.declared.sources[name], [offer]) for name, offer in offers.items()]
             try:
-                lineage, outcome = self._run(offers, self._runner.clock(), work)
+                lineage, outcome = self._run(offers, self._runner.clock(), self._intake.work(offers))
             except Exception as error:
                 # A driver that another has taken over from fails at many things; it should say the real reason.
                 self._lead.check()
                 self._durability.check_claims()
-                if not isinstance(error, Fenced) and self._rejected(offers, error):
+                if not isinstance(error, Fenced) and self._intake.reject(offers, error):
                     continue
                 raise
             return self._completed(lineage, outcome, started, waited)
-
-    def _polled(self) -> dict[str, Offer]:
-        # A source that no view reads keeps what it has, for the view that will.
-        return {
-            name: offer
-            for name in self._state.flow.sources
-            if (offer := self.declared.sources[name].poll()) is not None
-        }
 
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
@@ -299,10 +287,10 @@ class Engine:
         self._lineage.append(lineage)
         self._coordinator.complete(lineage)
         self._forms.add(lineage)
-        self._remember(lineage)
+        self._intake.take(lineage)
         self._census.add(outcome.reports)
-        for name, offer in lineage.offers.items() if not again else ():
-            self._advance(name, offer)
+        if not again:
+            self._intake.advance(lineage.offers)
         marks.reach("epoch.complete")
         self._durability.completed(lineage.epoch, written_by(outcome))
         if self.declared.settings.strategy == "synchronous-log":
@@ -416,27 +404,10 @@ class Engine:
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
         return {view: delivered(outcome, mark) for view, mark in views.items()}
 
-    def _rejected(self, offers: Mapping[str, Offer], error: Exception) -> bool:
-        # Every source is told, whatever the others say.
-        return any([self.declared.sources[name].reject(offer, error) for name, offer in offers.items()])
-
-    def _remember(self, lineage: Lineage) -> None:
-        for name, offer in lineage.offers.items():
-            self._offers.setdefault(name, []).append((lineage.epoch, offer))
-
-    def _advance(self, name: str, offer: Offer) -> None:
-        self.declared.sources[name].advance(offer)
-        self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
-
     def _release(self) -> None:
         """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
         self._pushed.release(self._durability.cleared)
-        for name, offers in self._offers.items():
-            done = self._told.released.get(name, 0)
-            while name in self.declared.sources and done < len(offers) and offers[done][0] <= self._durability.cleared:
-                self.declared.sources[name].release(offers[done][1])
-                done += 1
-                self._told.released[name] = done
+        self._intake.release(self._durability.cleared)
 
     def _remove_layers(self, digest: str) -> None:
         if self._runner.news == "lost":

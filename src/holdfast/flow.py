@@ -18,21 +18,17 @@ from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, TypeMismatch, UnknownName
-from holdfast.frontend.expiry import expiring
-from holdfast.frontend.functions import RESERVED_NAMES
+from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.nearby import placed
 from holdfast.frontend.nearest import did_you_mean
-from holdfast.frontend.schema import parse_schema, parse_type
-from holdfast.frontend.sql import plan_sql
+from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.udf import user_function
 from holdfast.frontend.verbs import Table
-from holdfast.functions import Function, describe, meaning
+from holdfast.functions import Function
 from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
 from holdfast.members import H, Members
 from holdfast.plan import nodes
-from holdfast.plan.rewrites import rewrite
-from holdfast.plan.types import arrow_type
-from holdfast.plan.walk import with_functions
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.wanted import checked, working_directory
 
@@ -104,11 +100,7 @@ class Flow:
         self._local = None if local is None else Path(local)
         self._spark = spark
         self._partitions = partitions
-        self._sources: dict[str, Source] = {}
-        self._expiring: dict[str, nodes.Node] = {}
-        self._functions: dict[str, nodes.UserFunction] = {}
-        self._queries: dict[str, str | Table] = {}
-        self._views: dict[str, nodes.Node] = {}
+        self._catalog = Catalog()
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
         self._ready: Ready | None = None
@@ -132,20 +124,25 @@ class Flow:
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
             )
-        self._new_name(name, "source")
-        self._expire(name, source, expires)
-        self._sources[name] = source
-        self._declared()
+        self._catalog.check_new(name, "source")
+        self._add(name, source, expires)
         return self
 
     def input(self, name: str, schema: str, *, expires: str | None = None) -> Input:
         """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`."""
-        self._new_name(name, "input")
+        self._catalog.check_new(name, "input")
         pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
-        self._expire(name, pushed, expires)
-        self._sources[name] = pushed
-        self._declared()
+        self._add(name, pushed, expires)
         return pushed
+
+    def _add(self, name: str, source: Source, expires: str | None) -> None:
+        catalog = self._catalog.with_source(name, source, expires)
+        if expires is not None:
+            try:
+                self._typed(name, catalog.expiring[name])
+            except TypeMismatch as error:
+                raise TypeMismatch(str(error).replace("view", "source", 1), **error.fields) from None
+        self._declared(catalog)
 
     @overload
     def udf(self, name: str, function: Callable[..., Any], returns: str | None = None) -> Self: ...
@@ -174,85 +171,44 @@ class Flow:
                 return function
 
             return declare
-        known = self._user_function(name, function, returns)
-        functions = {**self._functions, known.name: known}
-        views = self._planned(self._queries, functions)
-        self._functions, self._views = functions, views
-        self._declared()
+        self._declared(self._catalog.with_function(user_function(name, function, returns)))
         return self
-
-    def _user_function(self, name: str, function: Callable[..., Any], returns: str | None) -> nodes.UserFunction:
-        subject = f"udf {name!r}"
-        if not isinstance(name, str) or not name.isidentifier():
-            raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
-        if name.lower() in RESERVED_NAMES:
-            raise DeclarationError(f"{subject}: Spark has a function of that name; choose another", name=name)
-        if not callable(function):
-            raise DeclarationError(f"{subject}: expected a function, found {function!r}", name=name)
-        found = describe(function)
-        if found.style is None:
-            raise DeclarationError(
-                f"{subject}: expected a function of one row, found one of groups or batches", name=name
-            )
-        given = [parse_type(each, subject=subject) for each in (returns, found.returns) if each is not None]
-        if not given:
-            raise DeclarationError(f"{subject}: say what it returns, as a Spark type: returns='string'", name=name)
-        if len(set(given)) > 1:
-            raise DeclarationError(f"{subject}: it returns {given[1]}, not {given[0]}", name=name)
-        arrow_type(given[0])
-        from holdfast.spark.pickled import pickled
-
-        body = pickled(subject, found.function)
-        if not found.nondeterministic:
-            mark = f"{found.style} {meaning(found.function)}"
-            return nodes.Function(name.lower(), given[0], mark, found.style, body)
-        if found.style != "plain":
-            advice = "its answers are kept one by one; write it for plain values"
-            raise DeclarationError(
-                f"{subject}: a nondeterministic function of columns is not supported: {advice}", name=name
-            )
-        return nodes.Outside(name.lower(), given[0], meaning(found.function), body)
 
     def view(self, name: str, query: str | Table) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
 
         Declaring a view again replaces it; views that read it follow.
         """
-        if name in self._sources:
+        if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
         if not name or not isinstance(name, str):
             raise DeclarationError(f"view: the name must be a text, not {name!r}")
-        queries = {**self._queries, name: query}
-        # Earlier views are as they were, unless one of them is replaced.
-        views = self._planned(queries, known={} if name in self._queries else self._views)
+        catalog = self._catalog.with_view(name, query)
         try:
-            self._typed(name, views[name])
+            self._typed(name, catalog.views[name])
         except TypeMismatch as error:
             raise (placed(error, query) if isinstance(query, str) else error) from None
-        self._queries, self._views = queries, views
-        self._declared()
+        self._declared(catalog)
         return self
 
     def drop(self, view: str) -> Self:
         """Keep a view no more. Views that read it, and its sinks, must go first."""
-        self._view(view)
-        queries = {name: query for name, query in self._queries.items() if name != view}
+        self._catalog.check_view(view)
         if any(target == view for target, _ in self._sinks):
             raise DeclarationError(f"view '{view}': a sink still takes its changes", view=view)
-        self._queries, self._views = queries, self._planned(queries)
-        self._declared()
+        self._declared(self._catalog.without_view(view))
         return self
 
     def sink(self, view: str, sink: Sink) -> Self:
         """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
         `Sink`."""
-        self._view(view)
+        self._catalog.check_view(view)
         if not isinstance(sink, Sink):
             raise DeclarationError(
                 f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
             )
         self._sinks.append((view, sink))
-        self._declared()
+        self._declared(self._catalog)
         return self
 
     def on_membership(self, function: H) -> H:
@@ -263,53 +219,10 @@ class Flow:
 
     def table(self, name: str) -> Table:
         """A source or view through PySpark's DataFrame verbs; give the result to `view`."""
-        catalog = self._catalog(self._views)
-        if name not in catalog:
-            raise UnknownName(f"table '{name}' not found{did_you_mean(name, catalog)}", name=name)
-        return Table(catalog[name], column_sql=_column_sql, name=name, functions=self._functions)
-
-    def _planned(
-        self,
-        queries: dict[str, str | Table],
-        functions: dict[str, nodes.UserFunction] | None = None,
-        known: dict[str, nodes.Node] | None = None,
-    ) -> dict[str, nodes.Node]:
-        """The plans of ``queries``; those that are ``known`` need not be made again."""
-        functions = self._functions if functions is None else functions
-        views: dict[str, nodes.Node] = dict(known or {})
-        for name, query in ((name, query) for name, query in queries.items() if name not in views):
-            if isinstance(query, str):
-                plan = plan_sql(name, query, self._catalog(views), functions)
-            else:
-                plan = with_functions(query.plan, functions) if functions else query.plan
-            # What an earlier view keeps is kept once: no rewrite may make a variant of it.
-            views[name] = rewrite(plan, keep=[*self._expiring.values(), *views.values()])
-        return views
-
-    def _catalog(self, views: dict[str, nodes.Node]) -> dict[str, nodes.Node]:
-        sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self._sources.items()}
-        return {**sources, **self._expiring, **views}
-
-    def _expire(self, name: str, source: Source, expires: str | None) -> None:
-        """Note that the rows of a source expire."""
-        if expires is None:
-            return
-        node = expiring(nodes.Source(name, tuple(source.fields)), expires)
-        try:
-            self._typed(name, node)
-        except TypeMismatch as error:
-            raise TypeMismatch(str(error).replace("view", "source", 1), **error.fields) from None
-        self._expiring[name] = node
-
-    def _new_name(self, name: str, kind: str) -> None:
-        if not name or not isinstance(name, str):
-            raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
-        if name in self._sources or name in self._views:
-            raise DeclarationError(f"{kind} '{name}': there is a source or view of that name already", name=name)
-
-    def _view(self, name: str) -> None:
-        if name not in self._views:
-            raise UnknownName(f"view '{name}' not found{did_you_mean(name, self._views)}", name=name)
+        tables = self._catalog.tables
+        if name not in tables:
+            raise UnknownName(f"table '{name}' not found{did_you_mean(name, tables)}", name=name)
+        return Table(tables[name], column_sql=_column_sql, name=name, functions=self._catalog.functions)
 
     def _typed(self, name: str, node: nodes.Node) -> None:
         """Types are Spark's to judge: at once if there is a session, else when the flow starts."""
@@ -328,7 +241,8 @@ class Flow:
             self._analyst = Analyst(planning_session(spark))
         return self._analyst
 
-    def _declared(self) -> None:
+    def _declared(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._ready = None
         self._renew()
 
@@ -455,23 +369,24 @@ class Flow:
             if self._spark is None:
                 self._spark = start_local(detection_timeout=self._detection_timeout)
             locations = tuple(open_location(place) for place in self._places)
+            catalog = self._catalog
             declared = Declared(
                 name=self.name,
                 local=self._local or working_directory(locations),
                 locations=locations,
-                sources=dict(self._sources),
-                views=dict(self._views),
-                texts={name: query if isinstance(query, str) else "(table)" for name, query in self._queries.items()},
+                sources=dict(catalog.sources),
+                views=dict(catalog.views),
+                texts={name: query if isinstance(query, str) else "(table)" for name, query in catalog.queries.items()},
                 sinks=tuple(self._sinks),
                 settings=self._settings,
                 on_loss=self._on_loss,
             )
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
             judge = self._judge(self._spark)
-            views = {name: judge.settle(name, node) for name, node in self._views.items()}
-            for name, source in self._sources.items():
+            views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
+            for name, source in catalog.sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
-            left = {name: judge.settle(name, node) for name, node in self._expiring.items()}
+            left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
             declared = replace(declared, expiring=left)
             cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate")
             self._placement = cluster.placement
@@ -484,7 +399,7 @@ class Flow:
     def read(self, view: str, at: int | None = None) -> DataFrame:
         """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order.
         While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch."""
-        self._view(view)
+        self._catalog.check_view(view)
         from holdfast.spark.read import read_frame
 
         engine = self._started()
@@ -495,7 +410,7 @@ class Flow:
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
-        self._view(view)
+        self._catalog.check_view(view)
         from holdfast.spark.read import changes_frame
 
         engine = self._started()
@@ -506,7 +421,7 @@ class Flow:
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it."""
-        self._view(view)
+        self._catalog.check_view(view)
         return self._started().explain(view)
 
     def drawing(self) -> Drawing:
@@ -562,7 +477,8 @@ class Flow:
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self._places))
-        return f"Flow({self.name!r}, log={places}, sources={list(self._sources)}, views={list(self._views)})"
+        sources, views = list(self._catalog.sources), list(self._catalog.views)
+        return f"Flow({self.name!r}, log={places}, sources={sources}, views={views})"
 
 
 def _column_sql(column: Any) -> str:

@@ -70,6 +70,35 @@ def shop_flow(
     return found
 
 
+def led(handle: Handle, name: str, epochs: int, executors: int, pause: float) -> dict[str, Any]:
+    """One of two drivers of a flow, each with executors of its own on the same workers. The progress of each is a
+    file."""
+    from durability.shop import Shop
+
+    root, mine = handle.directory / "led", handle.directory / "led" / name
+    mine.mkdir(parents=True)
+    spark = session(handle, executors, spark__cores__max=executors)
+    shop = Shop(spark, root)
+    for _ in range(epochs):
+        shop.feed()
+    flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=4, local=mine / "local")
+    _declare(flow, shop)
+
+    def noted(epoch: hf.Epoch) -> None:
+        if epoch.epoch == 2:
+            _until(lambda: (root / "second" / "standby").exists(), "another stands by")
+        (mine / "progress").write_text(str(epoch.epoch))
+        time.sleep(pause)
+
+    def told(event: hf.LeaseEvent) -> None:
+        (mine / event.event).touch()
+
+    done = flow.run(until="idle", lease=f"file://{root / 'lease'}", lease_timeout="3s", on_lease=told, on_epoch=noted)
+    found = {"done": done, "recovery": flow.last_recovery, "right": _right(root, shop)}
+    spark.stop()
+    return found
+
+
 def _declare(flow: hf.Flow, shop: Any) -> None:
     from durability.shop import VIEWS, Batches
 
@@ -77,6 +106,33 @@ def _declare(flow: hf.Flow, shop: Any) -> None:
     for view, text in VIEWS.items():
         flow.view(view, text)
         flow.sink(view, hf.changelog(shop.root / "out" / view))
+
+
+class Counting:
+    """A flow over the shop, and over rows that code pushes: these are nowhere but in the flow."""
+
+    def __init__(self, flow: hf.Flow, shop: Any) -> None:
+        _declare(flow, shop)
+        self._flow, self._shop, self._given = flow, shop, 0
+        self._pushed = flow.input("pushed", "n bigint")
+        flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
+        self.heard: list[hf.Change] = []
+        flow.on_membership(self.heard.append)
+
+    def run(self, epochs: int) -> list[hf.Epoch]:
+        done = []
+        for _ in range(epochs):
+            self._shop.feed()
+            self._pushed.insert([(number,) for number in range(self._given, self._given + 50)])
+            self._given += 50
+            done.append(self._flow.step())
+        return done
+
+    def counts(self) -> Counter[tuple[int, ...]]:
+        return Counter(tuple(row) for row in self._flow.read("counts").collect())
+
+    def expected(self) -> Counter[tuple[int, ...]]:
+        return Counter({(k, self._given // 10): 1 for k in range(10)})
 
 
 def _right(root: Path, shop: Any) -> dict[str, bool]:
@@ -142,21 +198,8 @@ def come_and_go(handle: Handle, workers: int) -> dict[str, Any]:
     root.mkdir()
     shop = Shop(spark, root)
     flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=8, local=root / "local")
-    _declare(flow, shop)
-    pushed = flow.input("pushed", "n bigint")
-    flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
-    heard: list[hf.Change] = []
-    flow.on_membership(heard.append)
-    given = 0
-
-    def run(epochs: int) -> None:
-        nonlocal given
-        for _ in range(epochs):
-            shop.feed()
-            pushed.insert([(number,) for number in range(given, given + 50)])
-            given += 50
-            flow.step()
-
+    counting = Counting(flow, shop)
+    heard, run = counting.heard, counting.run
     run(2)
     flow.wait_safe(timeout=60.0)
     stop_rounds(flow)
@@ -173,8 +216,7 @@ def come_and_go(handle: Handle, workers: int) -> dict[str, Any]:
     _until(lambda: any(change.joined for change in heard[changes:]), "another joins", 120.0)
     run(1)
     found |= {"joined": flow.status(), "joining": flow.last_recovery, "right again": _right(root, shop)}
-    counts = sorted(tuple(row) for row in flow.read("counts").collect())
-    found["counts"] = counts == [(k, given // 10) for k in range(10)]
+    found["counts"] = counting.counts() == counting.expected()
     flow.close()
     found["terminated"] = _terminated(handle, spark)
     spark.stop()
@@ -275,22 +317,8 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
     flow = hf.Flow(
         "shop", log=root / "log", spark=spark, partitions=8, local=root / "local", on_loss="continue", max_unsafe=4
     )
-    _declare(flow, shop)
-    pushed = flow.input("pushed", "n bigint")
-    flow.view("counts", "SELECT n % 10 AS k, count(*) AS c FROM pushed GROUP BY n % 10")
-    heard: list[hf.Change] = []
-    flow.on_membership(heard.append)
-    given = 0
-
-    def run(epochs: int) -> list[hf.Epoch]:
-        nonlocal given
-        done = []
-        for _ in range(epochs):
-            shop.feed()
-            pushed.insert([(number,) for number in range(given, given + 50)])
-            given += 50
-            done.append(flow.step())
-        return done
+    counting = Counting(flow, shop)
+    run, counts = counting.run, counting.counts
 
     def lose() -> tuple[str, list[int]]:
         """Kill a worker that keeps partitions; its member, and the partitions."""
@@ -298,11 +326,8 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
         names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
         worker, member = next((worker, name) for worker, name in names.items() if name in kept)
         handle.kill_worker(worker)
-        _until(lambda: any(change.lost for change in heard), "the loss is heard of")
+        _until(lambda: any(change.lost for change in counting.heard), "the loss is heard of")
         return member, kept[member]
-
-    def counts() -> Counter[tuple[int, ...]]:
-        return Counter(tuple(row) for row in flow.read("counts").collect())
 
     def sinks() -> dict[str, list[int]]:
         return {view: committed(root / "out" / view) for view in VIEWS}
@@ -311,7 +336,7 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
     found["lost"] = lose()
     found["epochs"] = run(2)
     found |= {"status": flow.status(), "said": flow.approximate, "history": len(engine(flow).history)}
-    exact, kept = Counter({(k, given // 10): 1 for k in range(10)}), engine(flow).readable("counts", None)[0]
+    exact, kept = counting.expected(), engine(flow).readable("counts", None)[0]
     left = set(range(8)) - set(found["lost"][1])
     found["counts"] = (counts(), in_partitions(exact, kept, 8, left), exact)
     found["changes"] = flow.changes("counts", since=flow.approximate.since - 1).count()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import holdfast as hf
 from cluster import scenes
 from holdfast.testing.cluster import MARK, Cluster, Driver
 from holdfast.testing.processes import marked
@@ -44,6 +45,26 @@ def test_output_is_exact_when_executors_workers_and_the_driver_are_killed() -> N
         assert seen["epoch"] == EPOCHS - 1
         assert seen["right"] == RIGHT
         assert seen["heard"][0].initial
+    assert marked(MARK, cluster.mark) == []
+
+
+def test_a_driver_takes_over_on_a_cluster_and_one_that_wakes_up_stops() -> None:
+    """Two drivers under a lease, with layers on workers that neither can see."""
+    with Cluster(workers=2, cores=2, executors_per_worker=2, memory=512) as cluster:
+        root = cluster.directory / "led"
+        first = cluster.driver(scenes.led, "first", EPOCHS, 2, 0.3)
+        _wait_for_epoch(first, root / "first", 0)
+        second = cluster.driver(scenes.led, "second", EPOCHS, 2, 0.3)
+        _wait_for_epoch(first, root / "first", 3)
+        cluster.pause_driver(first)
+        _wait_for_epoch(second, root / "second", 5)
+        cluster.resume_driver(first)
+        with pytest.raises((hf.Fenced, hf.LeaseLost)):
+            first.result(60.0)
+        seen = second.result(60.0)
+        found = seen["recovery"].epoch
+        assert found >= 3, "what the first put out counts"
+        assert (seen["done"], seen["right"]) == (EPOCHS - 1 - found, RIGHT)
     assert marked(MARK, cluster.mark) == []
 
 

@@ -475,7 +475,7 @@ def test_a_flow_that_waits_for_storage_can_be_stopped(shop: Shop, tmp_path: Path
 def test_a_source_is_released_in_order_once_and_only_behind_the_safe_point(shop: Shop, tmp_path: Path) -> None:
     place = copy(tmp_path)
     flow = shop.open(place, local=tmp_path / "local")
-    orders = flow._sources["orders"]
+    orders = flow._catalog.sources["orders"]
     assert isinstance(orders, Batches)
     shop.run(flow, 2)
     flow.wait_safe(timeout=SOON)

@@ -88,7 +88,7 @@ def test_the_verbs_take_sparks_window_columns(spark: SparkSession, tmp_path: Pat
         ):
             flow.view("verbs", clicks.groupBy("user", window).agg("count(*) AS n"))
             flow.view("sql", f"SELECT user, {text}, count(*) AS n FROM clicks GROUP BY user, {text}")
-            assert flow._views["verbs"] == flow._views["sql"]
+            assert flow._catalog.views["verbs"] == flow._catalog.views["sql"]
 
 
 # -- time that passes ---------------------------------------------------------------------------------------------

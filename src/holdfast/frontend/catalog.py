@@ -1,0 +1,85 @@
+"""What a flow was told: its sources, functions and views, each view with its plan.
+
+A catalog does not change: a declaration makes a new one, and one that is refused leaves the old one as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from holdfast.connectors.source import Source
+from holdfast.errors import DeclarationError, UnknownName
+from holdfast.frontend.expiry import expiring
+from holdfast.frontend.nearest import did_you_mean
+from holdfast.frontend.sql import plan_sql
+from holdfast.frontend.verbs import Table
+from holdfast.plan import nodes
+from holdfast.plan.rewrites import rewrite
+from holdfast.plan.walk import with_functions
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Names, and what they stand for."""
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
+    """Source → what is left of it, for those whose rows expire."""
+
+    functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
+    queries: Mapping[str, str | Table] = field(default_factory=dict)
+    """View → as it was declared."""
+
+    views: Mapping[str, nodes.Node] = field(default_factory=dict)
+    """View → its plan."""
+
+    def with_source(self, name: str, source: Source, expires: str | None) -> Self:
+        sources = {**self.sources, name: source}
+        if expires is None:
+            return replace(self, sources=sources)
+        left = expiring(nodes.Source(name, tuple(source.fields)), expires)
+        return replace(self, sources=sources, expiring={**self.expiring, name: left})
+
+    def with_function(self, function: nodes.UserFunction) -> Self:
+        functions = {**self.functions, function.name: function}
+        return replace(self, functions=functions)._with_views(self.queries)
+
+    def with_view(self, name: str, query: str | Table) -> Self:
+        # Earlier views are as they were, unless one of them is replaced.
+        known = {} if name in self.queries else self.views
+        return self._with_views({**self.queries, name: query}, known)
+
+    def without_view(self, view: str) -> Self:
+        return self._with_views({name: query for name, query in self.queries.items() if name != view})
+
+    def _with_views(self, queries: Mapping[str, str | Table], known: Mapping[str, nodes.Node] | None = None) -> Self:
+        """With plans of ``queries``; those that are ``known`` need not be made again."""
+        views: dict[str, nodes.Node] = dict(known or {})
+        for name, query in ((name, query) for name, query in queries.items() if name not in views):
+            if isinstance(query, str):
+                plan = plan_sql(name, query, replace(self, views=views).tables, self.functions)
+            else:
+                plan = with_functions(query.plan, self.functions) if self.functions else query.plan
+            # What an earlier view keeps is kept once: no rewrite may make a variant of it.
+            views[name] = rewrite(plan, keep=[*self.expiring.values(), *views.values()])
+        return replace(self, queries=queries, views=views)
+
+    @property
+    def tables(self) -> dict[str, nodes.Node]:
+        """What SQL can read: sources, as far as they have not expired, and views."""
+        sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self.sources.items()}
+        return {**sources, **self.expiring, **self.views}
+
+    def check_new(self, name: str, kind: str) -> None:
+        """Raise unless a ``kind`` of collection may have this name."""
+        if not name or not isinstance(name, str):
+            raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
+        if name in self.sources or name in self.views:
+            raise DeclarationError(f"{kind} '{name}': there is a source or view of that name already", name=name)
+
+    def check_view(self, name: str) -> None:
+        """Raise unless there is such a view."""
+        if name not in self.views:
+            raise UnknownName(f"view '{name}' not found{did_you_mean(name, self.views)}", name=name)

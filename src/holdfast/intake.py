@@ -1,0 +1,63 @@
+"""What sources offer an engine, and what they are told: that it was taken, refused, or may be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from holdfast.connectors.source import Offer, Source
+from holdfast.coordinator.lineage import Lineage
+from holdfast.declared import Told
+from holdfast.runner import Work
+
+
+class Intake:
+    """The sources of an open flow."""
+
+    def __init__(self, sources: Mapping[str, Source], told: Told, history: Iterable[Lineage]) -> None:
+        """``told`` is what the sources know already, from an engine before this one."""
+        self._sources = sources
+        self._told = told
+        self.taken: dict[str, list[tuple[int, Offer]]] = {}
+        """Source → what complete epochs took of it, each with its epoch."""
+
+        for lineage in history:
+            self.take(lineage)
+
+    def poll(self, names: Collection[str]) -> dict[str, Offer]:
+        """What waits, of these sources."""
+        return {name: offer for name in names if (offer := self._sources[name].poll()) is not None}
+
+    def work(self, offers: Mapping[str, Offer]) -> list[Work]:
+        return [Work(name, self._sources[name], [offer]) for name, offer in offers.items()]
+
+    def reject(self, offers: Mapping[str, Offer], error: Exception) -> bool:
+        """An epoch failed; whether a source has set something aside, so that it can be tried without."""
+        # Every source is told, whatever the others say.
+        return any([self._sources[name].reject(offer, error) for name, offer in offers.items()])
+
+    def take(self, lineage: Lineage) -> None:
+        """An epoch is complete."""
+        for name, offer in lineage.offers.items():
+            self.taken.setdefault(name, []).append((lineage.epoch, offer))
+
+    def advance(self, offers: Mapping[str, Offer]) -> None:
+        """Tell the sources that these were taken."""
+        for name, offer in offers.items():
+            self._sources[name].advance(offer)
+            self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
+
+    def catch_up(self) -> None:
+        """Tell the sources what was taken before they were there."""
+        for name, offers in self.taken.items():
+            if name in self._sources:
+                for _, offer in offers[self._told.advanced.get(name, 0) :]:
+                    self.advance({name: offer})
+
+    def release(self, upto: int) -> None:
+        """Tell the sources that they may forget what epochs up to this one took."""
+        for name, offers in self.taken.items():
+            done = self._told.released.get(name, 0)
+            while name in self._sources and done < len(offers) and offers[done][0] <= upto:
+                self._sources[name].release(offers[done][1])
+                done += 1
+                self._told.released[name] = done
