@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
+from holdfast.spark.listener import Event, StageSubmitted, TaskEnded, listener_of
 from holdfast.spark.membership import Watch
 from holdfast.testing.cluster import Handle
 from holdfast.testing.gate import Gate
@@ -168,7 +169,7 @@ def queries(handle: Handle, executors: int, losses: int) -> dict[str, Any]:
     error, ended, idle, killed = stage.killed(QUERY, "terminate", 2, shut=True)
     seen["terminate"] = (str(error), error.fields["member"].id, killed, ended, idle)
     seen["continue"] = [_continued(stage, seed) for seed in range(losses)]
-    seen["late"] = _judged(stage.killed(LATER, "continue", 1, stages=1))
+    seen["late"] = _late(stage)
     seen["own failure"] = _own_failure(stage.spark)
     seen["kills"] = 3 + losses
     stage.close()
@@ -193,6 +194,27 @@ def _continued(stage: Stage, seed: int) -> Any:
         return executor if chance.random() < 0.5 else chance.choice(members)
 
     return _judged(stage.killed(QUERY, "continue", chance.randrange(1, FILES), victim=victim))
+
+
+def _late(stage: Stage) -> Any:
+    """One that has read files is lost when the first task that used them has ended. (Whoever ended that one may have
+    come too late to read any.)"""
+    stages: list[int] = []
+    readers: list[str] = []
+
+    def hear(event: Event) -> None:
+        match event:
+            case StageSubmitted(stage=number):
+                stages.append(number)
+            case TaskEnded(stage=number, executor=executor) if number in stages[:1]:
+                readers.append(executor)
+
+    listener = listener_of(stage.spark.sparkContext)
+    listener.add(hear, tasks=True)
+    try:
+        return _judged(stage.killed(LATER, "continue", 1, stages=1, victim=lambda _: readers[0]))
+    finally:
+        listener.remove(hear)
 
 
 def _judged(answer: hf.Answer) -> tuple[list[tuple[Any, ...]], list[tuple[int, ...]] | None, hf.Report]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,14 @@ from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines
 from holdfast.engine import Engine
 from holdfast.operators.program import partition_range
 from holdfast.plan.nodes import Field
-from holdfast.testing import total_of_changes
+from holdfast.store.location import LocalLocation
+from holdfast.testing import Unreliable, total_of_changes
 from holdfast.trace.name import LayerName
 
 PARTITIONS = 2
+SOON = 60.0
+"""Seconds in which what happens in the background has happened, on a busy machine."""
+
 CITIES = {user: user % 3 for user in range(10)}
 VIEWS = {
     "cities": "SELECT city, sum(amount) AS total, count(*) AS orders FROM orders o JOIN users u ON o.user = u.user "
@@ -131,6 +137,24 @@ class Shop:
                 given = [from_lines(lineage_of(out, epoch))[-1] for epoch in committed(out)]
                 assert [lineage.digest for lineage in given] == digests
                 assert [lineage.parent for lineage in given] == [GENESIS, *digests][: len(given)]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def copy(tmp_path: Path, name: str = "copy") -> Unreliable:
+    """A log location that can be told to refuse writes."""
+    return Unreliable(LocalLocation(tmp_path / name), only="write")
+
+
+def levels(flow: hf.Flow) -> list[dict[str, int]]:
+    """Of each view: location → the last epoch that it has."""
+    found: dict[str, dict[str, int]] = flow.status().durability["levels"]
+    return list(found.values())
 
 
 def engine(flow: hf.Flow) -> Engine:

@@ -69,6 +69,7 @@ class ZooKeeperServer:
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",
             "maxClientCnxns": 0,
+            "4lw.commands.whitelist": "srvr",
         }
         (self._home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with open(self._home / "said.txt", "ab") as said:
@@ -92,8 +93,11 @@ class ZooKeeperServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0):
-                return
+            # The port is open before anything that comes through it is answered.
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as asked:
+                asked.sendall(b"srvr")
+                if b"Mode:" in asked.recv(4096):
+                    return
             time.sleep(0.05)
         said = (self._home / "said.txt").read_text(errors="replace")[-2000:]
         raise RuntimeError(f"ZooKeeper did not start on {self.address}:\n{said}")
