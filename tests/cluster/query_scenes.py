@@ -197,8 +197,9 @@ def _continued(stage: Stage, seed: int) -> Any:
 
 
 def _late(stage: Stage) -> Any:
-    """One that has read files is lost when the first task that used them has ended. (Whoever ended that one may have
-    come too late to read any.)"""
+    """One that has read files is lost when the first task of the next stage has ended. (Whoever ended that one may have
+    come too late to read any.) Each of the seven groups is in a task of its own, and four wait at the gate at most: so
+    there are tasks that have not begun, and will miss what is lost."""
     stages: list[int] = []
     readers: list[str] = []
 
@@ -211,10 +212,13 @@ def _late(stage: Stage) -> Any:
 
     listener = listener_of(stage.spark.sparkContext)
     listener.add(hear, tasks=True)
+    few = stage.spark.conf.get("spark.sql.shuffle.partitions")
+    stage.spark.conf.set("spark.sql.shuffle.partitions", 48)
     try:
         return _judged(stage.killed(LATER, "continue", 1, stages=1, victim=lambda _: readers[0]))
     finally:
         listener.remove(hear)
+        stage.spark.conf.set("spark.sql.shuffle.partitions", few)
 
 
 def _judged(answer: hf.Answer) -> tuple[list[tuple[Any, ...]], list[tuple[int, ...]] | None, hf.Report]:
