@@ -1,0 +1,24 @@
+"""Every benchmark of `make bench` runs to its end, and prints what a program can read."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAMES = re.search(r"^BENCHMARKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_quick_run_ends_well(name: str) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    # 1: a goal was not met. In a run that is so short, that says nothing.
+    assert done.returncode in (0, 1), done.stderr
+    assert json.loads(done.stdout.strip().rpartition("\n")[2]), done.stderr
