@@ -19,10 +19,9 @@ import numpy as np
 from against_structured_streaming import Ours
 from data import write_rows
 
-T = TypeVar("T")
+from holdfast.durability import PAUSE
 
-_PAUSE = 5.0
-"""A flow makes rounds of background work, and pauses so long between two."""
+T = TypeVar("T")
 
 
 class Feed:
@@ -97,7 +96,7 @@ def come_to_rest(spark: Any, side: Ours) -> float:
     safe = time.perf_counter()
     tracker = spark.sparkContext.statusTracker()
     since = time.perf_counter()
-    while time.perf_counter() - since < 1.2 * _PAUSE:
+    while time.perf_counter() - since < 1.2 * PAUSE:
         if tracker.getActiveJobsIds():
             since = time.perf_counter()
         time.sleep(0.02)

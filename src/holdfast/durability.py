@@ -48,7 +48,7 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
 from holdfast.trace.rows import Layout
 
-_PAUSE = 5.0
+PAUSE = 5.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
 _ATTEMPTS = 3
@@ -107,7 +107,7 @@ class Durability:
             runner,
             "holdfast-durability",
             self._round,
-            0.0 if settings.strategy == "synchronous-log" else _PAUSE,
+            0.0 if settings.strategy == "synchronous-log" else PAUSE,
         )
         self.safe = -1
         """The safe point."""
