@@ -6,6 +6,7 @@ Scenes kill at moments that Spark's own progress decides, and return plain value
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 
 import holdfast as hf
 from holdfast.spark.listener import Event, StageSubmitted, TaskEnded, listener_of
@@ -56,13 +58,16 @@ def wait_for(spark: Any, executors: int) -> None:
     watch.close()
 
 
-def set_gate(spark: Any, gate: Gate) -> None:
-    """What `QUERY` waits for from now on."""
+def set_gate(spark: Any, gate: Gate, *, together: bool = False) -> None:
+    """What `QUERY` waits for from now on. What is done again is done on two executors at least: ``together``."""
 
     def waits(key: int) -> int:
         if not entered:  # a task has its own copy of the list
             entered.append(key)
             gate.enter()
+            task = TaskContext.get()
+            if together and task is not None and task.attemptNumber():
+                gate.meet(f"executor-{os.getppid()}", others=1)  # all workers of an executor have one parent
         return key
 
     entered: list[int] = []
@@ -102,10 +107,10 @@ class Stage:
         self.watch = hf.on_membership(self.spark)
         self.watch.on_loss(lambda change: self.losses.append(time.monotonic()))
 
-    def gate(self, free: int) -> Gate:
+    def gate(self, free: int, *, together: bool = False) -> Gate:
         self._gates += 1
         gate = Gate(self.handle.directory / f"gate-{self._gates}", free)
-        set_gate(self.spark, gate)
+        set_gate(self.spark, gate, together=together)
         return gate
 
     def answer(self, text: str, **options: Any) -> list[tuple[Any, ...]]:
@@ -115,10 +120,10 @@ class Stage:
 
     def killed(self, text: str, policy: Any, after: int, *, stages: int = 0, **options: Any) -> Any:
         """The answer to ``text`` if the executor that ends the task number ``after`` is killed then. What more is to
-        happen at that moment: ``then``. The gate stays closed: ``shut``."""
+        happen at that moment: ``then``. The gate stays closed: ``shut``. For ``together``, see `set_gate`."""
         then, shut = options.pop("then", None), options.pop("shut", False)
         victim = options.pop("victim", lambda executor: executor)
-        gate = self.gate(after)
+        gate = self.gate(after, together=options.pop("together", False))
 
         def hit(executor: str) -> None:
             self.handle.kill_executor(victim(executor))
@@ -276,7 +281,6 @@ def _replicas(stage: Stage) -> tuple[list[tuple[Any, ...]], hf.Report]:
     damaged = copies[1] / "1.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-100] + bytes(100))
     source = hf.files(copies, replicas=True)
-    answer = stage.killed(
-        QUERY, "replay", 3, tables={"p": source}, then=lambda: (copies[0] / f"{FILES - 1}.parquet").unlink()
-    )
+    unread = copies[0] / f"{FILES - 1}.parquet"
+    answer = stage.killed(QUERY, "replay", 3, tables={"p": source}, then=unread.unlink, together=True)
     return rows_of(answer.rows), answer.report

@@ -22,3 +22,15 @@ def test_so_many_enter_and_the_others_wait_until_it_is_open(tmp_path: Path) -> N
     third.join(30.0)
     assert not third.is_alive()
     gate.enter()  # it stays open
+
+
+def test_who_meets_another_waits_for_it(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate", free=0)
+    first = threading.Thread(target=gate.meet, args=("first", 1), daemon=True)
+    first.start()
+    gate.directory.joinpath("met-first").touch()  # the same one, again
+    first.join(0.1)
+    assert first.is_alive()
+    gate.meet("second", 1)
+    first.join(30.0)
+    assert not first.is_alive()

@@ -44,6 +44,15 @@ class Gate:
                 raise TimeoutError(f"gate {self.directory} is still closed after {_PATIENCE:g} s")
             time.sleep(0.01)
 
+    def meet(self, name: str, others: int) -> None:
+        """Wait, at the gate or behind it, until ``others`` of other names have come here too."""
+        (self.directory / f"met-{name}").touch()
+        deadline = time.monotonic() + _PATIENCE
+        while len(list(self.directory.glob("met-*"))) <= others:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"gate {self.directory}: {name} met fewer than {others} in {_PATIENCE:g} s")
+            time.sleep(0.01)
+
     def open(self) -> None:
         (self.directory / "open").touch()
 
