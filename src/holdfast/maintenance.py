@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from holdfast import marks
@@ -17,6 +18,7 @@ from holdfast.background import Background
 from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
 from holdfast.operators.stage import LINEAGE
+from holdfast.priority import in_spare_time
 from holdfast.runner import Beside, Runner
 from holdfast.store.here import here
 from holdfast.trace.cover import Chain
@@ -124,12 +126,12 @@ def _low(item: Upkeep) -> int:
 
 
 def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
-    """In a task: keep these in shape, one after the other."""
+    """In a task: keep these in shape, one after the other, with the time that everything else leaves."""
     results: list[int | HoldfastError] = []
     for item in items:
         marks.reach("merge")
         try:
-            results.append(_keep(item))
+            results.append(in_spare_time(partial(_keep, item)))
         except HoldfastError as error:
             results.append(error)
         except FileNotFoundError:

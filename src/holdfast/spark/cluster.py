@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +15,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.priority import yield_to_epochs
 from holdfast.runner import Beside, Job, R, T, moved
 from holdfast.spark import beside
 from holdfast.spark.epoch import EPOCHS, EpochJob
@@ -26,18 +24,11 @@ from holdfast.spark.placement import Placement
 from holdfast.store.here import LOCAL
 
 
-def _yield_to_epochs() -> None:
-    """Have the system run this thread, and those it starts, when epochs leave it time. Only the thread: the worker's
-    process goes on to other tasks."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-
-
 def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
     """``function``, called in a thread of low priority."""
 
     def call(items: list[T]) -> list[R]:
-        with ThreadPoolExecutor(1, initializer=_yield_to_epochs) as thread:
+        with ThreadPoolExecutor(1, initializer=yield_to_epochs) as thread:
             return thread.submit(function, items).result()
 
     return call

@@ -7,7 +7,6 @@ same blob. A failure of one location is a result, not an exception, so that it c
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import numpy as np
 
 from holdfast.coordinator.replication import Compact, Ship, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, StoreError
+from holdfast.priority import in_spare_time
 from holdfast.store.here import here
 from holdfast.store.location import Location
 from holdfast.store.parquet import decode_layer, durable_name, encode_layer
@@ -31,6 +31,9 @@ from holdfast.trace.search import open_slice
 
 _STREAMS = 8
 """So many transfers go on at once in a task: they wait for the network, not for the processor."""
+
+_ENCODING = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 4))
+"""So many layers are encoded at once in a process: copies may fall behind."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,11 @@ class Shipment:
 
 
 def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[Result]:
-    """Make the copies, several at a time, with the time that everything else leaves."""
+    """Make the copies, several at a time."""
     if not shipments:
         return []
-    with ThreadPoolExecutor(_STREAMS, initializer=_come_last) as pool:
+    with ThreadPoolExecutor(_STREAMS) as pool:
         return [result for found in pool.map(lambda one: _ship(one, locations), shipments) for result in found]
-
-
-def _come_last() -> None:
-    """Have the system run this thread when no other wants to run: copies may fall behind, epochs and merges may not."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
@@ -108,6 +105,12 @@ def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Locatio
 
 
 def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, bytes]:
+    """Encode a shipment, with the time that everything else leaves."""
+    with _ENCODING:
+        return in_spare_time(lambda: _encode(shipment, exactly))
+
+
+def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
     is all epochs where they cannot be told from those before any more."""
     ship, directory = shipment.ship, here(shipment.directory)
@@ -219,7 +222,7 @@ class Wanted:
 
 def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[Result]:
     """Merge layers inside their locations, several at a time. Nothing is removed."""
-    with ThreadPoolExecutor(_STREAMS, initializer=_come_last) as pool:
+    with ThreadPoolExecutor(_STREAMS) as pool:
         return [result for found in pool.map(lambda one: _merged(one, locations), compactions) for result in found]
 
 

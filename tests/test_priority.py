@@ -1,0 +1,74 @@
+"""What can wait is done by threads that are left at once when somebody else wants the processor, where there is time to
+spare."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+from holdfast import priority
+
+T = TypeVar("T")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own there")
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[priority._Machine]:
+    fresh = priority._Machine()
+    monkeypatch.setattr(priority, "_machine", fresh)
+    yield fresh
+
+
+def _beside(work: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1, initializer=priority.yield_to_epochs) as thread:
+        return thread.submit(priority.in_spare_time, work).result()
+
+
+def _policy() -> int:
+    return os.sched_getscheduler(0)
+
+
+def test_where_there_is_time_to_spare_an_idle_thread_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_ENOUGH", 0.0)  # other tests may use all of it
+    assert _beside(_policy) == os.SCHED_IDLE
+    # Nothing of that stays with whoever asked, nor with the process.
+    assert _policy() == os.SCHED_OTHER
+    assert os.getpriority(os.PRIO_PROCESS, 0) == 0
+
+
+def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine) -> None:
+    assert _beside(_policy) == os.SCHED_OTHER  # nobody knows yet
+    busy = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(busy) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        time.sleep(0.6)
+        machine.spare()
+        time.sleep(0.6)
+        assert machine.spare() < 0.15
+        assert _beside(_policy) == os.SCHED_OTHER
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_thread_that_does_not_yield_does_it_at_once() -> None:
+    assert priority.in_spare_time(threading.current_thread) is threading.current_thread()
+
+
+def test_what_goes_wrong_in_spare_time_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ValueError("as it is")
+
+    monkeypatch.setattr(priority, "_ENOUGH", 0.0)
+    with pytest.raises(ValueError, match="as it is"):
+        _beside(fail)
