@@ -78,7 +78,9 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[str, list[f
         if name != "volatile":
             shipped += side.flow.status().durability["shipped"] - before
             shipping += time.perf_counter() - started
-            catching_up.append(come_to_rest(spark, side))
+        rest = come_to_rest(spark, side)
+        if name != "volatile":
+            catching_up.append(rest)
     for side in sides.values():
         side.close()
     spark.stop()

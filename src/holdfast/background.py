@@ -12,6 +12,9 @@ from typing import Any
 
 from holdfast.runner import Runner
 
+_NEXT = 1.0
+"""So many seconds a pass waits for the next request, after the pause, before it is made without one."""
+
 
 class Background:
     """Calls ``work`` in a thread of its own, whenever it was requested."""
@@ -22,6 +25,7 @@ class Background:
         self._work = work
         self._pause = pause
         self._wanted = threading.Event()
+        self._asked = threading.Event()
         self._hurried = threading.Event()
         self._closing = threading.Event()
         self._one_at_a_time = threading.Lock()
@@ -31,6 +35,7 @@ class Background:
     def request(self) -> None:
         """Have a pass made, soon."""
         self._wanted.set()
+        self._asked.set()
         if self._thread is None and self._runner.threads and not self._closing.is_set():
             self._thread = self._runner.thread(self._loop, self._name)
 
@@ -51,7 +56,11 @@ class Background:
             if self._wanted.wait(timeout=1.0) and not self._closing.is_set():
                 self._hurried.clear()
                 self.now()
-                self._hurried.wait(self._pause)
+                if self._pause and not self._hurried.wait(self._pause):
+                    # What was asked for meanwhile can wait for who asks next: that is where an epoch ends, and it is
+                    # better to begin between two than beside one.
+                    self._asked.clear()
+                    self._asked.wait(_NEXT)
 
     def _pass(self) -> None:
         self.busy = True
@@ -64,6 +73,7 @@ class Background:
         """End the thread. A pass at work is waited for."""
         self._closing.set()
         self._wanted.set()
+        self._asked.set()
         self._hurried.set()
         if self._thread is not None:
             self._thread.join()

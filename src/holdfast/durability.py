@@ -51,6 +51,10 @@ from holdfast.trace.rows import Layout
 PAUSE = 5.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
+_SYNC = 30.0
+"""Seconds: local layers are synced no more often while epochs come and are copied. Most are merged and removed before
+then, and what a copy has is durable without them."""
+
 _ATTEMPTS = 3
 
 
@@ -117,6 +121,8 @@ class Durability:
 
         self.synced = -1
         """The local layers up to this epoch are on disk."""
+
+        self._synced_at, self._round_before = float("-inf"), -1
 
         self.flushed = -1
         """The lineage up to this epoch is durable."""
@@ -295,7 +301,7 @@ class Durability:
             while self._written and self._written[0][0] <= self.safe:
                 self._written.popleft()
             self._changed.notify_all()
-        if (self.safe < last and not self.lost) or self.troubles:
+        if (self.safe < last and not self.lost) or self.troubles or self.synced < last:
             self._background.request()
 
     def _make_durable(self, last: int) -> None:
@@ -313,18 +319,14 @@ class Durability:
         working = {number: holdings[number] for number in self._places.able() if number in holdings}
         shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
         shipments += self._former_shipments(working, ranges)
-        syncs = [Sync(str(self._directory / trace), self.synced) for trace in traces]
         locations = self.locations
-        items: list[Sync | Shipment] = [*syncs, *shipments]
-        if self._runner.scattered:
-            after, directories = self.synced, [str(self._directory / trace) for trace in traces]
-            self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
-            items = list(shipments)
+        syncs = self._syncs(traces, last)
+        items: list[Sync | Shipment] = [*(() if self._runner.scattered else syncs), *shipments]
         results = self._runner.tasks(
             "making layers durable", lambda some: make_durable(some, locations), items, Beside.COPYING, _low
         )
-        if not self._noted(results):
-            self.synced = last
+        if not self._noted(results) and syncs:
+            self.synced, self._synced_at = last, time.monotonic()
         marks.reach("round.before_look")
         holdings = self._look([number for number in self._places.able() if number in working], traces)
         self.holdings.update(holdings)
@@ -337,6 +339,17 @@ class Durability:
             self._forget(holdings)
         if not self.lost and any(reached(holding, traces, last) < last for holding in holdings.values()):
             self._background.request()
+
+    def _syncs(self, traces: Sequence[str], last: int) -> list[Sync]:
+        """The local layers to sync in this round. Where members have them, that has been done then."""
+        recent = self._runner.threads and time.monotonic() - self._synced_at < _SYNC
+        moves, self._round_before = last > self._round_before, last
+        if recent and moves and not self.troubles:
+            return []
+        after, directories = self.synced, [str(self._directory / trace) for trace in traces]
+        if self._runner.scattered:
+            self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
+        return [Sync(directory, after) for directory in directories]
 
     def _shipment(self, ship: Ship) -> Shipment:
         return Shipment(

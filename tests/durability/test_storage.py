@@ -47,6 +47,38 @@ def test_a_location_that_refuses_is_named_in_the_status_and_stops_nothing(shop: 
     flow.close()
 
 
+def test_local_layers_are_synced_when_epochs_pause_or_a_copy_fails(shop: Shop, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", copy(tmp_path, "bad")
+    flow = shop.open([good, bad], local=tmp_path / "local", min_replicas=2)
+    stop_rounds(flow)
+
+    def round_after(epochs: int) -> dict[str, int]:
+        shop.run(flow, epochs)
+        one_round(flow)
+        return levels(flow)[0]
+
+    assert round_after(1)["disk"] == 0
+    seen = round_after(2)
+    assert seen["disk"] == 0 and seen[str(good)] == seen[bad.uri] == 2, "the copies are durable without it"
+    assert round_after(0)["disk"] == 2
+    bad.fail_before = 1.0
+    round_after(1)
+    seen = round_after(1)
+    assert seen["disk"] == 4 and seen[bad.uri] == 2
+    bad.fail_before = 0.0
+    flow.close()
+
+
+def test_local_layers_are_synced_although_no_more_epochs_come(shop: Shop, tmp_path: Path) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=SOON)
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=SOON)
+    until(lambda: levels(flow)[0]["disk"] == 1)
+    flow.close()
+
+
 def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Shop, tmp_path: Path) -> None:
     good, bad, local = tmp_path / "good", copy(tmp_path, "bad"), tmp_path / "local"
     flow = shop.open([good, bad], local=local)

@@ -1,0 +1,92 @@
+"""Work beside epochs: passes that are asked for, at most so often, and when they begin."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import background
+from holdfast.background import Background
+
+_PAUSE = 0.3
+
+
+class _Runner:
+    """What passes need of a runner: threads."""
+
+    threads = True
+
+    def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+class _Passes:
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        runner: Any = _Runner()
+        self.background = Background(runner, "passes", lambda: self.at.append(time.monotonic()), _PAUSE)
+
+    def wait(self, count: int) -> None:
+        deadline = time.monotonic() + 30.0
+        while len(self.at) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def passes() -> Iterator[_Passes]:
+    some = _Passes()
+    yield some
+    some.background.close()
+
+
+def test_after_a_pause_a_pass_begins_when_it_is_asked_for_again(
+    passes: _Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_NEXT", 60.0)
+    passes.background.request()
+    passes.wait(1)
+    passes.background.request()
+    time.sleep(4 * _PAUSE)
+    assert len(passes.at) == 1, "an epoch that ended long ago: another may be in the middle"
+    asked = time.monotonic()
+    passes.background.request()
+    passes.wait(2)
+    assert passes.at[1] >= asked
+
+
+def test_what_was_asked_for_last_is_done_without_another_request(passes: _Passes) -> None:
+    passes.background.request()
+    passes.wait(1)
+    passes.background.request()
+    passes.wait(2)
+    assert passes.at[1] - passes.at[0] >= _PAUSE
+
+
+def test_somebody_who_waits_waits_for_nothing_else(passes: _Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_NEXT", 60.0)
+    passes.background.request()
+    passes.wait(1)
+    passes.background.hurry()
+    passes.wait(2)
+    passes.background.request()
+    time.sleep(2 * _PAUSE)  # it waits for the next request now
+    passes.background.hurry()
+    passes.wait(3)
+
+
+def test_closing_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_NEXT", 60.0)
+    passes = _Passes()
+    passes.background.request()
+    passes.wait(1)
+    time.sleep(2 * _PAUSE)
+    started = time.monotonic()
+    passes.background.close()
+    assert time.monotonic() - started < 30.0
