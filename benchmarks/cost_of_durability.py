@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--every", type=float, default=0.5, help="seconds from one epoch to the next")
-    parser.add_argument("--rounds", type=int, default=8, help="blocks of each flow that count")
+    parser.add_argument("--rounds", type=int, default=12, help="blocks of each flow that count")
     parser.add_argument("--seconds", type=float, default=12, help="length of a block")
     parser.add_argument("--warm-up", type=int, default=4, help="epochs at the beginning of a block that do not count")
     arguments = parse(parser, keys=20_000, rows=2_000, rounds=2, seconds=3, every=0.1)
