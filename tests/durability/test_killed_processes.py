@@ -5,9 +5,8 @@ seed draws (while Spark starts, while the log is opened, in the middle of epochs
 the code. Between two lives the dead flow's files may suffer: all local layers are lost, or a bit flips in one of them,
 or in one of a copy's. Then it is left alone, and must have delivered what a flow that was never killed delivers.
 
-Most of a life is the start of a JVM and of Python workers, so that is made short: the run without crashes leaves an
-archive of the loaded classes, which all the others map, and workers are copies of a process that has imported all they
-need (`daemon.py`).
+Most of a life is the start of a JVM, so that is made short: the run without crashes leaves an archive of the loaded
+classes, which all the others map.
 """
 
 from __future__ import annotations
@@ -146,7 +145,6 @@ class Process:
         own = {
             "PYTHONPATH": os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(APP.parents[2])]),
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": "--conf spark.python.daemon.module=tests.durability.daemon pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off {java}",
             "TZ": "UTC",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,3 +65,30 @@ def test_an_epoch_does_not_wait_for_the_copies_of_many_flows(spark: Any) -> None
         assert time.monotonic() - started < _SLOW / 2
         assert [one.result() for one in copies] == [[float(number)] * 2 for number in range(6)]
         assert all(one.result() for one in merges)
+
+
+def test_a_python_worker_has_loaded_what_it_needs_when_it_starts(spark: Any) -> None:
+    def loaded(_: int) -> tuple[bool, int]:
+        import os
+        import sys
+        import time
+
+        time.sleep(0.5)  # so that no worker does two of these
+        return "holdfast.maintenance" in sys.modules, os.getpid()
+
+    tasks = spark.sparkContext.defaultParallelism + 1
+    found = spark.sparkContext.parallelize(range(tasks), tasks).map(loaded).collect()
+    assert all(is_loaded for is_loaded, _ in found)
+    assert len({process for _, process in found}) > 1
+
+
+def test_the_daemon_of_python_workers_is_ours(spark: Any) -> None:
+    def daemon(_: int) -> bytes:
+        import os
+        from pathlib import Path
+
+        return Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+
+    if not Path("/proc/self").exists():
+        pytest.skip("no /proc")
+    assert b"holdfast.spark.workers" in spark.sparkContext.parallelize([0], 1).map(daemon).first()

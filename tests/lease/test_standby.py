@@ -47,8 +47,7 @@ class Driver:
             "HOLDFAST_TEST_ROOT": str(root),
             "PYTHONPATH": os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(APP.parents[2])]),
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": "--conf spark.python.daemon.module=tests.durability.daemon "
-            "--conf spark.driver.memory=1g pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": "--conf spark.driver.memory=1g pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "TZ": "UTC",

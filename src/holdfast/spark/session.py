@@ -14,7 +14,11 @@ from pyspark.sql import SparkSession
 from holdfast.errors import DeclarationError
 from holdfast.spark.beside import spare
 
+_WORKERS = "holdfast.spark.workers"
+
 SETTINGS = {
+    # Python workers are copies of a process that has loaded everything.
+    "spark.python.daemon.module": _WORKERS,
     # Small messages between the JVM and Python workers wait for delayed acknowledgements on TCP: 40 ms each.
     "spark.python.unix.domain.socket.enabled": "true",
     # Re-planning pays for queries of minutes, not for epochs of milliseconds.
@@ -87,7 +91,7 @@ def _end_workers(jvm: int) -> None:
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError, ValueError):
                 parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == jvm and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                if parent == jvm and _WORKERS.encode() in (process / "cmdline").read_bytes():
                     os.killpg(int(process.name), signal.SIGKILL)  # it leads a group of its own, with its workers
 
 

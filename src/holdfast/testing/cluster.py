@@ -230,7 +230,6 @@ class Cluster(Handle):
                 "spark.driver.memory": "1g",
                 "spark.executor.extraJavaOptions": flags,
                 "spark.driver.extraJavaOptions": flags,
-                "spark.python.daemon.module": "holdfast.testing.workers",
                 **(settings or {}),
             },
         )
