@@ -1,11 +1,11 @@
 """Who gets the processor: epochs first, then what they wait for sooner or later, then what can wait.
 
-Tasks beside epochs *yield*: they have a tenth of the weight. That decides who gets how much, but not who comes first: a
-thread runs to the end of its slice, however light it is, so an epoch beside one that never stops takes a tenth longer,
-whatever its weight (`benchmarks/beside_an_epoch.py`). Only threads of the idle class are left at once, and cost it about
-half of that: what remains is that they share caches and memory. But on a machine that has no time to spare they would
-stand still, and so would whoever waits for them. So what is long and can wait is done `in_spare_time`: by such a thread,
-where there is any.
+Tasks beside epochs *yield*: they have a tenth of the weight. That decides who gets how much, but not who comes first:
+a thread runs to the end of its slice, however light it is, so an epoch beside one that never stops takes a tenth
+longer, whatever its weight (`benchmarks/beside_an_epoch.py`). Only threads of the idle class are left at once, and cost
+it about half of that: what remains is that they share caches and memory. But on a machine that has no time to spare
+they would stand still, and so would whoever waits for them. So what is long and can wait is done `in_spare_time`: by
+such a thread, where there is any.
 
 Only Linux has priorities for threads; elsewhere everything is done as it comes.
 """
