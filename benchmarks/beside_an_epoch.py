@@ -79,6 +79,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3, help="epochs in a turn")
     parser.add_argument("--warm-up", type=int, default=30)
     arguments = parse(parser, keys=20_000, rows=2_000, turns=2, warm_up=2)
+    if sys.platform != "linux":
+        sys.exit("beside_an_epoch: only Linux has an idle class")
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
     loads = Loads(home)
     try:

@@ -122,7 +122,9 @@ class Durability:
         self.synced = -1
         """The local layers up to this epoch are on disk."""
 
-        self._synced_at, self._round_before = float("-inf"), -1
+        self._synced_at = float("-inf")
+        self._round_before = -1
+        """The last epoch when the round before began: if there is no later one, epochs pause."""
 
         self.flushed = -1
         """The lineage up to this epoch is durable."""
