@@ -11,6 +11,9 @@ BENCHMARKS := against_structured_streaming cost_follows_change latency_and_stora
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
          export PYSPARK_PYTHON="$(CURDIR)/$(VENV)/bin/python";
 
+# Two processes; tests/conftest.py says which tests of a file may be run by both of them.
+TWO := -n 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: setup demo test test-slow docs check bench clean
 .DEFAULT_GOAL := test
 
@@ -26,14 +29,13 @@ demo: $(STAMP)
 	@$(SPARK) $(VENV)/bin/holdfast demo $(ARGS)
 
 test: $(STAMP)
-	@$(SPARK) $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) $(ARGS)
 
 test-slow: $(STAMP)
-	@$(SPARK) $(VENV)/bin/python -m pytest -m slow $(ARGS)
+	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) -m slow $(ARGS)
 
 docs: $(STAMP)
-	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases_even.py \
-	  tests/oracle/test_cases_odd.py tests/oracle/test_documentation.py $(ARGS)
+	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check src tests benchmarks

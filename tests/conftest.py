@@ -45,10 +45,17 @@ _LONG = (
 ``--no-loadscope-reorder`` in the Makefile: a file of one long test is not to be the last.)"""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest: files are handed out in this order to the processes that run them."""
+    """Begin with what takes longest: tests are handed out in this order to the processes that run them.
+
+    A process runs a whole file, whose tests may share a cluster, unless the file says that its tests may be spread.
+    """
 
     def rank(item: pytest.Item) -> int:
-        return next((place for place, part in enumerate(_LONG) if part in item.nodeid), len(_LONG))
+        return next((index for index, part in enumerate(_LONG) if part in item.nodeid), len(_LONG))
 
+    for item in items:
+        if item.get_closest_marker("spread") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=rank)

@@ -1,7 +1,7 @@
 """docs/sql.md says what the oracle runs, and nothing else.
 
 `make docs` runs the cases and then writes the file, from those that passed. Otherwise the test fails if what is
-committed differs from the registry, whose examples are all cases that `test_cases_even` and `test_cases_odd` runs.
+committed differs from the registry, whose examples are all cases that `test_cases` runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """After every epoch, each view equals Spark's batch result of the same SQL, and its changes add up to it.
 
 The cases are those of `cases`: each construct of the registry alone, and constructs over one another. This family
-catches whatever makes an operator, a rewrite, an expression or the routing between them wrong. Half of its flows are
-here and half in `test_cases_odd`, so that two processes can run them at once; the long run is here too.
+catches whatever makes an operator, a rewrite, an expression or the routing between them wrong.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ from pyspark.sql import SparkSession
 from .cases import CASES, MANY
 from .check import TOGETHER, asked_for, check, flows
 
+pytestmark = pytest.mark.spread
+
 
 def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-@pytest.mark.parametrize("numbers", flows(CASES)[::2], ids=name)
+@pytest.mark.parametrize("numbers", flows(CASES), ids=name)
 def test_every_view_equals_the_batch_result_after_every_epoch(
     spark: SparkSession, tmp_path: Path, numbers: list[int]
 ) -> None:
