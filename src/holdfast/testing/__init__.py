@@ -12,8 +12,10 @@ Does it survive?
 * `crash_at` has the driver die (`Crash`) at one of the `MARKS` of the code;
 * `Unreliable` is a log location that fails in the ways that real ones do, and `MemoryLocation` one that can lose what
   it holds;
+* `faults` has the files below some directories fail (`Plan`, `Fault`: when and how) under everything in this process
+  that touches them;
 * `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
-  down;
+  down; `simulate_faults` does so on a disk that fails;
 * `Cluster` is a real Spark cluster on this machine, whose executors, workers and drivers can be killed and paused;
   `Gate` holds tasks up until the test has killed whom it wanted to;
 * `holdfast.testing.zookeeper` has a ZooKeeper server on loopback, for flows that run with a lease.
@@ -28,24 +30,31 @@ if TYPE_CHECKING:
     from holdfast.testing.clock import stopped_clock
     from holdfast.testing.cluster import Cluster
     from holdfast.testing.crash import MARKS, Crash, crash_at
+    from holdfast.testing.faulty.layer import faults
+    from holdfast.testing.faulty.plan import Fault, Plan
     from holdfast.testing.gate import Gate
     from holdfast.testing.memory import MemoryLocation
     from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
     from holdfast.testing.simulator import shrink, simulate
+    from holdfast.testing.simulator.faulty import simulate_faults
     from holdfast.testing.unreliable import Unreliable
 
 __all__ = [
     "MARKS",
     "Cluster",
     "Crash",
+    "Fault",
     "Gate",
     "MemoryLocation",
     "Oracle",
+    "Plan",
     "Unreliable",
     "assert_same_rows",
     "crash_at",
+    "faults",
     "shrink",
     "simulate",
+    "simulate_faults",
     "stopped_clock",
     "total_of_changes",
 ]
@@ -54,14 +63,18 @@ _HOMES = {
     "MARKS": "crash",
     "Cluster": "cluster",
     "Crash": "crash",
+    "Fault": "faulty.plan",
     "Gate": "gate",
     "MemoryLocation": "memory",
     "Oracle": "oracle",
+    "Plan": "faulty.plan",
     "Unreliable": "unreliable",
     "assert_same_rows": "oracle",
     "crash_at": "crash",
+    "faults": "faulty.layer",
     "shrink": "simulator",
     "simulate": "simulator",
+    "simulate_faults": "simulator.faulty",
     "stopped_clock": "clock",
     "total_of_changes": "oracle",
 }
