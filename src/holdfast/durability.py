@@ -210,11 +210,16 @@ class Durability:
             safe = self.safe
             return sum(size for epoch, size in self._written if epoch > safe), len(self._history) - 1 - safe
 
+    @property
+    def has_room(self) -> bool:
+        """Whether no more is unsafe than the bound allows."""
+        return not self.settings.durable or self.settings.bound.allows(*self.unsafe)
+
     def wait_for_room(self, stopping: Callable[[], bool], waiting: Callable[[], None]) -> float:
         """Wait while more is unsafe than the bound allows (back-pressure). The seconds it took."""
         started = time.perf_counter()
         told = False
-        while self.settings.durable and not self.settings.bound.allows(*self.unsafe) and not stopping():
+        while not self.has_room and not stopping():
             self._check_fence()
             if not told:
                 waiting()
@@ -222,13 +227,13 @@ class Durability:
             self._advance(0.2)
         return time.perf_counter() - started if told else 0.0
 
-    def wait(self, epoch: int, timeout: float | None = None) -> bool:
-        """Wait until ``epoch`` is safe; False if it was not within ``timeout`` seconds."""
+    def wait(self, epoch: int, timeout: float | None = None, stopping: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until ``epoch`` is safe; False if it was not within ``timeout`` seconds, or before ``stopping``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.safe < epoch:
             self._check_fence()
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            if stopping() or (left is not None and left <= 0):
                 return False
             self._advance(0.2 if left is None else min(0.2, left))
         return True

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +36,7 @@ from holdfast.delivery import Delivery
 from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
 from holdfast.edits import Edits
-from holdfast.errors import EpochUnavailable, Fenced, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, Fenced, InputError, LogDamaged, LogError, StoreError
 from holdfast.homes import Homes
 from holdfast.intake import Intake
 from holdfast.lease.lead import Lead
@@ -77,6 +77,10 @@ class Engine:
         self.stopping = False
         """Set from outside: whoever waits for room should stop waiting."""
 
+        self.meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered while an epoch waits for storage: others may use the engine then, or close it."""
+
+        self.closed = False
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
@@ -236,17 +240,21 @@ class Engine:
         self._homes.adopt(self._durability, self._recoverer)
         self._exactly(lambda: self._delivery.catch_up(self.last))
         self._release()
+        waited = 0.0
         while True:
-            started = time.perf_counter()
+            started = time.perf_counter() - waited
             # A source that no view reads keeps what it has, for the view that will.
             offers = self._intake.poll(self.sources)
             if self.last >= 0 and self._edits.awaited():
                 self._edits.secure(self._exactly)
             elif not offers and self.last >= 0 and not self._is_time():
                 return EpochResult(None)
-            waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
-            if waited and self.stopping:
-                return EpochResult(None)
+            if not self._durability.has_room:
+                with self.meanwhile():
+                    waited += self._durability.wait_for_room(lambda: self.stopping or self.closed, self._say_waiting)
+                if self.stopping or self.closed:
+                    return EpochResult(None)
+                continue  # others had their turn: what waited then may be taken
             try:
                 lineage, outcome = self._run(offers, self._runner.clock(), self._intake.work(offers))
             except Exception as error:
@@ -255,6 +263,9 @@ class Engine:
                 self._durability.check_claims()
                 if not isinstance(error, Fenced) and self._intake.reject(offers, error):
                     continue
+                raise
+            except (KeyboardInterrupt, SystemExit):
+                self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
                 raise
             return self._completed(lineage, outcome, started, waited)
 
@@ -436,13 +447,14 @@ class Engine:
         self._durability.upkeep()
 
     def wait_safe(self, epoch: int | None, timeout: float | None) -> int:
-        """Wait until ``epoch`` (by default the last) is safe. The safe point."""
+        """Wait until ``epoch`` (by default the last) is safe, or the engine was closed by another thread. The safe
+        point."""
         wanted = self.last if epoch is None else epoch
         if wanted > self.last:
             raise EpochUnavailable(f"epoch {wanted} is not there yet; the last is {self.last}", epoch=wanted)
         if not self.declared.settings.durable:
             raise LogError(f"flow '{self.declared.name}': with strategy 'volatile' nothing is ever safe")
-        if not self._durability.wait(wanted, timeout):
+        if not self._durability.wait(wanted, timeout, lambda: self.closed) and not self.closed:
             why = self._durability.why_not()
             raise StoreError(
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:g} s: {why}", epoch=wanted
@@ -515,6 +527,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop. What is not durable yet is given one more round."""
+        self.closed = True
         self._maintenance.close()
         self._durability.close()
         self._release()

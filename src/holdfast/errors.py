@@ -18,6 +18,7 @@
     ├── MemberLost                an executor was lost, and the policy says to stop
     ├── TooFewMembers             the members that a run waits for did not come in time
     ├── MembershipError           the user's membership handler raised
+    ├── FlowBusy                  a call from inside an epoch, or beside a standby, that cannot be made there
     └── LogError                  the log directory cannot be used
         ├── LogBusy               another process has it
         ├── LogForeign            it belongs to another flow
@@ -107,6 +108,10 @@ class TooFewMembers(HoldfastError):
 
 class MembershipError(HoldfastError):
     """A function that is told of membership changes raised."""
+
+
+class FlowBusy(HoldfastError):
+    """A call that cannot be made while the flow does what it does: from inside an epoch, or while it stands by."""
 
 
 class LogError(HoldfastError):

@@ -7,9 +7,12 @@ makes an `Engine` of what is declared; a declaration after that makes the next o
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
-from holdfast.errors import DeclarationError, TypeMismatch, UnknownName
+from holdfast.errors import DeclarationError, FlowBusy, TypeMismatch, UnknownName
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.nearby import placed
 from holdfast.frontend.nearest import did_you_mean
@@ -30,6 +33,7 @@ from holdfast.lease.lease import Lease
 from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.results import Approximation, Epoch, Recovery, Status
+from holdfast.turns import Turns
 from holdfast.wanted import checked, working_directory
 
 if TYPE_CHECKING:
@@ -67,6 +71,12 @@ class Flow:
     and views say that they are approximate (`approximate`) until `repair`. ``detection_timeout``: after how many
     seconds an executor that is silent counts as lost, in a session that the flow starts (for your own:
     ``hf.detection(seconds)``).
+
+    All methods may be called from any thread. What runs epochs, declares or reads takes turns, in the order of the
+    calls: a call waits for the epoch at hand, never for another thread's whole `run`. Code that the flow calls in the
+    middle of an epoch (functions of sinks, your own sources and sinks) may push to inputs, read, and ask for the
+    status; whatever would wait for that very epoch raises `FlowBusy` there. ``on_epoch`` and membership handlers are
+    called between epochs, or beside them, and may call everything.
     """
 
     def __init__(
@@ -110,6 +120,14 @@ class Flow:
         self._placement: Placement | None = None
         self._closed = False
         self._stopping = False
+        self._turns = Turns(name)
+        self._runs = 0
+        self._counting = threading.Lock()
+        self._lease: Lease | None = None
+        """The lease under which the flow runs."""
+
+        self._standing_by = False
+        """Whether it waits for that lease: nobody may open the log meanwhile."""
 
     # -- declarations ---------------------------------------------------------------------------------------------
 
@@ -119,20 +137,26 @@ class Flow:
 
         ``expires`` says when a row goes, in SQL: ``"ts + INTERVAL 1 DAY"``. From that moment on no view sees it, and
         none keeps state for it. A row for which it is NULL stays; one that comes too late is not seen at all.
+
+        From any thread; waits for the epoch at hand.
         """
         if not isinstance(source, Source):
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
             )
-        self._catalog.check_new(name, "source")
-        self._add(name, source, expires)
+        with self._turns.taken("source()"):
+            self._catalog.check_new(name, "source")
+            self._add(name, source, expires)
         return self
 
     def input(self, name: str, schema: str, *, expires: str | None = None) -> Input:
-        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`."""
-        self._catalog.check_new(name, "input")
-        pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
-        self._add(name, pushed, expires)
+        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`.
+
+        From any thread; waits for the epoch at hand. The `Input` itself waits for nothing."""
+        with self._turns.taken("input()"):
+            self._catalog.check_new(name, "input")
+            pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
+            self._add(name, pushed, expires)
         return pushed
 
     def _add(self, name: str, source: Source, expires: str | None) -> None:
@@ -163,6 +187,8 @@ class Flow:
 
         Declaring it again with another body, or other constants in it, makes the views that call it anew. Without a
         function it is a decorator: ``@flow.udf("double", returns="long")``.
+
+        From any thread; waits for the epoch at hand.
         """
         if function is None:
 
@@ -171,54 +197,68 @@ class Flow:
                 return function
 
             return declare
-        self._declared(self._catalog.with_function(user_function(name, function, returns)))
+        with self._turns.taken("udf()"):
+            self._declared(self._catalog.with_function(user_function(name, function, returns)))
         return self
 
     def view(self, name: str, query: str | Table) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
 
         Declaring a view again replaces it; views that read it follow.
+
+        From any thread; waits for the epoch at hand.
         """
         if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
         if not name or not isinstance(name, str):
             raise DeclarationError(f"view: the name must be a text, not {name!r}")
-        catalog = self._catalog.with_view(name, query)
-        try:
-            self._typed(name, catalog.views[name])
-        except TypeMismatch as error:
-            raise (placed(error, query) if isinstance(query, str) else error) from None
-        self._declared(catalog)
+        with self._turns.taken("view()"):
+            catalog = self._catalog.with_view(name, query)
+            try:
+                self._typed(name, catalog.views[name])
+            except TypeMismatch as error:
+                raise (placed(error, query) if isinstance(query, str) else error) from None
+            self._declared(catalog)
         return self
 
     def drop(self, view: str) -> Self:
-        """Keep a view no more. Views that read it, and its sinks, must go first."""
-        self._catalog.check_view(view)
-        if any(target == view for target, _ in self._sinks):
-            raise DeclarationError(f"view '{view}': a sink still takes its changes", view=view)
-        self._declared(self._catalog.without_view(view))
+        """Keep a view no more. Views that read it, and its sinks, must go first.
+
+        From any thread; waits for the epoch at hand."""
+        with self._turns.taken("drop()"):
+            self._catalog.check_view(view)
+            if any(target == view for target, _ in self._sinks):
+                raise DeclarationError(f"view '{view}': a sink still takes its changes", view=view)
+            self._declared(self._catalog.without_view(view))
         return self
 
     def sink(self, view: str, sink: Sink) -> Self:
         """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
-        `Sink`."""
+        `Sink`.
+
+        From any thread; waits for the epoch at hand."""
         self._catalog.check_view(view)
         if not isinstance(sink, Sink):
             raise DeclarationError(
                 f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
             )
-        self._sinks.append((view, sink))
-        self._declared(self._catalog)
+        with self._turns.taken("sink()"):
+            self._sinks.append((view, sink))
+            self._declared(self._catalog)
         return self
 
     def on_membership(self, function: H) -> H:
         """Have ``function`` called with every `Change` of the members, the initial set first; a decorator. Calls come
-        once per change, in order, never two at once. If it raises, the flow stops with that error."""
-        self._members.add(function)
+        once per change, in order, never two at once, in a thread of their own. If it raises, the flow stops with that
+        error.
+
+        From any thread; waits for the epoch at hand."""
+        with self._turns.taken("on_membership()", looks=True):
+            self._members.add(function)
         return function
 
     def table(self, name: str) -> Table:
-        """A source or view through PySpark's DataFrame verbs; give the result to `view`."""
+        """A source or view through PySpark's DataFrame verbs; give the result to `view`. From any thread."""
         tables = self._catalog.tables
         if name not in tables:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, tables)}", name=name)
@@ -270,10 +310,25 @@ class Flow:
     # -- running --------------------------------------------------------------------------------------------------
 
     def step(self) -> Epoch:
-        """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited."""
-        engine = self._started()
-        with self._members.watched(lambda: engine.safe):
-            return engine.step()
+        """Run one epoch with what waits now, and return what it did; ``idle`` if nothing waited.
+
+        From any thread; one epoch after the other: a second call waits until the first is done. Not from code that an
+        epoch calls."""
+        result = self._step()
+        if result.idle and self._closed:
+            raise DeclarationError(f"flow '{self.name}' is closed")
+        return result
+
+    def _step(self) -> Epoch:
+        """The same; nothing is done if the flow is closed while this waits for storage."""
+        with self._turns.taken("step()"):
+            while True:
+                engine = self._started()
+                with self._members.watched(partial(getattr, engine, "safe")):
+                    result = engine.step()
+                if not result.idle or self._closed or self._engine is engine:
+                    return result
+                # While it waited for storage, another thread had its turn, and declared something: that runs now.
 
     def run(
         self,
@@ -297,29 +352,52 @@ class Flow:
         ``"zk://host:port/path"``) one leads; the others wait, ready to go on when it ends, dies, or does not renew the
         lease within ``lease_timeout`` (``"2s"``; by default 5 s). The log is closed and the lease given back at the
         end. `Fenced` if another driver took over, `LeaseLost` if the lease was lost. ``on_lease`` is told what happens.
+
+        From any thread. Other threads have their turns between epochs; several that run at once share the epochs, and
+        each counts its own. Not from code that an epoch calls.
         """
         if until not in (None, "idle"):
             raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
         if lease is None and lease_timeout is not None:
             raise DeclarationError(f"flow '{self.name}': lease_timeout says when a lease is lost; give lease, too")
-        self._stopping = False
-        if min_members is not None:
-            self._prepared()
-            self._members.wait(min_members, timeout)
-        if lease is None:
-            self._started().stopping = False
-            return self._loop(until, epochs, interval, on_epoch)
-        from holdfast.lease.leading import leading
+        if self._turns.inside:
+            with self._turns.taken("run()"):
+                pass  # says that it cannot be
+        with self._running():
+            if min_members is not None:
+                with self._turns.taken("run()"):
+                    self._prepared()
+                self._members.wait(min_members, timeout)
+            if lease is None:
+                with self._turns.taken("run()"):
+                    self._started()
+                return self._loop(until, epochs, interval, on_epoch)
+            from holdfast.lease.leading import leading
 
-        with leading(self, lease, lease_timeout, on_lease) as leads:
-            return self._loop(until, epochs, interval, on_epoch) if leads else 0
+            with leading(self, lease, lease_timeout, on_lease) as leads:
+                return self._loop(until, epochs, interval, on_epoch) if leads else 0
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """The first of the runs that are at work together takes back what `stop` said before."""
+        with self._counting:
+            if self._runs == 0:
+                self._stopping = False
+                if (engine := self._engine) is not None:
+                    engine.stopping = False
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._runs -= 1
 
     def _loop(
         self, until: str | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
     ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
-            result = self.step()
+            result = self._step()
             if not result.idle:
                 done += 1
                 if on_epoch is not None:
@@ -331,28 +409,41 @@ class Flow:
         return done
 
     def stop(self) -> None:
-        """End `run` after the epoch at hand. May be called from another thread or a signal handler."""
+        """End `run` after the epoch at hand. From any thread, or a signal handler; waits for nothing."""
         self._stopping = True
         self._stop_waiting()
 
     def _stop_waiting(self) -> None:
-        if self._engine is not None:
-            self._engine.stopping = True
+        if (engine := self._engine) is not None:
+            engine.stopping = True
 
     def prepare(self) -> Self:
         """Do what can be done before the log is touched: start Spark, plan the views, and run an epoch over nothing
-        until that is fast. What a driver does that stands by; another may be running the flow."""
-        self._prepared().warm_up()
+        until that is fast. What a driver does that stands by; another may be running the flow.
+
+        From any thread; waits for the epoch at hand."""
+        with self._turns.taken("prepare()"):
+            self._prepared().warm_up()
         return self
 
-    def _started(self, lease: Lease | None = None) -> Engine:
+    def _started(self) -> Engine:
+        """The engine, open; for whoever has the turn."""
+        if self._engine is None and self._standing_by:
+            raise FlowBusy(
+                f"flow '{self.name}': it stands by for its lease, and another driver may have its log; ask again when "
+                "it leads (run's on_lease says when)",
+                flow=self.name,
+            )
         ready = self._prepared()
         if self._engine is None:
             from holdfast.continuing import engine_of
             from holdfast.declared import Told
 
             self._told = self._told or Told()
-            self._engine = engine_of(ready, self._told, lease)
+            engine = engine_of(ready, self._told, self._lease)
+            engine.meanwhile = self._turns.aside
+            engine.stopping = self._stopping and self._runs > 0
+            self._engine = engine
         return self._engine
 
     def _prepared(self) -> Ready:
@@ -391,81 +482,128 @@ class Flow:
             cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate")
             self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
-            self._members.start(self._spark, lambda: -1 if self._engine is None else self._engine.last)
+            self._members.start(self._spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, view: str, at: int | None = None) -> DataFrame:
         """The view as a Spark DataFrame: now, or as of epoch ``at``. One with ORDER BY … LIMIT comes in that order.
-        While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch."""
+        While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch.
+
+        From any thread, and from code that an epoch calls; waits for the epoch at hand."""
         self._catalog.check_view(view)
         from holdfast.spark.read import read_frame
 
-        engine = self._started()
-        kept, epoch = engine.readable(view, at)
-        assert self._spark is not None  # an engine runs
-        order = engine.order(view)
-        return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
+        with self._turns.taken("read()", looks=True):
+            engine = self._looking()
+            kept, epoch = engine.readable(view, at)
+            assert self._spark is not None  # an engine runs
+            order = engine.order(view)
+            return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
+
+    def _looking(self) -> Engine:
+        """The engine, for a call that may come from inside an epoch; not from inside its opening."""
+        if self._engine is None and self._turns.inside_another:
+            raise FlowBusy(f"flow '{self.name}': it cannot be read before it is open", flow=self.name)
+        return self._started()
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
-        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``."""
+        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``.
+
+        From any thread, and from code that an epoch calls; waits for the epoch at hand."""
         self._catalog.check_view(view)
         from holdfast.spark.read import changes_frame
 
-        engine = self._started()
-        kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
-        assert self._spark is not None  # an engine runs
-        since = max(since, -1)
-        return changes_frame(self._spark, kept, since, last, engine.partitions, self._placement, engine.lost)
+        with self._turns.taken("changes()", looks=True):
+            engine = self._looking()
+            kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
+            assert self._spark is not None  # an engine runs
+            since = max(since, -1)
+            return changes_frame(self._spark, kept, since, last, engine.partitions, self._placement, engine.lost)
 
     def explain(self, view: str) -> str:
-        """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it."""
+        """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it.
+
+        From any thread, also in the middle of an epoch."""
         self._catalog.check_view(view)
-        return self._started().explain(view)
+        return self._open("explain()").explain(view)
+
+    def _open(self, what: str) -> Engine:
+        """The engine, for a call that waits for no epoch: one that is open is taken as it is."""
+        if (engine := self._engine) is not None and self._ready is not None:
+            return engine
+        with self._turns.taken(what, looks=True):
+            return self._looking()
 
     def drawing(self) -> Drawing:
-        """The same of all views, as plain values."""
-        return self._started().drawing()
+        """The same of all views, as plain values. From any thread, also in the middle of an epoch."""
+        return self._open("drawing()").drawing()
 
     def status(self) -> Status:
-        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is."""
-        return self._started().status()
+        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is.
+
+        From any thread, also in the middle of an epoch, and while one waits for storage."""
+        return self._open("status()").status()
 
     def wait_safe(self, epoch: int | None = None, timeout: float | None = None) -> int:
         """Wait until ``epoch`` (by default the last) is safe: ``min_replicas`` locations have all of it. The safe
-        point; `StoreError` with the reason if it is not reached within ``timeout`` seconds."""
-        return self._started().wait_safe(epoch, timeout)
+        point; `StoreError` with the reason if it is not reached within ``timeout`` seconds.
+
+        From any thread; epochs go on meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            engine = self._open("wait_safe()")
+            epoch = engine.last if epoch is None else epoch
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            safe = engine.wait_safe(epoch, left)
+            if safe >= epoch:
+                return safe
+            # Another thread has declared something: the flow is opened again, and goes on making it safe.
 
     @property
     def approximate(self) -> Approximation | None:
         """What epochs and views are made of since state was lost (``on_loss="continue"``): which partitions are left,
-        and of how many; None if all is exact."""
-        return None if self._engine is None else self._engine.approximate
+        and of how many; None if all is exact. From any thread."""
+        return None if (engine := self._engine) is None else engine.approximate
 
     def repair(self) -> Recovery | None:
         """Make exact what is `approximate`: bring back the state that was lost, computing again what no copy has, and
         run the epochs since then once more; sinks get them now. What it did; None if there was nothing to do. If it
-        fails, what is done counts, and the next call goes on with the rest. Call it between epochs, from the thread
-        that runs them; `close`, and a declaration, do so too."""
-        engine = self._started()
-        with self._members.watched(lambda: engine.safe):
-            return engine.repair()
+        fails, what is done counts, and the next call goes on with the rest. `close`, and a declaration, do so too.
+
+        From any thread; waits for the epoch at hand, and epochs wait for it. Not from code that an epoch calls."""
+        with self._turns.taken("repair()"):
+            engine = self._started()
+            with self._members.watched(lambda: engine.safe):
+                return engine.repair()
 
     @property
     def last_recovery(self) -> Recovery | None:
-        """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened."""
-        return self._recovery if self._engine is None else self._engine.recovery
+        """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened.
+        From any thread."""
+        return self._recovery if (engine := self._engine) is None else engine.recovery
 
     def close(self) -> None:
         """Stop, repair what is approximate, make safe what is not, release the log, keep everything. A Spark session
-        that the flow started stays for others."""
-        self._ready = None
+        that the flow started stays for others.
+
+        From any thread: `run` ends after the epoch at hand. Not from code that an epoch calls. Twice does no harm."""
+        if not self._turns.inside:
+            self.stop()  # whoever waits for storage lets others have their turn; whoever runs epochs ends
         try:
-            self._end()
+            with self._turns.taken("close()"):
+                self._ready = None
+                if self._engine is not None:
+                    self._engine.stopping = False  # what is approximate is repaired now, however long that takes
+                try:
+                    self._end()
+                finally:
+                    self._closed = True
         finally:
-            self._members.close()
-            self._closed = True
+            # Not in our turn: a membership handler that is waited for here may be waiting for its own.
+            if not self._turns.inside:
+                self._members.close()
 
     def __enter__(self) -> Self:
         return self

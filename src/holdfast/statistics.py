@@ -45,7 +45,7 @@ class Statistics:
         found = {}
         for operator, names in traces.items():
             layers, size, rows = together([{operator: local.get(trace, (0, 0, 0))} for trace in names])[operator]
-            seen = self._seen.get(operator, ())
+            seen = list(self._seen.get(operator, ()))  # another thread may add to it
             found[operator] = Measured(
                 layers,
                 size,

@@ -6,7 +6,7 @@ of whole calls: an update is never torn in two. Offers count changes over the fl
 wait in memory until an epoch took them, and are then in the log, which is where a replay finds them (``replayable`` is
 False).
 
-All methods may be called from any thread, also while an epoch runs.
+All methods may be called from any thread, also while an epoch runs, and from the functions of sinks.
 """
 
 from __future__ import annotations
@@ -49,30 +49,49 @@ class Input(Source):
         self._next = 0
         self._offer: Offer | None = None
         self._offered: list[pa.Table] = []
+        self._discarded: Offer | None = None
+        """What was offered when it was discarded: an epoch that is about to read it finds nothing in it."""
+
+        self._taking = False
+        """Whether an epoch has begun to read what is offered, and has neither counted nor failed yet."""
+
         self._waiting: list[pa.Table] = []
 
     def insert(self, rows: Any) -> None:
-        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch."""
+        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
+
+        From any thread; it waits for no epoch."""
         self._push((rows, 1))
 
     def delete(self, rows: Any) -> None:
-        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then."""
+        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then.
+
+        From any thread; it waits for no epoch."""
         self._push((rows, -1))
 
     def update(self, old: Any, new: Any) -> None:
-        """Remove ``old`` and add ``new``, in the same epoch."""
+        """Remove ``old`` and add ``new``, in the same epoch.
+
+        From any thread; it waits for no epoch."""
         self._push((old, -1), (new, 1))
 
     def discard(self) -> Pending:
-        """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch."""
+        """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch. Those that
+        an epoch is at work on just now are its own: they stay if it succeeds, and wait again if it fails.
+
+        From any thread; it waits for no epoch."""
         with self._lock:
+            if self._taking:
+                forgotten, self._waiting = _counted(self._waiting), []
+                return forgotten
             forgotten = _counted(self._offered + self._waiting)
+            self._discarded = self._offer or self._discarded
             self._offer, self._offered, self._waiting = None, [], []
         return forgotten
 
     @property
     def pending(self) -> Pending:
-        """The changes that no epoch has taken yet."""
+        """The changes that no epoch has taken yet. From any thread."""
         with self._lock:
             return _counted(self._offered + self._waiting)
 
@@ -96,19 +115,22 @@ class Input(Source):
     def advance(self, offer: Offer) -> None:
         with self._lock:
             self._next = offer["first"] + offer["changes"]
-            # An offer of the past, or one that was discarded while its epoch ran, has nothing waiting here.
+            # An offer of the past has nothing waiting here.
             if offer == self._offer:
-                self._offer, self._offered = None, []
+                self._offer, self._offered, self._taking = None, [], False
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         # The offer was in no epoch. The next one takes what was pushed since as well: it may put things right.
         with self._lock:
             if offer == self._offer:
                 self._offer, self._offered, self._waiting = None, [], self._offered + self._waiting
+                self._taking = False
         return False
 
     def parts(self, offer: Offer) -> list[Part]:
         with self._lock:
+            if self._offer is None and offer == self._discarded:
+                return []
             if offer != self._offer:
                 last = offer["first"] + offer["changes"] - 1
                 raise InputError(
@@ -116,6 +138,7 @@ class Input(Source):
                     "any more; they are in the log if their epoch is complete",
                     name=self.name,
                 )
+            self._taking = True
             rows = pa.concat_tables(self._offered)
         return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
 

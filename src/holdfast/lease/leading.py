@@ -28,11 +28,23 @@ def leading(
     flow: Flow, lease: str | Lease, timeout: float | str | None, on_event: Callable[[LeaseEvent], None] | None
 ) -> Iterator[bool]:
     """Stand by until the flow leads, and open it; False if it was told to stop before. Closes it at the end."""
-    if flow._engine is not None:
-        raise DeclarationError(
-            f"flow '{flow.name}': it is open already, without a lease; run it with the lease before anything else"
-        )
     held = open_lease(lease, timeout)
+    with flow._turns.taken("run()"):
+        if flow._engine is not None or flow._lease is not None:
+            how = "without a lease" if flow._lease is None else "or about to be, by another call of run()"
+            raise DeclarationError(
+                f"flow '{flow.name}': it is open already, {how}; run it with the lease before anything else"
+            )
+        flow._lease, flow._standing_by = held, True
+    try:
+        with _led(flow, held, on_event) as leads:
+            yield leads
+    finally:
+        flow._lease, flow._standing_by = None, False
+
+
+@contextmanager
+def _led(flow: Flow, held: Lease, on_event: Callable[[LeaseEvent], None] | None) -> Iterator[bool]:
     tell = _Teller(held, on_event)
     held.connect()
     end: What = "released"
@@ -48,12 +60,16 @@ def leading(
         tell("acquired", seconds={"prepare": prepared - started, "wait": acquired - prepared})
         held.on_lost = flow._stop_waiting
         try:
-            engine = flow._started(held)
+            flow._standing_by = False
+            with flow._turns.taken("run()"):
+                engine = flow._started()
             phases = {f"open: {name}": spent for name, spent in engine.recovery.seconds.items()}
             tell("leading", seconds={"open": time.monotonic() - acquired, **phases}, epoch=engine.last)
             yield True
         finally:
-            flow._end()
+            with flow._turns.taken("run()"):
+                flow._standing_by = True  # who comes next must not open the log before the lease is given back
+                flow._end()
     except Fenced:
         end = "lost"
         raise
@@ -95,5 +111,6 @@ class _Waiting:
             self._told = now
             self._tell("standby", holder=now[0], trouble=now[1])
         if time.monotonic() - self._warm >= _WARM_FOR:
-            self._flow._prepared().run_empty()
+            with self._flow._turns.taken("run()"):
+                self._flow._prepared().run_empty()
             self._warm = time.monotonic()
