@@ -454,11 +454,11 @@ class Flow:
             from holdfast.declared import Declared
             from holdfast.ready import Ready
             from holdfast.spark.cluster import Cluster
-            from holdfast.spark.session import start_local
+            from holdfast.spark.session import start_session
             from holdfast.store.location import open_location
 
             if self._spark is None:
-                self._spark = start_local(detection_timeout=self._detection_timeout)
+                self._spark = start_session(self._detection_timeout)
             locations = tuple(open_location(place) for place in self._places)
             catalog = self._catalog
             declared = Declared(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import DeclarationError
 from holdfast.spark.beside import spare
+from holdfast.spark.configured import configured
 
 _WORKERS = "holdfast.spark.workers"
 
@@ -55,6 +56,11 @@ CLUSTER_SETTINGS = {
 }
 """Beside `SETTINGS`, for a session on a cluster."""
 
+_LOCAL_ONLY = frozenset(
+    ["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"]
+)
+"""Those of `SETTINGS` that a cluster's users decide about."""
+
 
 def detection(timeout: float) -> dict[str, str]:
     """The Spark settings by which an executor that falls silent is lost after ``timeout`` seconds, or a little
@@ -70,17 +76,31 @@ def detection(timeout: float) -> dict[str, str]:
     }
 
 
-def start_local(cores: int | None = None, detection_timeout: float | None = None) -> SparkSession:
-    """A local session, or the one that is active in this process already."""
+def start_session(detection_timeout: float | None = None) -> SparkSession:
+    """Return the session that is active in this process, or start one: with the master and the settings that the user
+    configured (`configured`), and ours where there are none. With no master it is a local one."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = local_builder(cores or os.cpu_count() or 1)
-    for key, value in ({} if detection_timeout is None else detection(detection_timeout)).items():
-        builder = builder.config(key, value)
-    session = builder.appName("holdfast").getOrCreate()
-    atexit.register(_end_workers, session.sparkContext._gateway.proc.pid)
+    given = configured()
+    master = given.get("spark.master")
+    if master is None:
+        cores = os.cpu_count() or 1
+        wanted = {"spark.master": local_master(cores), "spark.default.parallelism": str(cores), **SETTINGS}
+    elif master.startswith("local"):
+        wanted = SETTINGS
+    else:
+        wanted = {key: value for key, value in {**SETTINGS, **CLUSTER_SETTINGS}.items() if key not in _LOCAL_ONLY}
+    detecting = {} if detection_timeout is None else detection(detection_timeout)
+    builder = SparkSession.builder
+    for key, value in {"spark.app.name": "holdfast", **wanted, **detecting}.items():
+        if key not in given or key in detecting:
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    process = session.sparkContext._gateway.proc
+    # Under spark-submit it is the JVM that started this process.
+    atexit.register(_end_workers, os.getppid() if process is None else process.pid)
     return session
 
 
@@ -95,10 +115,15 @@ def _end_workers(jvm: int) -> None:
                     os.killpg(int(process.name), signal.SIGKILL)  # it leads a group of its own, with its workers
 
 
+def local_master(cores: int) -> str:
+    """Name a local master for so many cores. Merging and copying have slots of their own: an epoch never waits for one
+    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
+    return f"local[{cores + spare(cores)}]"
+
+
 def local_builder(cores: int) -> SparkSession.Builder:
-    """A local session of so many cores. Merging and copying have slots of their own: an epoch never waits for one of
-    their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
-    builder = SparkSession.builder.master(f"local[{cores + spare(cores)}]")
+    """A local session of so many cores."""
+    builder = SparkSession.builder.master(local_master(cores))
     builder = builder.config("spark.default.parallelism", str(cores))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)

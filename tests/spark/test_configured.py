@@ -1,0 +1,71 @@
+"""A session that Holdfast starts has what the user configured: a master that was set is never overridden."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from holdfast.spark.configured import arguments, configured, defaults
+
+APP = """\
+import json
+import holdfast as hf
+with hf.Flow("submitted", log="log") as flow:
+    orders = flow.input("orders", schema="id long, amount long")
+    flow.view("total", "SELECT sum(amount) AS total FROM orders")
+    orders.insert([(1, 20), (2, 5)])
+    flow.step()
+    found = flow.read("total").collect()[0].total
+    context = flow._spark.sparkContext
+    print(json.dumps({"total": found, "master": context.master, "name": context.appName,
+                      "memory": context.getConf().get("spark.driver.memory", "")}))
+"""
+
+
+def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "spark-defaults.conf"
+    path.write_text("# note\n\nspark.master   spark://host:7077\nspark.driver.memory=9g\nspark.x: a b = c\nlonely\n")
+    assert defaults(path) == {"spark.master": "spark://host:7077", "spark.driver.memory": "9g", "spark.x": "a b = c"}
+    assert defaults(tmp_path / "none") == {}
+
+
+def test_options_of_a_submit_command_are_settings() -> None:
+    words = ["--master", "yarn", "--conf", "spark.a=b=c", "--conf=spark.d=e", "--driver-memory", "3g", "pyspark-shell"]
+    assert arguments(words) == {"spark.master": "yarn", "spark.a": "b=c", "spark.d": "e", "spark.driver.memory": "3g"}
+
+
+def test_arguments_come_before_the_environment_and_that_before_nothing(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.a 1\nspark.b 1\n")
+    environment = {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": "--conf spark.a=2 pyspark-shell"}
+    assert configured(environment) == {"spark.a": "2", "spark.b": "1"}
+    assert configured({**environment, "MASTER": "local[3]"})["spark.master"] == "local[3]"
+
+
+@pytest.mark.parametrize(
+    ("options", "master"),
+    [
+        (["--master", "local[3]", "--driver-memory", "777m", "--name", "mine"], "local[3]"),
+        pytest.param([], "local[*]", marks=pytest.mark.slow),
+    ],
+)
+def test_spark_submit_runs_an_app_on_the_master_that_it_names(
+    tmp_path: Path, options: list[str], master: str
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        [str(submit), *options, "app.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.strip().rpartition("\n")[2])
+    assert (found["total"], found["master"]) == (25, master)
+    if options:
+        assert (found["name"], found["memory"]) == ("mine", "777m")
+    assert "Traceback" not in done.stderr
