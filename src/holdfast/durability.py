@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from holdfast import marks
@@ -43,9 +44,10 @@ from holdfast.runner import Beside, Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim
-from holdfast.store.syncing import Sync, forget_others, make_durable, sync_all
+from holdfast.store.syncing import Sync, Unsynced, forget_others, make_durable, sync_all
 from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
+from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Layout
 
 PAUSE = 5.0
@@ -121,6 +123,9 @@ class Durability:
 
         self.synced = -1
         """The local layers up to this epoch are on disk."""
+
+        self.unsynced: dict[str, str] = {}
+        """Traces whose local layers could not be synced → why. What copies hold of them is durable all the same."""
 
         self._synced_at = float("-inf")
         self._round_before = -1
@@ -332,8 +337,14 @@ class Durability:
         results = self._runner.tasks(
             "making layers durable", lambda some: make_durable(some, locations), items, Beside.COPYING, _low
         )
-        if not self._noted(results) and syncs:
-            self.synced, self._synced_at = last, time.monotonic()
+        unsynced = [result for result in results if isinstance(result, Unsynced)]
+        damage = self._noted([result for result in results if not isinstance(result, Unsynced)])
+        if syncs:
+            self._synced_at = time.monotonic()
+            if not self._runner.scattered:
+                self.unsynced = {one.trace: one.why for one in unsynced}
+            if not damage and not self.unsynced:
+                self.synced = last
         marks.reach("round.before_look")
         holdings = self._look([number for number in self._places.able() if number in working], traces)
         self.holdings.update(holdings)
@@ -355,7 +366,10 @@ class Durability:
             return []
         after, directories = self.synced, [str(self._directory / trace) for trace in traces]
         if self._runner.scattered:
-            self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
+            failed = self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
+            self.unsynced = {
+                one.trace: f"member {member}: {one.why}" for member, some in failed.items() for one in some
+            }
         return [Sync(directory, after) for directory in directories]
 
     def _shipment(self, ship: Ship) -> Shipment:
@@ -390,6 +404,18 @@ class Durability:
             return
         self.holdings.update(self._look(range(len(self.locations)), list(self._traces)))
         self._settle(list(self._traces), len(self._history) - 1)
+
+    def look_again(self, traces: Collection[str]) -> None:
+        """Have layers that were set aside count again in their locations if they have their checksums after all."""
+
+        def look(number: int) -> None:
+            replica = self._places.replicas[number]
+            for trace, name in replica.aside():
+                if trace in traces:
+                    replica.put_back(trace, name)
+
+        if self.settings.durable:
+            self._places.each(self._places.able(), look)
 
     def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
         """What the locations hold of traces that may not be the flow's any more."""
@@ -445,13 +471,16 @@ class Durability:
                         self.damaged.append(error)
                 case Failed(error=LogDamaged(), name=name) if name is not None:
                     self._unchanged.discard(result.location)
-                    self._places.replicas[result.location].set_aside(result.trace, name)
+                    self._places.each([result.location], partial(self._set_aside, trace=result.trace, name=name))
                 case Failed() if result.location >= 0:
                     self._unchanged.discard(result.location)
                     self._places.note(result.location, result.error)
                 case Failed():
                     self.failure = str(result.error)
         return damage
+
+    def _set_aside(self, number: int, trace: str, name: LayerName) -> None:
+        self._places.replicas[number].set_aside(trace, name)
 
     def since(self, trace: str) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""

@@ -24,6 +24,7 @@
         ├── LogForeign            it belongs to another flow
         ├── LogFormat             it was written by a newer Holdfast
         ├── LogDamaged            a layer or lineage record does not read back
+        ├── LogUnreadable         a file of the log cannot be read now; nothing is known of what it holds
         ├── Fenced                another driver has taken over; this one must stop
         │   └── LeaseLost         … or may do so, since this one has lost its lease
         └── StoreError            a place that holds a copy of the log failed
@@ -132,6 +133,11 @@ class LogFormat(LogError):
 
 class LogDamaged(LogError):
     """A layer or a lineage record does not read back."""
+
+
+class LogUnreadable(LogError):
+    """A file of the log cannot be read now (permissions, too many open files, a failing mount). That says nothing of
+    what it holds: it is left where it is, and what was asked for can be asked again."""
 
 
 class Fenced(LogError):

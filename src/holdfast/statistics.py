@@ -121,7 +121,9 @@ def _rows(path: Path) -> int:
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
             return sum(reader.get_batch(number).num_rows for number in range(reader.num_record_batches))
-    except pa.ArrowInvalid:
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowInvalid, OSError):
         return 0  # damaged: whoever uses it will find out
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.coordinator.history import choose
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import trusting
-from holdfast.errors import EpochUnavailable, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
 from holdfast.outside.findings import Checked, Finding, Kind, Report
 from holdfast.outside.places import (
     LOCAL,
@@ -217,7 +217,7 @@ class Audit:
         place, trace, name, _ = item
         try:
             place.check(trace, name)
-        except (LogDamaged, StoreError, FileNotFoundError) as error:
+        except (LogDamaged, LogUnreadable, StoreError, FileNotFoundError) as error:
             return error
         return None
 

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import Holding, reached, safe_point, trusting
-from holdfast.errors import EpochUnavailable, LogDamaged, UnknownName
+from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
@@ -171,7 +171,7 @@ def read_collection(log: Named, name: str, at: int | None = None, others: Sequen
     for place in working:
         try:
             return _rows(Kept(str(place.directory / "traces" / trace), spec, fields, chain), name, at, entry)
-        except (LogDamaged, EpochUnavailable):
+        except (LogDamaged, LogUnreadable, EpochUnavailable):
             if len(places) == 1:
                 raise
     with tempfile.TemporaryDirectory(prefix="holdfast-") as directory:
@@ -213,7 +213,7 @@ def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place
 def _gather(places: Sequence[Place], trace: str, at: int, chain: Chain, directory: Path) -> None:
     """Bring intact layers that cover the trace as of ``at`` into one directory. A damaged one is done without."""
     useless: set[LayerName] = set()
-    damage: LogDamaged | None = None
+    damage: LogDamaged | LogUnreadable | None = None
     locations = [place.location for place in places]
     while True:
         listed = [place.layers(trace) for place in places]
@@ -229,7 +229,7 @@ def _gather(places: Sequence[Place], trace: str, at: int, chain: Chain, director
             if problem is not None:
                 lost = True
                 useless.add(name)
-                damage = problem if isinstance(problem, LogDamaged) else damage
+                damage = problem if isinstance(problem, LogDamaged | LogUnreadable) else damage
         if not lost:
             return
 
@@ -249,7 +249,7 @@ def _bring(
         if isinstance(place, Working):
             try:
                 place.check(trace, name)
-            except (LogDamaged, FileNotFoundError) as error:
+            except (LogDamaged, LogUnreadable, FileNotFoundError) as error:
                 problem = error
                 continue
             target = directory / name.text()

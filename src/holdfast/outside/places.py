@@ -20,10 +20,10 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast.coordinator.history import choose
 from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.errors import LogDamaged, LogError, LogForeign
+from holdfast.store.copying import read_intact
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import read_stash
 from holdfast.store.location import LocalLocation, Location, open_location
-from holdfast.store.parquet import decode_layer
 from holdfast.store.replica import Replica, layer_path
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import verify_layer
@@ -171,7 +171,7 @@ class Durable(Place):
         return self.replica.layers(trace)
 
     def check(self, trace: str, name: LayerName) -> None:
-        decode_layer(self.replica.read_layer(trace, name), name, f"{self.uri}/{self.path(trace, name)}")
+        read_intact(self.replica, trace, name)
 
     def path(self, trace: str, name: LayerName) -> str:
         return layer_path(trace, name)

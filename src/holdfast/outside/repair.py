@@ -20,11 +20,10 @@ from holdfast.coordinator.replication import Ship, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.operators.stage import LINEAGE
 from holdfast.outside.places import Durable, Place, Sizes, Working, chain_of
-from holdfast.recovery.layers import set_aside
-from holdfast.store.copying import Copied, Fetch, Shipment, fetch_all, ship_all
+from holdfast.recovery.layers import look_again, set_aside
+from holdfast.store.copying import Copied, Fetch, Shipment, fetch_all, read_intact, ship_all
 from holdfast.store.directory import LogDirectory
 from holdfast.store.lineage import LineageLog
-from holdfast.store.parquet import decode_layer
 from holdfast.store.replica import Segment
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.layer import open_layer
@@ -54,6 +53,8 @@ class Repair:
         with ExitStack() as locks:
             for place in self._working:
                 locks.callback(LogDirectory.open(place.directory, self._audit.flow, exclusive=True).close)
+            for place in self._places:
+                self._look_again(place)
             for place, trace, name in self._audit.damaged:
                 self._set_aside(place, trace, name)
             if self._audit.whole:
@@ -87,6 +88,19 @@ class Repair:
             set_aside(place.directory / place.path(trace, name), place.directory)
         else:
             place.replica.set_aside(trace, name)
+
+    def _look_again(self, place: Place) -> None:
+        """Put back what was set aside once, and is what its name says after all."""
+        if isinstance(place, Working):
+            look_again(place.directory / "traces")
+            listed = {trace: place.layers(trace) for trace in place.traces()}
+        else:
+            back = [(trace, name) for trace, name in place.replica.aside() if place.replica.put_back(trace, name)]
+            listed = {trace: place.layers(trace) for trace in {trace for trace, _ in back}}
+        damaged = {(trace, name) for where, trace, name in self._audit.damaged if where is place}
+        for trace, layers in listed.items():
+            held = self._audit.layers.setdefault(place, {}).setdefault(trace, {})
+            held.update({name: size for name, size in layers.items() if (trace, name) not in damaged})
 
     # -- lineage ------------------------------------------------------------------------------------------------------
 
@@ -132,9 +146,8 @@ class Repair:
                     break
 
     def _copy(self, source: Place, target: Place, trace: str, name: LayerName) -> bool:
-        data = source.replica.read_layer(trace, name)
         try:
-            decode_layer(data, name, source.path(trace, name))
+            data, _ = read_intact(source.replica, trace, name)
         except LogDamaged:
             return False  # since the audit
         target.replica.write_layer(trace, name, data)

@@ -7,8 +7,6 @@ holds. The bytes go through the driver. They are few: the layers of the epochs t
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +15,9 @@ from holdfast.errors import LogDamaged
 from holdfast.recovery.layers import Layers
 from holdfast.results import Recovery
 from holdfast.runner import Runner
+from holdfast.store.atomic import read_file, replace_file
 from holdfast.store.here import here
-from holdfast.trace.layer import check_bytes
+from holdfast.trace.layer import check_bytes, unreadable
 from holdfast.trace.name import LayerName
 
 
@@ -70,10 +69,12 @@ def read_layers(wanted: Sequence[Handing]) -> list[Handing]:
     found = []
     for one in wanted:
         try:
-            data = (here(one.directory) / one.name.text()).read_bytes()
+            data = read_file(here(one.directory) / one.name.text())
             check_bytes(data, one.name, one.directory)
         except (FileNotFoundError, LogDamaged):
             continue
+        except OSError as error:
+            raise unreadable(one.directory, error) from error
         found.append(Handing(one.giver, one.directory, one.name, one.low, data))
     return found
 
@@ -83,7 +84,5 @@ def write_layers(given: Sequence[Handing]) -> list[int]:
     for one in given:
         directory = here(one.directory)
         directory.mkdir(parents=True, exist_ok=True)
-        hidden = directory / f".{secrets.token_hex(8)}.tmp"
-        hidden.write_bytes(one.data)
-        os.replace(hidden, directory / one.name.text())
+        replace_file(directory / one.name.text(), one.data)
     return [len(given)]

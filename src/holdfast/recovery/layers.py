@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast import marks
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import Holding, trusting
-from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.operators.program import partition_range
 from holdfast.results import Recovery
 from holdfast.runner import Runner
@@ -22,12 +22,16 @@ from holdfast.store.here import here, member
 from holdfast.store.location import Location
 from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import Piece, cover, covered
-from holdfast.trace.layer import list_layers
+from holdfast.trace.layer import list_files, list_layers, verify_layer
 from holdfast.trace.name import LayerName
 
 
 def local_layers(directory: Path) -> list[LayerName]:
-    return list_layers(directory) if directory.is_dir() else []
+    """The layers in a trace's directory; none if there is no such directory."""
+    try:
+        return list_layers(directory)
+    except FileNotFoundError:
+        return []
 
 
 def remove_stale(directories: Sequence[Path], history: Sequence[Lineage]) -> None:
@@ -50,15 +54,47 @@ def remove_others(directory: Path, owners: Sequence[str]) -> None:
                 (trace / name.text()).unlink(missing_ok=True)
 
 
-def set_aside(path: Path, root: Path) -> bool:
-    """Move a damaged local layer out of the way; whether there was one."""
+def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
+    """Move a damaged local layer out of the way; whether there was one. Unless it is ``unfit`` although it is what its
+    name says, it must be damaged at a second look: then the first was wrong, and it stays."""
     target = root / "damaged" / path.parent.name
     try:
+        if not unfit:
+            try:
+                verify_layer(path)
+                return True
+            except (LogDamaged, LogFormat):
+                pass
         target.mkdir(parents=True, exist_ok=True)
         os.replace(path, target / path.name)
     except FileNotFoundError:
         return False
     return True
+
+
+def look_again(directory: Path) -> int:
+    """On a member: put back what was set aside once and is what its name says after all; how many layers."""
+    own = here(directory)
+    aside, found = own.parent / "damaged", 0
+    for trace in _names(aside):
+        for name in _names(aside / trace):
+            if LayerName.parse(name) is None:
+                continue
+            try:
+                verify_layer(aside / trace / name)
+            except (LogError, FileNotFoundError):
+                continue  # damaged, or not to be read now: it stays, and is looked at again
+            (own / trace).mkdir(parents=True, exist_ok=True)
+            os.replace(aside / trace / name, own / trace / name)
+            found += 1
+    return found
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(list_files(directory))
+    except (FileNotFoundError, LogUnreadable):
+        return []
 
 
 Listing = Mapping[str, Sequence[LayerName]]
@@ -214,7 +250,7 @@ def fetch_missing(
         marks.reach("recovery.before_fetch")
         some = len(ranges)
         results = runner.tasks("bringing layers back", lambda items: fetch_all(items, locations), fetches, some, _low)
-        progress = False
+        progress, problem = False, None
         for result in results:
             match result:
                 case Copied():
@@ -222,10 +258,16 @@ def fetch_missing(
                     recovery.bytes_fetched += result.bytes
                     progress = True
                 case Failed(name=name) if name is not None:
-                    Replica(locations[result.location]).set_aside(result.trace, name)
+                    try:
+                        Replica(locations[result.location]).set_aside(result.trace, name)
+                    except StoreError as error:
+                        problem = problem or error
+                        continue
                     recovery.damaged.append(str(result.error))
                     progress = True
                 case Failed():
                     recovery.unreachable[locations[result.location].uri] = str(result.error)
         if not progress:
+            if problem is not None:
+                raise problem
             raise next(result.error for result in results if isinstance(result, Failed))

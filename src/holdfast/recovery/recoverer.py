@@ -30,7 +30,7 @@ from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.handing import hand_over
-from holdfast.recovery.layers import Layers, fetch_missing, remove_others, set_aside
+from holdfast.recovery.layers import Layers, fetch_missing, look_again, remove_others, set_aside
 from holdfast.recovery.pushed import Pushed
 from holdfast.results import Recovery
 from holdfast.runner import Job, Runner, Work
@@ -91,6 +91,7 @@ class Recoverer:
         self._pushed = pushed
         self._take = take
         self._taken = False
+        self._looked = False
         self._opening = True
         self.together = False
         """Whether what is met from now on belongs to the same recovery."""
@@ -180,11 +181,11 @@ class Recoverer:
         path = error.fields.get("path")
         if not isinstance(path, str):
             return False
-        directory, name = self._state.directory, Path(path)
+        directory, name, unfit = self._state.directory, Path(path), bool(error.fields.get("unfit"))
 
         def aside() -> bool:
             own = here(directory)
-            return name.parent.parent == own and set_aside(name, own.parent)
+            return name.parent.parent == own and set_aside(name, own.parent, unfit)
 
         if not self._runner.scattered and name.parent.parent != directory:
             return False
@@ -209,6 +210,9 @@ class Recoverer:
         with timed(recovery, "look"):
             layers = self._layers(traces, {})
             whole = all(layers.has(trace) >= last for trace in traces)
+            if not whole and self._look_again():
+                layers = self._layers(traces, {})
+                whole = all(layers.has(trace) >= last for trace in traces)
         if not whole and self._durability.settings.durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
@@ -224,6 +228,16 @@ class Recoverer:
         if self._fresh:
             layers = self._layers(traces, self._durability.holdings)
             self._replay(self._plan(layers, ranges), layers)
+
+    def _look_again(self) -> bool:
+        """What was set aside may have been good, and only not to be read then; whether a local layer was."""
+        if self._looked:
+            return False
+        self._looked = True
+        self._durability.look_again(self._state.layouts)
+        directory = self._state.directory
+        found = self._runner.everywhere("looking again at what was set aside", lambda: look_again(directory))
+        return any(found.values())
 
     def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
         return Layers(self._runner, traces, self._state.directory, self._last(), holdings, self._durability.history)

@@ -116,7 +116,10 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     ship, directory = shipment.ship, here(shipment.directory)
     after = ship.after
     for attempt in range(5):
-        names = list_layers(directory) if directory.is_dir() else []
+        try:
+            names = list_layers(directory)
+        except FileNotFoundError:
+            names = []
         try:
             pieces = cover(names, ship.low, ship.high, ship.upto, shipment.chain, after=after)
             blocks = [open_slice(directory, piece, shipment.layout).block() for piece in pieces]
@@ -177,9 +180,7 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
     for number in fetch.locations:
         replica = Replica(locations[number])
         try:
-            data = replica.read_layer(fetch.trace, fetch.name)
-            where = f"{locations[number].uri}/{fetch.trace}/{fetch.name.durable()}"
-            block, layout, metadata = decode_layer(data, fetch.name, where)
+            data, (block, layout, metadata) = read_intact(replica, fetch.trace, fetch.name)
         except LogDamaged as error:
             results.append(Failed(number, fetch.trace, error, fetch.name))
             continue
@@ -195,6 +196,18 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
         results.append(Copied(number, fetch.trace, local, len(data)))
         break
     return results
+
+
+def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
+    """The bytes of a durable layer, and what they mean. LogDamaged only if it is damaged whenever it is read: a
+    connection that breaks off, or memory that errs, is not damage of the file."""
+    where = f"{replica.location.uri}/{trace}/{name.durable()}"
+    data = replica.read_layer(trace, name)
+    try:
+        return data, decode_layer(data, name, where)
+    except LogDamaged:
+        data = replica.read_layer(trace, name)
+        return data, decode_layer(data, name, where)
 
 
 @dataclass(frozen=True)
@@ -244,9 +257,7 @@ def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:
         blocks, layout = [], None
         for piece in pieces:
             try:
-                data = replica.read_layer(compact.trace, piece.name)
-                where = f"{replica.location.uri}/{compact.trace}/{piece.name.durable()}"
-                block, layout, _ = decode_layer(data, piece.name, where)
+                _, (block, layout, _) = read_intact(replica, compact.trace, piece.name)
             except LogDamaged as error:
                 return Failed(compact.location, compact.trace, error, piece.name)
             blocks.append(_within(block, piece))

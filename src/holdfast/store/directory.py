@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
 from holdfast.store import generation
+from holdfast.store.atomic import read_file, replace_file
 from holdfast.store.reasons import fix
 
 FORMAT = 2
@@ -112,8 +113,10 @@ class LogDirectory:
         """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""
         try:
             probe = os.open(self.path / "lock", os.O_RDONLY)
-        except OSError:
+        except FileNotFoundError:
             return None
+        except OSError as error:
+            _refuse(self.path / "lock", error)
         try:
             fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -141,12 +144,9 @@ class LogDirectory:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a small file in one step: readers, and a crash, see the old one or the new one."""
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        hidden.write_text(text, encoding="utf-8")
-        os.replace(hidden, path)
+        replace_file(path, text.encode())
     except OSError as error:
-        hidden.unlink(missing_ok=True)
         _refuse(path, error)
 
 
@@ -302,7 +302,7 @@ def _remove_leftovers(place: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None if there is no such file."""
     try:
-        held = json.loads(path.read_bytes())
+        held = json.loads(read_file(path))
     except FileNotFoundError:
         return None
     except OSError as error:

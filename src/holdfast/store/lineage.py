@@ -14,16 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.coordinator.lineage import GENESIS, Lineage, to_lines
-from holdfast.errors import LogDamaged, LogError
+from holdfast.errors import LogDamaged, LogError, LogUnreadable
+from holdfast.store.atomic import read_file, replace_file
+from holdfast.store.reasons import fix
 
 
 def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
     """All records that read, and for each line that does not its number and why. A torn last line (the process died in
     the middle of the write) is an epoch that never completed, and is not counted as damage."""
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except FileNotFoundError:
         return [], []
+    except OSError as error:
+        raise LogUnreadable(
+            f"lineage {path} cannot be read now: {fix(error)}", path=str(path), errno=error.errno
+        ) from error
     records: list[Lineage] = []
     damaged: list[tuple[int, str]] = []
     lines = text.split(b"\n")
@@ -56,6 +62,13 @@ def read_lineage(path: Path) -> list[Lineage]:
     return records
 
 
+def _held(path: Path) -> bytes | None:
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        return None
+
+
 class LineageLog:
     """The stash, open for appending."""
 
@@ -67,10 +80,8 @@ class LineageLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         wanted = to_lines(self.history)
         try:
-            if anew or not path.exists() or path.read_bytes() != wanted:
-                hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp" if anew else f".{path.name}.tmp")
-                hidden.write_bytes(wanted)
-                os.replace(hidden, path)
+            if anew or _held(path) != wanted:
+                replace_file(path, wanted)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error

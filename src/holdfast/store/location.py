@@ -14,7 +14,6 @@ that is not there is FileNotFoundError. A name for people (``uri``) has no crede
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import secrets
@@ -27,7 +26,9 @@ from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import StoreError
+from holdfast.store.atomic import make_directory, read_file, replace_file, sync_directory
 from holdfast.store.reasons import said
+from holdfast.store.retrying import retrying
 
 
 @dataclass(frozen=True)
@@ -167,27 +168,25 @@ class LocalLocation(Location):
 
     def write(self, path: str, data: bytes) -> None:
         with self._doing("write", path):
-            target = self.path / path
-            _make(target.parent)
-            hidden = target.with_name(temporary_name())
-            try:
-                with open(hidden, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(hidden, target)
-            except BaseException:
-                hidden.unlink(missing_ok=True)
-                raise
-            _sync(target.parent)
+            retrying(lambda: self._write(self.path / path, data))
+
+    @staticmethod
+    def _write(target: Path, data: bytes) -> None:
+        make_directory(target.parent)
+        replace_file(target, data, sync=True)
 
     def read(self, path: str) -> bytes:
         with self._doing("read", path, missing=True):
-            return (self.path / path).read_bytes()
+            return read_file(self.path / path)
 
     def list(self, directory: str) -> Entries:
+        with self._doing("list", directory), suppress(FileNotFoundError):
+            return retrying(lambda: self._list(directory))
+        return []
+
+    def _list(self, directory: str) -> Entries:
         found: Entries = []
-        with self._doing("list", directory), suppress(FileNotFoundError), os.scandir(self.path / directory) as entries:
+        with os.scandir(self.path / directory) as entries:
             for entry in entries:
                 if not is_temporary(entry.name) and entry.is_file():
                     with suppress(FileNotFoundError):  # removed meanwhile
@@ -195,26 +194,30 @@ class LocalLocation(Location):
         return sorted(found, key=lambda entry: entry.name)
 
     def directories(self, directory: str) -> Names:
-        with self._doing("list", directory), suppress(FileNotFoundError), os.scandir(self.path / directory) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+        with self._doing("list", directory), suppress(FileNotFoundError):
+            return retrying(lambda: self._directories(directory))
         return []
+
+    def _directories(self, directory: str) -> Names:
+        with os.scandir(self.path / directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
 
     def remove(self, path: str) -> None:
         with self._doing("remove", path):
-            (self.path / path).unlink(missing_ok=True)
+            retrying(lambda: (self.path / path).unlink(missing_ok=True))
 
     def move(self, path: str, to: str) -> None:
         with self._doing("move", path, missing=True), self._doing("move", to, missing=True):
             source, target = self.path / path, self.path / to
             source.stat()
-            _make(target.parent)
+            make_directory(target.parent)
             os.replace(source, target)
-            _sync(target.parent)
-            _sync(source.parent)
+            sync_directory(target.parent)
+            sync_directory(source.parent)
 
     def check(self) -> None:
         with self._doing("use", ""):
-            _make(self.path)
+            make_directory(self.path)
         probe = f".check-{secrets.token_hex(8)}.tmp"
         self.write(probe, b"holdfast")
         self.read(probe)
@@ -234,24 +237,3 @@ class LocalLocation(Location):
             if isinstance(error, FileExistsError):  # of mkdir: what is there is a file
                 reason = f"{error.filename} is a file, and must be a directory; remove it, or choose another place"
             raise refusal(self, operation, path, reason, errno=error.errno) from error
-
-
-def _make(directory: Path) -> None:
-    """Make a directory and its parents, durably: a synced file in a directory that is lost is lost, too."""
-    if directory.is_dir():
-        return
-    _make(directory.parent)
-    directory.mkdir(exist_ok=True)
-    _sync(directory.parent)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        # Some network filesystems cannot sync a directory; their renames are synchronous.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)

@@ -26,7 +26,7 @@ import xxhash
 from holdfast.errors import LogDamaged, LogFormat
 from holdfast.trace import physical
 from holdfast.trace.canonical import canonical
-from holdfast.trace.layer import Layer, as_batch, check_bytes, check_types, describe
+from holdfast.trace.layer import Layer, as_batch, check_bytes, check_types, describe, unreadable
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 
@@ -85,7 +85,10 @@ def decode_layer(data: bytes, name: LayerName, where: str) -> tuple[Block, Layou
         return layer.whole, layer.layout, layer.metadata
     except LogFormat:
         raise
+    except (MemoryError, pa.ArrowCancelled) as error:
+        raise unreadable(where, error) from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        # The bytes are here, and have their checksum: what fails now is their meaning.
         raise LogDamaged(f"layer {where} does not read: {error}", path=where) from error
 
 

@@ -26,6 +26,7 @@ from holdfast.coordinator.replication import Holding
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
 from holdfast.store.directory import FORMAT
 from holdfast.store.location import Location
+from holdfast.trace.layer import check_bytes
 from holdfast.trace.name import LayerName
 
 _SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
@@ -159,11 +160,14 @@ class Replica:
     def read_segment(self, segment: Segment) -> list[Lineage]:
         """The lineages of a segment. LogDamaged if it does not hold what its name says."""
         path = f"lineage/{segment.text()}"
-        try:
-            lineages = from_lines(self.location.read(path))
-            _check_chain(lineages, segment)
-        except ValueError as error:
-            raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
+        for attempt in range(2):
+            try:
+                lineages = from_lines(self.location.read(path))
+                _check_chain(lineages, segment)
+                break
+            except ValueError as error:
+                if attempt:  # it was so at a second look, too
+                    raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
         return lineages
 
     def write_lineage(self, lineages: Sequence[Lineage]) -> None:
@@ -231,11 +235,28 @@ class Replica:
         self.location.remove(layer_path(trace, name))
 
     def set_aside(self, trace: str, name: LayerName) -> None:
-        """A damaged layer counts no more; it is kept for people to look at."""
-        try:
+        """A damaged layer counts no more; it is kept, and looked at again when the flow is opened."""
+        with suppress(FileNotFoundError):
             self.location.move(layer_path(trace, name), f"damaged/{trace}/{name.durable()}")
-        except (FileNotFoundError, StoreError):
-            self.location.remove(layer_path(trace, name))
+
+    def aside(self) -> list[tuple[str, LayerName]]:
+        """The layers that were set aside, with their traces."""
+        return [
+            (trace, name)
+            for trace in self.location.directories("damaged")
+            for entry in self.location.list(f"damaged/{trace}")
+            if (name := LayerName.parse_durable(entry.name)) is not None
+        ]
+
+    def put_back(self, trace: str, name: LayerName) -> bool:
+        """Have a layer that was set aside count again if it has its checksum after all; whether it has."""
+        path = f"damaged/{trace}/{name.durable()}"
+        try:
+            check_bytes(self.location.read(path), name, path)
+        except (FileNotFoundError, LogDamaged):
+            return False
+        self.location.move(path, layer_path(trace, name))
+        return True
 
 
 def layer_path(trace: str, name: LayerName) -> str:

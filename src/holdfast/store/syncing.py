@@ -8,13 +8,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from holdfast.errors import LogError
+from holdfast.store.atomic import read_file, replace_file, sync_directory
 from holdfast.store.copying import Result, Shipment, ship_all
 from holdfast.store.here import here
 from holdfast.store.location import Location
-from holdfast.trace.layer import list_layers
+from holdfast.store.retrying import retrying
+from holdfast.trace.layer import check_bytes, list_layers
+from holdfast.trace.name import LayerName
 
 
 @dataclass(frozen=True)
@@ -25,20 +31,32 @@ class Sync:
     after: int
 
 
-def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result]:
-    """In a task: sync, then ship."""
-    results: list[Result] = []
-    for item in items:
-        if isinstance(item, Sync):
-            sync_layers(Path(item.directory), item.after)
-    results += ship_all([item for item in items if isinstance(item, Shipment)], locations)
-    return results
+@dataclass(frozen=True)
+class Unsynced:
+    """A trace whose local layers could not be synced: what a copy holds is durable all the same."""
+
+    trace: str
+    why: str
 
 
-def sync_all(directories: Sequence[str], after: int) -> None:
-    """On a member: sync its own layers."""
-    for directory in directories:
-        sync_layers(here(directory), after)
+def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result | Unsynced]:
+    """In a task: sync, then ship. A disk that cannot sync keeps nobody from shipping."""
+    directories = [(item.directory, item.after) for item in items if isinstance(item, Sync)]
+    results: list[Result | Unsynced] = []
+    for directory, after in directories:
+        results += sync_all([directory], after)
+    return [*results, *ship_all([item for item in items if isinstance(item, Shipment)], locations)]
+
+
+def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
+    """Sync the layers of these traces that are newer than an epoch; those that could not be synced."""
+    failed = []
+    for directory in map(here, directories):
+        try:
+            sync_layers(directory, after)
+        except (OSError, LogError) as error:
+            failed.append(Unsynced(directory.name, str(error)))
+    return failed
 
 
 def forget_others(directory: Path, kept: Collection[str]) -> None:
@@ -51,14 +69,29 @@ def forget_others(directory: Path, kept: Collection[str]) -> None:
 
 def sync_layers(directory: Path, after: int) -> None:
     """Have the host write a trace's newer layers to its disk, and the directory that names them."""
-    if not directory.is_dir():
+    try:
+        names = list_layers(directory)
+    except FileNotFoundError:
         return
-    for path in [directory / name.text() for name in list_layers(directory) if name.last > after] + [directory]:
-        try:
-            opened = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # merged and removed in the meantime
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+    for name in names:
+        if name.last > after:
+            with suppress(FileNotFoundError):  # merged and removed in the meantime
+                _sync_layer(directory, name)
+    with suppress(FileNotFoundError):
+        retrying(partial(sync_directory, directory))
+
+
+def _sync_layer(directory: Path, name: LayerName) -> None:
+    path = directory / name.text()
+    opened = retrying(partial(os.open, path, os.O_RDONLY))
+    try:
+        os.fsync(opened)
+        return
+    except OSError:
+        pass
+    finally:
+        os.close(opened)
+    # A sync that is asked for again says that all is well, whatever became of the pages: only new ones can be synced.
+    data = read_file(path)
+    check_bytes(data, name, str(path))
+    replace_file(path, data, sync=True)

@@ -15,6 +15,7 @@ that the disk got wrong is never computed with.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import uuid
@@ -31,7 +32,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from holdfast.errors import LogDamaged, LogFormat
+from holdfast.errors import LogDamaged, LogFormat, LogUnreadable
+from holdfast.store.reasons import fix
+from holdfast.store.retrying import retrying
 from holdfast.trace import physical
 from holdfast.trace.canonical import canonical
 from holdfast.trace.equality import equal_rows
@@ -238,7 +241,8 @@ _lock = threading.Lock()
 
 
 def open_layer(path: Path) -> Layer:
-    """The layer in a file, mapped. FileNotFoundError if it is not there, LogDamaged if it does not read."""
+    """The layer in a file, mapped. FileNotFoundError if it is not there, LogDamaged if it is not what its name says,
+    LogUnreadable if that cannot be told now."""
     key = os.path.split(path)
     with _lock:
         layer = _open.get(key)
@@ -281,7 +285,7 @@ def _map(path: Path) -> Layer:
     if name is None:
         raise LogDamaged(f"{path} is not the name of a layer", path=str(path))
     with _damage(path):
-        mapped = pa.memory_map(os.fspath(path)).read_buffer()
+        mapped = retrying(lambda: _mapped(path))
         check_bytes(mapped, name, str(path))
         reader = pa.ipc.open_file(mapped)
         if reader.num_record_batches != 1:
@@ -292,14 +296,39 @@ def _map(path: Path) -> Layer:
         return Layer(path, name, batch)
 
 
+def _mapped(path: Path) -> pa.Buffer:
+    """The bytes of a file, mapped; all of them."""
+    size = os.stat(path).st_size
+    mapped = pa.memory_map(os.fspath(path)).read_buffer()
+    if mapped.size < size:
+        raise OSError(errno.EIO, f"{mapped.size} of {size} bytes could be mapped", os.fspath(path))
+    return mapped
+
+
 @contextmanager
 def _damage(path: Path) -> Iterator[None]:
+    """What a failure to read a layer means: what is there does not parse, or it cannot be read now."""
     try:
         yield
     except (FileNotFoundError, LogDamaged, LogFormat):
         raise
+    except (MemoryError, pa.ArrowCancelled) as error:
+        raise unreadable(path, error) from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(path, error) from error
+        # Arrow's own: what it was given is not what it should be.
         raise LogDamaged(f"layer {path} does not read: {error}", path=str(path)) from error
+
+
+def unreadable(path: Path | str, error: BaseException) -> LogUnreadable:
+    """The error of a layer that cannot be read now."""
+    why = fix(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+    return LogUnreadable(
+        f"layer {path} cannot be read now: {why}; nothing is known of what it holds, and it is left as it is",
+        path=str(path),
+        errno=getattr(error, "errno", None),
+    )
 
 
 def check_bytes(data: pa.Buffer | bytes, name: LayerName, where: str) -> None:
@@ -331,10 +360,22 @@ def verify_layer(path: Path) -> None:
 
 def layer_metadata(path: Path) -> dict[str, str]:
     """What the writer of a layer added to its metadata. Reads the footer only, so damage elsewhere is not noticed."""
-    with _damage(path), pa.memory_map(os.fspath(path)) as mapped:
-        return describe(pa.ipc.open_file(mapped).schema, str(path)).metadata
+    with _damage(path):
+        return describe(pa.ipc.open_file(retrying(lambda: _mapped(path))).schema, str(path)).metadata
 
 
 def list_layers(directory: Path) -> list[LayerName]:
     """The names of all layers in a trace's directory, which must exist."""
-    return [name for name in map(LayerName.parse, os.listdir(directory)) if name is not None]
+    return [name for name in map(LayerName.parse, list_files(directory)) if name is not None]
+
+
+def list_files(directory: Path) -> list[str]:
+    """The names in a directory. FileNotFoundError if there is none, LogUnreadable if it cannot be listed now."""
+    try:
+        return retrying(lambda: os.listdir(directory))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogUnreadable(
+            f"trace {directory} cannot be listed now: {fix(error)}", path=str(directory), errno=error.errno
+        ) from error

@@ -49,7 +49,7 @@ def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
     """The rows of a piece. FileNotFoundError if the layer has vanished."""
     layer = open_layer(directory / piece.name.text())
     if layer.layout != layout:
-        raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path))
+        raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path), unfit=True)
     start = layer.find(piece.low) if piece.low > piece.name.low else 0
     stop = layer.find(piece.high) if piece.high < piece.name.high else layer.rows
     cut = piece.after >= piece.name.first or piece.upto < piece.name.last

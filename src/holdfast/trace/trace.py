@@ -8,7 +8,6 @@ the state is never read otherwise. Matching is by hash: callers compare the keys
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.trace import ordered, physical, search
 from holdfast.trace.cover import Chain, cover
-from holdfast.trace.layer import retain
+from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate
@@ -152,7 +151,7 @@ class Trace:
         seen: set[str] | None = None
         for attempt in range(_ATTEMPTS):
             try:
-                listing = set(os.listdir(self.directory))
+                listing = set(list_files(self.directory))
                 retain(self.directory, listing)
                 names = [name for name in map(LayerName.parse, listing) if name is not None]
                 pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
