@@ -3,7 +3,9 @@
 It joins, aggregates and ranks what it finds in ``<directory>/users`` (Parquet files, one per epoch) and
 ``<directory>/orders`` (numbered JSON batches with deletions, one per epoch), keeps its log in two places, and commits
 to two sinks that are exactly-once: a changelog, and a SQLite database. It prints a line when it is open and after each
-epoch. When nothing waits any more it stays, to be killed. With ``finish`` it takes many batches per epoch, prints what
+epoch. A view draws (chance, the clock) and asks an outside function, whose answers are never the same twice; what that
+answered is in ``<directory>/asked``. When nothing waits any more it stays, to be killed. With ``heal`` it ends when
+both copies hold everything. With ``finish`` it takes many batches per epoch, prints what
 the views hold in the end, and ends. If it is to die in a round of copying (``HOLDFAST_CRASH_AT``), it waits for one
 after each epoch: rounds are seconds apart otherwise.
 """
@@ -31,7 +33,11 @@ VIEWS = {
     "cities": "SELECT city, sum(amount) AS total, count(*) AS orders, max(amount) AS most FROM placed GROUP BY city",
     "spend": "SELECT user, sum(amount) AS total FROM orders GROUP BY user",
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 5",
+    "drawn": "SELECT id, user, rand() AS chance, unix_micros(now()) AS at, look_up(user) AS answer FROM orders",
+    "drawn_spend": "SELECT user, sum(chance) AS total, count(*) AS orders, min(answer) AS least FROM drawn "
+    "GROUP BY user",
 }
+DELIVERED = ("cities", "top", "drawn", "drawn_spend")
 
 
 class Batches(hf.Source):
@@ -123,18 +129,35 @@ class Sqlite(hf.Sink):
 
 def declare(root: Path, per_epoch: int) -> hf.Flow:
     """The flow, over the files in a directory."""
-    flow = hf.Flow("killed", log=[root / "a", root / "b"], min_replicas=2, partitions=2)
+    flow = hf.Flow("killed", log=[root / "a", root / "b"], local=root / "local", min_replicas=2, partitions=2)
+    asked = str(root / "asked")
+
+    @hf.nondeterministic
+    def look_up(user: int) -> str:
+        answer = f"{user} at {time.time_ns()} by {os.getpid()}"
+        with open(asked, "a") as file:
+            file.write(f"{answer}\n")
+        return answer
+
+    flow.udf("look_up", look_up, "string")
     users = hf.files(root / "users", schema="user bigint, city bigint", max_files_per_epoch=1)
     flow.source("orders", Batches(root / "orders", per_epoch)).source("users", users)
     for name, sql in VIEWS.items():
         flow.view(name, sql)
+    for name in ("drawn", "drawn_spend"):
+        flow.sink(name, hf.changelog(root / name))
     return flow.sink("cities", hf.changelog(root / "out")).sink("top", Sqlite(root / "top.db"))
 
 
-def main(root: Path, finish: bool) -> None:
+def main(root: Path, finish: bool, heal: bool) -> None:
     flow = declare(root, 25 if finish else 1)
     flow.status()
     print("open", flush=True)
+    if heal:
+        flow.wait_safe()
+        flow.close()
+        print("held {}", flush=True)
+        return
     dies_in_round = os.environ.get("HOLDFAST_CRASH_AT", "").startswith("round.")
 
     def tell(result: hf.Epoch) -> None:
@@ -146,10 +169,10 @@ def main(root: Path, finish: bool) -> None:
     if not finish:
         print("idle", flush=True)
         time.sleep(600)
-    held = {name: [list(row) for row in flow.read(name).collect()] for name in ("cities", "top")}
+    held = {name: [list(row) for row in flow.read(name).collect()] for name in DELIVERED}
     flow.close()
     print("held", json.dumps(held), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "finish" in sys.argv[2:])
+    main(Path(sys.argv[1]), "finish" in sys.argv[2:], "heal" in sys.argv[2:])

@@ -39,9 +39,11 @@ class Shim:
     """The library, and its control file."""
 
     def __init__(self, directory: Path) -> None:
-        self.library = build(directory)
+        self.library = directory / "holdfast-faults.so"
         self.control = directory / "faults"
-        self.control.write_bytes(b"HFFAULTS".ljust(_SIZE, b"\0"))
+        if not self.control.exists():  # else another process has made them
+            self.library = build(directory)
+            self.control.write_bytes(b"HFFAULTS".ljust(_SIZE, b"\0"))
         with open(self.control, "r+b") as file:
             self._held = mmap.mmap(file.fileno(), _SIZE)
 
@@ -65,8 +67,12 @@ class Shim:
         struct.pack_into("<q", self._held, 8, 1)
 
     def disarm(self) -> None:
-        """Nothing fails any more."""
+        """Nothing fails any more, and nothing is counted."""
         struct.pack_into("<q", self._held, 8, 0)
+
+    def rearm(self) -> None:
+        """Go on where it was disarmed."""
+        struct.pack_into("<q", self._held, 8, 1)
 
     @property
     def counts(self) -> dict[str, int]:
