@@ -69,3 +69,7 @@ def test_spark_submit_runs_an_app_on_the_master_that_it_names(
     if options:
         assert (found["name"], found["memory"]) == ("mine", "777m")
     assert "Traceback" not in done.stderr
+
+
+def test_a_process_without_submit_arguments_has_no_settings_of_them() -> None:
+    assert arguments([]) == {}

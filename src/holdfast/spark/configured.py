@@ -48,7 +48,7 @@ def defaults(path: Path) -> dict[str, str]:
 def arguments(words: Sequence[str]) -> dict[str, str]:
     """Return the settings among the options of a ``spark-submit`` command."""
     found: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):  # no words, no pairs
         option, equals, value = word.partition("=")
         value = value if equals else following
         if option in _OPTIONS:
