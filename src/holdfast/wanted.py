@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import os
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,13 +21,45 @@ if TYPE_CHECKING:
 
 
 def working_directory(locations: Sequence[Location]) -> Path:
-    """Where the working files are: in the first log location that is a local directory, else in one for temporary
-    files, always the same for the same log."""
+    """Where the working files are: in the first log location that is a local directory, else in a directory of this
+    user alone, which is made; always the same for the same log."""
+    from holdfast.store.private import make_private, state_directory
+
     for location in locations:
         if (path := location.local()) is not None:
             return path
     mark = hashlib.blake2b("\n".join(location.uri for location in locations).encode(), digest_size=8).hexdigest()
-    return Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
+    base = state_directory()
+    make_private(base / mark, base)
+    before = Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
+    if os.path.lexists(before):
+        warnings.warn(
+            f"holdfast: the working directory is {base / mark}; {before}, where it was before, is not used any more. "
+            "What is safe comes from the log locations; remove the old directory",
+            stacklevel=1,
+        )
+    return base / mark
+
+
+def refuse_same_place(name: str, places: Sequence[Place]) -> None:
+    """DeclarationError if two of the places are one, however they are spelled: a copy beside itself is no copy."""
+    from holdfast.store.location import Location, open_location
+
+    seen: dict[str, str] = {}
+    for place in places:
+        if not isinstance(place, str | os.PathLike | Location):
+            continue  # an error of its own
+        location = open_location(place)
+        identity = location.identity()
+        spelled = os.fspath(place) if location.local() is not None and not isinstance(place, Location) else location.uri
+        if identity in seen:
+            raise DeclarationError(
+                f"flow '{name}': log names the same place twice, as {seen[identity]!r} and as {spelled!r}; a copy must "
+                "be in another place, on another disk",
+                flow=name,
+                place=identity,
+            )
+        seen[identity] = spelled
 
 
 def checked(
@@ -47,6 +81,7 @@ def checked(
         raise DeclarationError(
             f"flow '{name}': strategy must be 'nosync', 'synchronous-log' or 'volatile', not {strategy!r}", flow=name
         )
+    refuse_same_place(name, places)
     count = min_replicas
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= len(places):
         raise DeclarationError(

@@ -218,7 +218,7 @@ def _take_lock(place: Path, lease: str | None) -> int:
     # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
     for attempt in range(_ATTEMPTS):
         try:
-            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             _refuse(place, error)
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ from pyarrow import fs as arrow_fs
 from holdfast.errors import StoreError
 from holdfast.store.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
 from holdfast.store.reasons import said
+
+_ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+"""Spellings of the same kind of place."""
 
 Infos: TypeAlias = list[arrow_fs.FileInfo]
 
@@ -56,6 +60,15 @@ class FilesystemLocation(Location):
     @property
     def uri(self) -> str:
         return self._uri
+
+    def identity(self) -> str:
+        parts = urlsplit(self._uri)
+        path = posixpath.normpath(f"/{parts.path}")
+        path = f"/{path.lstrip('/')}"
+        scheme = parts.scheme.lower()
+        if scheme in ("local", "file"):
+            return os.path.realpath(path if not parts.netloc else f"/{parts.netloc}{path}")
+        return f"{_ALIKE.get(scheme, scheme)}://{parts.netloc.lower()}{path}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}

@@ -82,7 +82,7 @@ class LineageLog:
         try:
             if anew or _held(path) != wanted:
                 replace_file(path, wanted)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 

@@ -84,6 +84,11 @@ class Location(ABC):
         """The directory, if it is on a local disk."""
         return None
 
+    def identity(self) -> str:
+        """A text that is the same for all spellings of one place, as far as that can be told without opening it. It has
+        no credentials in it."""
+        return self.uri
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
 
@@ -165,6 +170,9 @@ class LocalLocation(Location):
 
     def local(self) -> Path:
         return self.path
+
+    def identity(self) -> str:
+        return os.path.realpath(self.path)
 
     def write(self, path: str, data: bytes) -> None:
         with self._doing("write", path):

@@ -14,6 +14,7 @@ _FIXES = {
     errno.EDQUOT: "the disk quota is used up; make room and try again",
     errno.ENOTDIR: "a part of the path is a file, not a directory",
     errno.EISDIR: "it is a directory, and a file was expected; remove it, or choose another place",
+    errno.ELOOP: "it is a symbolic link, and a file of the log never is; find out who put it there, and remove it",
     errno.ENAMETOOLONG: "the path is too long; choose a directory with a shorter one",
     errno.ENOLCK: "the file system has no locks; choose a directory on a local disk",
 }

@@ -63,7 +63,7 @@ def write_layer(
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{uuid.uuid4().hex}.tmp"
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             sink = _Checksummed(file)
             if block.rows == 0 and all(pa.types.is_null(column.type) for column in block.columns):
                 sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
