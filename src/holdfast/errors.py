@@ -10,6 +10,7 @@
     │   └── Unsupported           SQL that is right, but that Holdfast cannot maintain yet
     ├── InputError                the data that arrived is wrong; the flow stays usable
     │   ├── BadFile               a malformed or truncated file in a source
+    │   │   └── FileMoved         … or one that was taken already, under another path
     │   └── NegativeMultiplicity  a row was deleted more often than inserted
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
@@ -77,6 +78,10 @@ class InputError(HoldfastError):
 
 class BadFile(InputError):
     """A malformed or truncated file in a source."""
+
+
+class FileMoved(BadFile):
+    """A file of a source was taken already, under another path: its rows would count twice."""
 
 
 class NegativeMultiplicity(InputError):

@@ -477,6 +477,7 @@ class Flow:
             views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
             for name, source in catalog.sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
+                source.in_session(judge.session.conf.get("spark.sql.session.timeZone") or "UTC")
             left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
             declared = replace(declared, expiring=left)
             cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate")

@@ -58,17 +58,94 @@ def test_a_header_that_does_not_match_the_schema_is_refused(spark: SparkSession,
         read(spark, files(tmp_path, "csv", SCHEMA, options={"header": "true"}))
 
 
-def test_times_without_a_zone_are_utc_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:
-    put(tmp_path / "a.json", '{"at": "2020-01-01T00:00:00"}\n')
-    own = spark.newSession()
-    own.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+def seconds(frame: Any) -> list[float]:
+    return [row[0] for row in frame.selectExpr("unix_seconds(at)").collect()]
+
+
+def test_times_without_a_zone_are_in_the_zone_that_the_source_began_with(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "a.json", '{"at": "2020-01-01T00:00:00"}\n', at=1)
+    tokyo, here = spark.newSession(), spark
+    tokyo.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    utc = dt.datetime(2020, 1, 1, tzinfo=dt.UTC).timestamp()
+    in_tokyo = seconds(tokyo.read.schema("at timestamp").json(str(tmp_path)))
+    assert in_tokyo == [utc - 9 * 3600]
+
     source = files(tmp_path, "json", "at timestamp")
+    source.in_session("Asia/Tokyo")
     offer = source.poll()
     assert offer is not None
-    assert (
-        source.frame(own, offer).selectExpr("unix_seconds(at)").first()[0]
-        == dt.datetime(2020, 1, 1, tzinfo=dt.UTC).timestamp()
-    )
+    assert seconds(source.frame(here, offer)) == in_tokyo, "whichever session reads it"
+    put(tmp_path / "b.json", '{"at": "2020-01-01T00:00:00"}\n', at=2)
+    again = files(tmp_path, "json", "at timestamp")
+    again.in_session("UTC")
+    again.advance(offer)
+    with pytest.warns(UserWarning, match="go on being read in Asia/Tokyo"):
+        again.in_session("UTC")
+    later = again.poll()
+    assert later is not None and seconds(again.frame(here, later)) == in_tokyo
+    told = files(tmp_path, "json", "at timestamp", options={"timezone": "UTC"})
+    told.in_session("Asia/Tokyo")
+    told.advance(offer)
+    later = told.poll()
+    assert later is not None and seconds(told.frame(here, later)) == [utc]
+    assert seconds(told.frame(here, offer)) == in_tokyo, "an offer of the past is read as it was"
+    old = {"under": str(tmp_path), "files": [["a.json", *(os.stat(tmp_path / "a.json").st_size, 10**9)]]}
+    assert seconds(source.frame(tokyo, old)) == [utc], "before zones were said it was UTC"
+
+
+ODD = [
+    "a[12]", "a1", "a2", "x{1,2}", "x1", "c:d", "12:30:00", "s3:", "back\\slash", "\\*", "sp ace", "p%20q", "p%q", "ü€",
+    "st*r",
+    "q?", "co,mma", "h#ash", "k=v", "plus+", "tab\tx", "new\nline", "quote'\"", "$x!^~&;|", "both[1]:2", "both{a}:b",
+    "d[1]:x/f", "d[2]/f", "d:3/f", "d[2]/g:h",
+]  # fmt: skip
+
+
+def test_every_file_name_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    for number, name in enumerate(ODD):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        put(tmp_path / name, f'{{"id": {number}}}\n', at=number)
+    source = files(tmp_path, "json", "id long")
+    assert sorted(read(spark, source)) == [(number,) for number in range(len(ODD))]
+    assert source.poll() is None
+
+
+def test_a_bad_file_of_any_name_is_the_one_that_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "a1", "1\n", at=1)
+    for name in ("a[1]", "c:d%20 ü", "both[1]:2", "end."):
+        path = put(tmp_path / name, "x\n", at=2)
+        with pytest.raises(BadFile, match="it does not read as csv") as caught:
+            read(spark, files(tmp_path, "csv", "id long"))
+        assert caught.value.fields["path"] == str(path)
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("format", "option", "message"),
+    [
+        ("csv", {"mode": "PERMISSIVE"}, "use on_bad_file"),
+        ("json", {"pathGlobFilter": "*.json"}, "which files are read"),
+        ("json", {"modifiedAfter": "2020-01-01"}, "which files are read"),
+        ("csv", {"inferSchema": True}, "nothing is inferred"),
+        ("json", {"quote": ";"}, "json has"),
+        ("csv", {"ignorecorruptfiles": True}, "use on_bad_file"),
+        ("csv", {"heder": True}, "did you mean 'header'"),
+        ("csv", {"compression": "gzip"}, "for writing"),
+        ("csv", {"header": None}, "texts, numbers or booleans"),
+        ("csv", {"sep": ";", "SEP": ","}, "twice"),
+    ],
+)
+def test_an_option_is_followed_or_refused(tmp_path: Path, format: Any, option: Any, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        files(tmp_path, format, SCHEMA, options=option)
+
+
+def test_an_offer_is_read_with_the_options_it_was_made_with(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "a.csv", "id;name\n1;x\n")
+    source = files(tmp_path, "csv", SCHEMA, options={"HEADER": True, "sep": ";"})
+    offer = source.poll()
+    assert offer is not None
+    assert [tuple(row) for row in files(tmp_path, "csv", SCHEMA).frame(spark, offer).collect()] == [(1, "x")]
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,33 @@
 """A directory of files as a source: every new file is a batch of insertions.
 
-Which files an epoch takes is its offer: their names, sizes and times of change, so a replay reads the same files or
-says that it cannot. Files come in the order (time of change, name) in which a poll finds them; that order is part of
-the offer and not computed again. A file that an epoch took is never looked at again, whatever becomes of it.
+Which files an epoch takes is its offer: their names, sizes, times of change and marks (`connectors.identity`), and for
+JSON and CSV the options they are read with, so a replay reads the same rows or says that it cannot. Files come in the
+order (time of change, name) in which a poll finds them; that order is part of the offer and not computed again.
 
-Parquet is read by the tasks (`connectors.parquet`), JSON lines and CSV by Spark. A bad Parquet file shows at the poll,
-except for damage inside its pages; a bad JSON or CSV file shows when Spark reads it (`reject`). With
+Parquet is read by the tasks (`connectors.parquet`), JSON lines and CSV by Spark (`connectors.text`). A bad Parquet file
+shows at the poll, except for damage inside its pages; a bad JSON or CSV file shows when Spark reads it (`reject`). With
 ``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new file, since none of
 its rows was taken.
 
-Cost of a poll: one listing, plus one ``stat`` and (Parquet) one footer per new file.
+Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has, plus per new file
+one ``stat``, a mark, and (Parquet) a footer.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, get_args
-from urllib.parse import quote
+from typing import Any, Literal, TypeVar, get_args
 
-from holdfast.connectors import listing, parquet
+from holdfast.connectors import listing, parquet, text
+from holdfast.connectors.identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.infer import spark_type
-from holdfast.connectors.listing import File
+from holdfast.connectors.listing import File, Tree
+from holdfast.connectors.offered import Offered, files_of, offer_of
 from holdfast.connectors.source import Offer, Part, Source
-from holdfast.errors import BadFile, DeclarationError, HoldfastError, InputError, SchemaError
+from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
@@ -33,8 +35,11 @@ from holdfast.plan.types import arrow_type
 Format = Literal["parquet", "json", "csv"]
 OnBadFile = Literal["fail", "skip"]
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 _CHECKERS = 8
-"""Threads that read footers: the time is the disk's."""
+"""Threads that read footers and marks: the time is the disk's."""
 
 
 def files(
@@ -45,25 +50,33 @@ def files(
     on_bad_file: OnBadFile = "fail",
     options: Mapping[str, str] | None = None,
     *,
+    identity: Identity = "path",
     replicas: bool = False,
 ) -> Source:
     """The files under ``path`` (a directory, searched recursively; a file; or a list of these), as they arrive.
 
-    With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
-    each file is read from whichever copy can be read.
-
     ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``max_files_per_epoch``
     bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are recorded. ``options``
-    are Spark's reader options for JSON and CSV; times without a zone are UTC, unless the option ``timeZone`` says
-    otherwise.
+    are Spark's reader options for JSON and CSV; one that would change nothing, or which files are read, is refused.
+    Times without a zone are in the session's time zone, as ``spark.read`` has it, unless the option ``timeZone`` says
+    otherwise; the zone that a source began with stays its zone, whatever session goes on with it.
+
+    ``identity`` says what makes a file the same file. ``"path"`` (the default): a file is taken once per path. One that
+    was moved is refused (`FileMoved`) rather than counted twice; one that is rewritten in place is not looked at again.
+    ``"content"``: a file is taken once per content, wherever it is moved or copied to; equal files count once, and each
+    file is read once more, to compute its digest.
+
+    With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
+    each file is read from whichever copy can be read.
     """
     if replicas:
-        if isinstance(path, str | os.PathLike) or format != "parquet" or on_bad_file != "fail" or options:
+        plain = on_bad_file == "fail" and identity == "path" and not options
+        if isinstance(path, str | os.PathLike) or format != "parquet" or not plain:
             raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")
         from holdfast.connectors.replicas import Replicated
 
         return Replicated(path, schema, max_files_per_epoch)
-    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options)
+    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity)
 
 
 class Files(Source):
@@ -77,41 +90,47 @@ class Files(Source):
         max_files_per_epoch: int | None,
         on_bad_file: OnBadFile,
         options: Mapping[str, str] | None,
+        identity: Identity = "path",
     ) -> None:
         given = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
-        self._roots = [listing.root(one) for one in given]
+        self._trees = [Tree(listing.root(one)) for one in given]
         self._format = format
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"
-        self._options = dict(options or {})
-        self._check_declaration(on_bad_file)
-        self._taken: set[str] = set()
+        self._check_declaration(on_bad_file, identity, options)
+        self._options = {} if format == "parquet" else text.checked_options(options or {}, format, self._subject)
+        self._zone: str | None = None
+        self._taken = Taken(identity)
         self._skipped: dict[str, File] = {}
         self._unrecorded: list[tuple[File, str]] = []
         self._offered: Offer | None = None
         self._behind = 0
         self._footers: dict[File, parquet.Footer] = {}
+        self._moved: dict[bytes, str] = {}
+        self._warned = False
         self.fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
         for field in self.fields:
             arrow_type(field.type)
 
-    def _check_declaration(self, on_bad_file: str) -> None:
-        if not self._roots:
+    def _check_declaration(self, on_bad_file: str, identity: str, options: object) -> None:
+        if not self._trees:
             raise DeclarationError("files: the list of paths is empty")
         for name, value, choices in (
             ("format", self._format, get_args(Format)),
             ("on_bad_file", on_bad_file, get_args(OnBadFile)),
+            ("identity", identity, get_args(Identity)),
         ):
             if value not in choices:
                 known = ", ".join(map(repr, choices))
                 raise DeclarationError(f"{self._subject}: {name} must be one of {known}, not {value!r}", name=name)
-        if self._limit is not None and (not isinstance(self._limit, int) or self._limit < 1):
-            raise DeclarationError(f"{self._subject}: max_files_per_epoch must be at least 1, not {self._limit!r}")
-        if self._options and self._format == "parquet":
+        limit = self._limit
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise DeclarationError(f"{self._subject}: max_files_per_epoch must be at least 1, not {limit!r}")
+        if options is not None and not isinstance(options, Mapping):
+            raise DeclarationError(f"{self._subject}: options must be a dict, not {options!r}")
+        if options and self._format == "parquet":
             raise DeclarationError(f"{self._subject}: options are for json and csv; parquet has none")
-        if any(key.lower() == "mode" for key in self._options):
-            raise DeclarationError(f"{self._subject}: option 'mode' cannot be set; use on_bad_file to say what to do")
 
     def _first_schema(self) -> tuple[Field, ...]:
         if self._format != "parquet":
@@ -127,29 +146,40 @@ class Files(Source):
             for field in found
         )
 
+    # -- the contract of a source ---------------------------------------------------------------------------------
+
+    def in_session(self, zone: str) -> None:
+        if self._zone is None:
+            self._zone = zone
+        elif self._zone != zone and self._format != "parquet" and text.ZONE not in self._options:
+            warnings.warn(
+                f"holdfast: {self._subject}: times without a zone go on being read in {self._zone}, as they were so "
+                f"far, although the session is in {zone}; options={{'timeZone': …}} says it for new files",
+                stacklevel=1,
+            )
+
     def poll(self) -> Offer | None:
         if self._offered is None:
             self._offered = self._next_offer()
         return self._offered
 
     def advance(self, offer: Offer) -> None:
-        for file in _files_of(offer):
-            self._taken.add(file.path)
-            self._skipped.pop(file.path, None)
+        for offered in files_of(offer):
+            self._taken.add(offered)
+            self._skipped.pop(offered.file.path, None)
         for path, _, size, changed in offer.get("skipped", ()):
             self._skipped[path] = File(path, size, changed)
         recorded = {path for path, *_ in offer.get("skipped", ())}
         self._unrecorded = [(file, reason) for file, reason in self._unrecorded if file.path not in recorded]
+        if self._format != "parquet" and text.ZONE not in self._options:
+            self._zone = self._options_of(offer).get(text.ZONE, self._zone)
         self._offered = None
         self._footers.clear()
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []
-        for file in _files_of(offer):
-            footer = self._footers.get(file)
-            if footer is None:
-                listing.check_unchanged(file)
-                footer = parquet.read_footer(file.path)
+        for file in self._files_now(offer):
+            footer = self._footers.get(file) or parquet.read_footer(file.path)
             if footer.rows:
                 parts += parquet.cut(file, footer, self.fields)
         return parts
@@ -158,23 +188,38 @@ class Files(Source):
         if self._format == "parquet":
             return None
         ddl = ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in self.fields)
-        paths = []
-        for file in _files_of(offer):
-            listing.check_unchanged(file)
-            paths.append(file.path)
+        paths = [file.path for file in self._files_now(offer)]
         if not paths:
             return spark.createDataFrame([], ddl)
-        options = {"timeZone": "UTC", "enforceSchema": "false", **self._options, "mode": "FAILFAST"}
-        reader = spark.read.schema(ddl).options(**options)
-        return reader.json(paths) if self._format == "json" else reader.csv(paths)
+        return text.read(spark, self._format, ddl, self._options_of(offer), paths)
+
+    def _options_of(self, offer: Offer) -> dict[str, str]:
+        """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
+        said: dict[str, str] | None = offer.get("options")
+        return {text.ZONE: "UTC", **self._options} if said is None else said
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         file = _culprit(offer, error)
         if file is None:
             return False
-        if self._skips and offer == self._offered:
+        if offer != self._offered:
+            if isinstance(error, HoldfastError):
+                return False
+            raise self._bad_file(file, error) from error
+        # No epoch took it: the next offer is made of what is there then.
+        self._offered = None
+        if not os.path.lexists(file.path):
+            if self._skips:
+                self._unrecorded.append((File(file.path, -1, -1), "it was removed before an epoch took it"))
+                return True
+            raise BadFile(
+                f"file {file.path!r}: it was removed before an epoch took it, and none of its rows counts; put it back "
+                "if it is wanted: the next step goes on with the files that are there then",
+                path=file.path,
+                removed=True,
+            ) from error
+        if self._skips:
             self._skip(file, error if isinstance(error, HoldfastError) else self._bad_file(file, error))
-            self._offered = None
             return True
         if isinstance(error, HoldfastError):
             return False
@@ -183,89 +228,160 @@ class Files(Source):
     def waiting(self) -> int:
         return self._behind
 
-    def _found(self) -> Iterator[File]:
+    # -- offers ---------------------------------------------------------------------------------------------------
+
+    def _found(self) -> list[File]:
         """All files that no epoch has taken and that are not skipped, oldest first."""
-        found = {file.path: file for root in self._roots for file in listing.find(root, self._taken.__contains__)}
-        passed = {**self._skipped, **{file.path: file for file, _ in self._unrecorded}}
-        fresh = [file for file in found.values() if passed.get(file.path) != file]
-        return iter(sorted(fresh, key=lambda file: (file.changed, file.path)))
+        found = {file.path: file for tree in self._trees for file in tree.unknown(self._taken.knows)}
+        for passed in (*self._skipped.values(), *(file for file, _ in self._unrecorded)):
+            if passed.path in found:
+                try:
+                    found[passed.path] = listing.described(passed.path)
+                except OSError:
+                    del found[passed.path]
+                    continue
+                if found[passed.path] == passed:
+                    del found[passed.path]
+        return sorted(found.values(), key=lambda file: (file.changed, file.path))
 
     def _next_offer(self) -> Offer | None:
-        fresh = list(self._found())
-        taken: list[File] = []
+        fresh = self._found()
+        taken: list[Offered] = []
         limit = self._limit or len(fresh)
         while fresh and len(taken) < limit:
             chunk, fresh = fresh[: limit - len(taken)], fresh[limit - len(taken) :]
-            taken += self._sound(chunk)
+            taken += self._sound(chunk, taken)
         self._behind = len(fresh)
         if not taken and not self._unrecorded:
             return None
-        under = os.path.commonpath([os.path.dirname(file.path) for file in taken]) if taken else ""
-        offer: Offer = {
-            "under": under,
-            "files": [[os.path.relpath(file.path, under), file.size, file.changed] for file in taken],
-        }
+        offer = offer_of(taken)
+        if self._format != "parquet":
+            offer["options"] = {text.ZONE: self._zone or "UTC", **self._options}
         if self._unrecorded:
             offer["skipped"] = [[file.path, reason, file.size, file.changed] for file, reason in self._unrecorded]
         return offer
 
-    def _sound(self, chunk: list[File]) -> list[File]:
-        """Those of ``chunk`` that look right from the outside. The others are skipped, or fail the poll."""
-        if self._format != "parquet":
-            return chunk
-        sound = []
-        if len(chunk) == 1:
-            checked = [self._check(chunk[0])]
-        else:
-            with ThreadPoolExecutor(min(_CHECKERS, len(chunk))) as pool:
-                checked = list(pool.map(self._check, chunk))
-        for file, outcome in zip(chunk, checked, strict=True):
-            if isinstance(outcome, parquet.Footer):
-                self._footers[file] = outcome
-                sound.append(file)
-            elif not os.path.exists(file.path):
+    def _sound(self, chunk: list[File], taken: Sequence[Offered]) -> list[Offered]:
+        """Those of ``chunk`` that look right from outside. The others are passed over, skipped, or fail the poll."""
+        sound: list[Offered] = []
+        contents = {each.mark for each in taken}
+        for path, outcome in zip((file.path for file in chunk), _side_by_side(self._check, chunk), strict=True):
+            if isinstance(outcome, Offered):
+                offered = outcome
+                if self._taken.has_content(offered, contents):
+                    self._taken.pass_over(offered.file)
+                    self._moved[offered.mark] = path
+                    continue
+                error = self._moved_from(offered)
+                if error is None:
+                    contents.add(offered.mark)
+                    sound.append(offered)
+                    continue
+                outcome = error
+            if not os.path.lexists(path):
                 continue  # removed before it was offered: nobody misses it
-            elif self._skips:
-                self._skip(file, outcome)
-            else:
+            if not self._skips:
                 raise outcome
+            self._skip(listing.described(path), outcome)
         return sound
 
-    def _check(self, file: File) -> parquet.Footer | HoldfastError:
+    def _check(self, found: File) -> Offered | HoldfastError:
+        """A file as it is now, if its outside is right."""
         try:
-            footer = parquet.read_footer(file.path)
-            parquet.check_schema(file.path, footer.schema, self.fields)
+            file = listing.described(found.path)
+            if self._format == "parquet":
+                footer = parquet.read_footer(file.path)
+                parquet.check_schema(file.path, footer.schema, self.fields)
+                self._footers[file] = footer
+            return Offered(file, self._taken.mark(file.path))
         except (InputError, SchemaError) as error:
             return error
-        return footer
+        except OSError as error:
+            return BadFile(f"file {found.path!r}: {error.strerror}", path=found.path)
+
+    def _moved_from(self, offered: Offered) -> FileMoved | None:
+        """The error for a file that was taken where it was before; a warning for one that may have been."""
+        path = offered.file.path
+        for other in self._taken.others(offered):
+            if other.same_time and not other.there:
+                return FileMoved(
+                    f"file {path!r}: it was taken already, as {other.path!r}, and has been moved; its rows would count "
+                    "twice. Move it back; or declare the source with identity='content', which knows files wherever "
+                    "they are; or with on_bad_file='skip', which leaves it out; or touch it, if it is to count again",
+                    path=path,
+                    before=other.path,
+                )
+            if offered.file.size and other.same_time == other.there and not self._warned:
+                self._warned = True
+                what = "is a copy of or link to" if other.there else "looks like"
+                gone = "" if other.there else ", which is gone"
+                warnings.warn(
+                    f"holdfast: file {path!r} {what} {other.path!r}{gone}; both count, since identity='path' says that "
+                    "a file is its path (said once)",
+                    stacklevel=1,
+                )
+        return None
+
+    def _files_now(self, offer: Offer) -> list[File]:
+        """The files of an offer, where they are now. Raises `BadFile` if one is not the same."""
+        if offer == self._offered:  # just made: the marks are of now
+            files = [offered.file for offered in files_of(offer)]
+            for file in files:
+                if file not in self._footers:
+                    listing.check_unchanged(file)
+            return files
+        return _side_by_side(self._found_again, files_of(offer))
+
+    def _found_again(self, offered: Offered) -> File:
+        file = offered.file
+        try:
+            listing.check_unchanged(file)
+            if marked_as(file.path, offered.mark):
+                return file
+            raise BadFile(
+                f"file {file.path!r}: it has the size and time of change of the file that was offered, but another "
+                "content; put back the one that was there",
+                path=file.path,
+            )
+        except BadFile:
+            place = self._place_of(offered)
+            if place is None:
+                raise
+            return listing.described(place)
+
+    def _place_of(self, offered: Offered) -> str | None:
+        """Where a file is now that is known by its content."""
+        for path in (offered.file.path, self._moved.get(offered.mark)):
+            if path is not None and same_content(path, offered):
+                return path
+        for tree in self._trees if is_whole(offered.mark) else ():
+            for file in listing.find(tree.path, lambda _: False):
+                if same_content(file.path, offered):
+                    self._moved[offered.mark] = file.path
+                    return file.path
+        return None
 
     def _skip(self, file: File, error: HoldfastError) -> None:
         self._unrecorded.append((file, str(error)))
 
     def _bad_file(self, file: File, error: Exception) -> BadFile:
-        reason = _reason(str(error))
+        reason = text.reason(str(error))
         return BadFile(
             f"file {file.path!r}: it does not read as {self._format} ({reason})", path=file.path, reason=reason
         )
 
 
-def _files_of(offer: Offer) -> list[File]:
-    return [File(os.path.join(offer["under"], name), size, changed) for name, size, changed in offer["files"]]
+def _side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    if len(items) == 1:
+        return [work(items[0])]
+    with ThreadPoolExecutor(min(_CHECKERS, len(items) or 1)) as pool:
+        return list(pool.map(work, items))
 
 
 def _culprit(offer: Offer, error: Exception) -> File | None:
-    """The file of ``offer`` that ``error`` is about. Spark names it in the text, as a URI."""
+    """The file of ``offer`` that ``error`` is about."""
+    known = {offered.file.path: offered.file for offered in files_of(offer)}
     if isinstance(error, HoldfastError):
-        return next((file for file in _files_of(offer) if file.path == error.fields.get("path")), None)
-    text = str(error)
-    named = [file for file in _files_of(offer) if file.path in text or quote(file.path) in text]
-    # One file's name may begin with another's.
-    return max(named, key=lambda file: len(file.path), default=None)
-
-
-def _reason(text: str) -> str:
-    """What Spark says was wrong, without the file (said already), the stack and the state codes."""
-    sentences = re.findall(r"\[([A-Z][A-Z_.0-9]+)\] ([^\n]*)", text)
-    told = [sentence for condition, sentence in sentences if not condition.startswith("FAILED_READ_FILE")]
-    sentence = told[-1] if told else text.split("\n", 1)[0]
-    return re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()
+        return known.get(str(error.fields.get("path")))
+    path = text.named_in(str(error), list(known))
+    return None if path is None else known[path]

@@ -2,22 +2,32 @@
 
 All that connectors know of paths is here. Today that is the local file system.
 
-A file's identity is its absolute path, size and time of change. Names that start with ``.`` or ``_`` and names that
-end like something half-written are passed over, and so are directories of such names (``_temporary``): whoever writes
-into a source's directory must put a file there complete, by renaming it, as Spark, Hadoop and most loaders do. Links
-to files are followed; links to directories are not, since a file must not be found under two names.
+Names that start with ``.`` or ``_`` and names that end like something half-written are passed over, and so are
+directories of such names (``_temporary``): whoever writes into a source's directory must put a file there complete, by
+renaming it, as Spark, Hadoop and most loaders do. Links to files are followed; links to directories are not, since a
+file must not be found under two names.
+
+A `Tree` is looked through again and again. A directory whose time of change is as it was has the files that it had, so
+it is not listed again: looking costs one ``stat`` per directory, however many files there are. A time of change counts
+from two seconds after it on (file systems count in ticks), and everything is listed every thirty seconds all the same.
+If that finds a file in a directory whose time has not changed, the file system keeps no such times, and from then on
+everything is listed always.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import BadFile, DeclarationError
 
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~", "._COPYING_")
+_TICK = 2.0
+_LOOK_AGAIN = 30.0
 
 
 class File(NamedTuple):
@@ -47,29 +57,107 @@ def root(path: str | os.PathLike[str]) -> str:
     return absolute
 
 
-def find(path: str, known: Callable[[str], bool]) -> Iterator[File]:
-    """The files at or under ``path`` whose paths are not ``known``; those are not even looked at."""
+Known = Callable[[str, Callable[[], File]], bool]
+"""Whether a path is known; the function describes the file that is there now, for those who must look."""
+
+
+@dataclass
+class _Directory:
+    """A directory as it was when it was listed."""
+
+    changed: int
+    settled: bool
+    """Whether its time of change says that it is still the same."""
+
+    directories: list[str] = field(default_factory=list)
+    files: dict[str, File] = field(default_factory=dict)
+    """Path → file, of those that were not known then."""
+
+
+class Tree:
+    """The files at or under a path."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._listed: dict[str, _Directory] = {}
+        self._next = 0.0
+        self._timeless = False
+        """Whether directories do not say when they changed."""
+
+        self.listings = 0
+        """How many directories were listed so far."""
+
+    def unknown(self, known: Known) -> list[File]:
+        """The files that are not ``known``, as they were when their directory was listed last."""
+        now = self._clock()
+        thorough = self._timeless or not self._next - _LOOK_AGAIN <= now < self._next
+        if thorough:
+            self._next = now + _LOOK_AGAIN
+        try:
+            if not os.path.isdir(self.path):
+                file = described(self.path)
+                return [] if known(self.path, lambda: file) else [file]
+            return list(self._walk(self.path, known, thorough))
+        except FileNotFoundError:
+            text = f"files {self.path!r}: it was there when the source was declared, and is gone"
+            raise BadFile(text, path=self.path) from None
+
+    def _walk(self, path: str, known: Known, thorough: bool) -> Iterator[File]:
+        directory = self._directory(path, known, thorough)
+        yield from directory.files.values()
+        for each in directory.directories:
+            try:
+                yield from self._walk(each, known, thorough)
+            except FileNotFoundError:
+                self._listed.pop(each, None)  # removed since the listing, with all that was in it
+
+    def _directory(self, path: str, known: Known, thorough: bool) -> _Directory:
+        changed = os.stat(path).st_mtime_ns
+        before = self._listed.get(path)
+        same = before is not None and before.settled and before.changed == changed
+        if before is not None and same and not thorough:
+            before.files = {each: file for each, file in before.files.items() if not known(each, _fixed(file))}
+            return before
+        # The time was taken before the listing: what comes in between has a later one.
+        listed = _Directory(changed, self._clock() - changed / 1e9 > _TICK)
+        self.listings += 1
+        for entry in _entries(path):
+            if entry.is_dir(follow_symlinks=False):
+                listed.directories.append(entry.path)
+            elif not known(entry.path, _describing(entry.path)) and entry.is_file():
+                try:
+                    listed.files[entry.path] = described(entry.path)
+                except FileNotFoundError:
+                    continue  # removed since the listing: it was never offered, so nobody misses it
+        if before is not None and same and listed.files.keys() - before.files.keys():
+            self._timeless = True
+        self._listed[path] = listed
+        return listed
+
+
+def _fixed(file: File) -> Callable[[], File]:
+    return lambda: file
+
+
+def _describing(path: str) -> Callable[[], File]:
+    return lambda: described(path)
+
+
+def _entries(path: str) -> Iterator[os.DirEntry[str]]:
     try:
-        if os.path.isfile(path):
-            if not known(path):
-                yield described(path)
-            return
         with os.scandir(path) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
-    except FileNotFoundError:
-        raise BadFile(f"files {path!r}: it was there when the source was declared, and is gone", path=path) from None
     except PermissionError:
         raise BadFile(f"files {path!r}: it cannot be read by this user", path=path) from None
     for entry in listed:
-        if entry.name.startswith((".", "_")) or entry.name.endswith(_UNFINISHED):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from find(entry.path, known)
-        elif not known(entry.path) and entry.is_file():
-            try:
-                yield described(entry.path)
-            except FileNotFoundError:
-                continue  # removed since the listing: it was never offered, so nobody misses it
+        if not entry.name.startswith((".", "_")) and not entry.name.endswith(_UNFINISHED):
+            yield entry
+
+
+def find(path: str, known: Callable[[str], bool]) -> Iterator[File]:
+    """The files at or under ``path`` whose paths are not ``known``; those are not even looked at."""
+    yield from Tree(path).unknown(lambda each, _: known(each))
 
 
 def described(path: str) -> File:
@@ -83,7 +171,10 @@ def check_unchanged(file: File) -> None:
     try:
         now = described(file.path)
     except FileNotFoundError:
-        raise BadFile(f"file {file.path!r}: it was removed after it was offered", path=file.path) from None
+        raise BadFile(
+            f"file {file.path!r}: it was removed after it was offered to an epoch; put it back, as it was",
+            path=file.path,
+        ) from None
     except OSError as error:
         raise BadFile(f"file {file.path!r}: {error.strerror}", path=file.path) from error
     if now != file:

@@ -52,6 +52,10 @@ class Source(ABC):
     replayable: bool = True
     """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
 
+    def in_session(self, zone: str) -> None:  # noqa: B027  # most sources have no times without a zone
+        """The time zone of the flow's Spark session. Called on the driver before the first poll, and before any offer
+        of the past is told; what of it changes rows belongs into offers."""
+
     @abstractmethod
     def poll(self) -> Offer | None:
         """What the next epoch should take, or None when nothing waits. Called on the driver, at most once per epoch."""

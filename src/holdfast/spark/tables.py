@@ -43,6 +43,7 @@ def _view(session: SparkSession, name: str, frame: DataFrame) -> None:
 def _of_source(session: SparkSession, name: str, source: Source, column: str) -> tuple[DataFrame, Inputs]:
     if source.retracts or not source.replayable:
         raise DeclarationError(f"query: table '{name}': only a source whose rows stay can be queried", table=name)
+    source.in_session(session.conf.get("spark.sql.session.timeZone") or "UTC")
     offer = source.poll()
     frame = None if offer is None else source.frame(session, offer)
     if frame is not None:
