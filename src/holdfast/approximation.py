@@ -92,7 +92,7 @@ class Branch:
 
         self._members: frozenset[str] = frozenset()
         self._coordinator = Coordinator(self.history, term)
-        self.maintenance = Maintenance(runner, lambda: (self._coordinator.chain(), self.last - 1, self.last))
+        self.maintenance = Maintenance(runner, lambda: (self._coordinator.chain(), self.last - 1))
         self._settle(self._homes)
 
     @property

@@ -39,7 +39,6 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.locations import Locations
 from holdfast.operators.program import partition_range
-from holdfast.operators.stage import LINEAGE
 from holdfast.runner import Beside, Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
 from holdfast.store.location import Location
@@ -380,7 +379,7 @@ class Durability:
             chain=self._chain(),
             digest=self._history[ship.upto].digest,
             since=self.since(ship.trace) if ship.trace in self._traces else -1,
-            metadata={LINEAGE: self._history[ship.upto].to_json()},
+            metadata={},
         )
 
     def _settle(self, traces: Sequence[str], last: int) -> None:

@@ -67,6 +67,16 @@ class Edits:
                     f"before it changes: they are not after {_FORMER_SAFE:g} s: {self._durability.why_not()}"
                 )
 
+    def secure_answers(self, last: int) -> None:
+        """A view that is new has asked outside for rows that were there before it: no lineage has these answers, so the
+        view does not count before they are safe with its rows."""
+        if self._durability.settings.durable and not self._durability.wait(last, _FORMER_SAFE):
+            raise StoreError(
+                f"flow '{self._state.declared.name}': a new view has asked outside functions for rows that were there "
+                f"before it, and what they answered must be safe before it is used: it is not after {_FORMER_SAFE:g} "
+                f"s: {self._durability.why_not()}"
+            )
+
     def keep(self) -> None:
         """Have the logs kept, and made durable, that sinks must still be brought away from."""
         self._durability.former = {

@@ -59,6 +59,7 @@ from holdfast.results import Epoch as EpochResult
 from holdfast.runner import Job, Outcome, Work
 from holdfast.statistics import Census, Statistics
 from holdfast.status import status_of
+from holdfast.store.begun import FILE, Begun
 from holdfast.store.directory import LogDirectory
 from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
@@ -89,7 +90,9 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._asks = any(getattr(operator.spec, "asks", False) for operator in ready.state.program.operators)
+        self._asking = frozenset(
+            operator.id for operator in ready.state.program.operators if getattr(operator.spec, "asks", False)
+        )
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
@@ -119,7 +122,9 @@ class Engine:
             directories = (
                 [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
             )
-            history = find_history(stash, replicas, self._delivery.seen(), directories, recovery)
+            asking = {each: self._state.directory / self._state.traces[each][0] for each in self._asking}
+            begun = self._directory.path / FILE
+            history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
             if not history and recovery.unreachable:
                 # It may hold all that there ever was: to begin anew would be to forget it.
                 raise StoreError(next(iter(recovery.unreachable.values())))
@@ -143,7 +148,7 @@ class Engine:
         self._lead.attach(self._durability)
         self._maintenance = Maintenance(
             self._runner,
-            lambda: (self._coordinator.chain(), self._durability.live_after, self._durability.flushed),
+            lambda: (self._coordinator.chain(), self._durability.live_after),
         )
         descriptions = Descriptions(self._directory, replicas)
         self._forms = Forms(self.history, descriptions.before(self.history))
@@ -157,6 +162,7 @@ class Engine:
         self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
         self._durability.is_settled = self._edits.settled
         self._intake.catch_up()
+        fresh = descriptions.fresh(self._state, self.last)
         self._recoverer = Recoverer(
             self._state,
             self._runner,
@@ -166,14 +172,17 @@ class Engine:
             self._kept,
             lambda: self._coordinator.last,
             self._run_again,
-            descriptions.fresh(self._state, self.last),
+            fresh,
             self._edits.later(),
             self._pushed,
             self._homes.take,
             recovery,
         )
         self._recoverer.open()
+        if fresh & self._asking and self.last >= 0:
+            self._edits.secure_answers(self.last)
         self._edits.keep()
+        self._begun = Begun(begun, self.history[self._durability.flushed + 1 :])
         # Only now: a crash before this leaves an operator that is new as new as it was.
         descriptions.write(self._state.description(), self.last, self._edits.declared, recovery)
         self._durability.request()
@@ -296,6 +305,7 @@ class Engine:
     def _complete(self, lineage: Lineage, outcome: Outcome, again: bool) -> None:
         """The epoch's layers are written: now it counts, and may be seen."""
         self._lineage.append(lineage)
+        self._note_begun(lineage)
         self._coordinator.complete(lineage)
         self._forms.add(lineage)
         self._intake.take(lineage)
@@ -312,6 +322,15 @@ class Engine:
         )
         if self._durability.former:
             self._edits.keep()
+
+    def _note_begun(self, lineage: Lineage) -> None:
+        """The epoch's answers are known; what locations have needs no second copy here."""
+        with suppress(LogError):  # it is in the stash
+            unsafe = lineage.epoch - self._durability.flushed
+            if self._begun.grown(unsafe):
+                self._begun.shorten(self.history[self._durability.flushed + 1 :])
+            elif lineage.answers:
+                self._begun.add(lineage)
 
     def _exactly(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
@@ -332,12 +351,15 @@ class Engine:
         while True:
             lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said())
             try:
+                self._begun.add(lineage)
                 outcome = self._exactly(partial(self._attempt, lineage, work))
                 self._lead.demand()
                 return lineage, outcome
             except BaseException as error:
                 self._coordinator.abandon(lineage)
                 self._remove_layers(lineage.digest)
+                with suppress(LogError):  # a disk that is full: its layers are gone all the same
+                    self._begun.abandon(lineage)
                 if not isinstance(error, Anew):
                     raise
                 self._recoverer.mend(error.damage)
@@ -355,7 +377,7 @@ class Engine:
             self._lead.check()  # layers that another driver has taken away need no repair
             # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
             # under this digest there must be one set of them.
-            if damage.fields.get("moved") and self._asks:
+            if damage.fields.get("moved") and self._asking:
                 raise Anew(damage) from damage
             raise
 
@@ -364,7 +386,9 @@ class Engine:
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
         lineage = self.history[replay.epoch]
-        epoch = self._epoch(lineage, first=replay.first, again=True, run=replay.run, write=replay.write)
+        epoch = self._epoch(
+            lineage, first=replay.first, again=True, run=replay.run, write=replay.write, asking=replay.asking
+        )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
         return {report.member for report in outcome.reports if report.written}
 
@@ -377,6 +401,7 @@ class Engine:
         deliver: frozenset[str] = frozenset(),
         run: Mapping[str, frozenset[int]] | None = None,
         write: Mapping[str, frozenset[int]] | None = None,
+        asking: frozenset[str] = frozenset(),
         partitions: int | None = None,
     ) -> Epoch:
         return Epoch(
@@ -386,12 +411,13 @@ class Engine:
             chain=self._coordinator.chain(),
             partitions=partitions or self.partitions,
             traces=str(self._state.directory),
+            parent=lineage.parent,
             deliver=deliver,
             clock=lineage.clock,
             before=self.history[lineage.epoch - 1].clock if lineage.epoch else -(2**63),
             seed=lineage.seed,
-            lineage=lineage.answered({}).to_json(),
             answers=lineage.answers if again else None,
+            asking=asking,
             run=run,
             write=write,
             copies=self.declared.locations if self._runner.scattered and self.declared.settings.durable else (),
@@ -523,6 +549,7 @@ class Engine:
     def abandon(self) -> None:
         """Let go of the log as a process that dies does: nothing is finished, only the lock is free."""
         self._lineage.close()
+        self._begun.close()
         self._directory.close()
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ more layers, and epochs do not wait.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,10 @@ from holdfast import marks
 from holdfast.background import Background
 from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
-from holdfast.operators.stage import LINEAGE
 from holdfast.priority import in_spare_time
 from holdfast.runner import Beside, Runner
 from holdfast.store.here import here
 from holdfast.trace.cover import Chain
-from holdfast.trace.layer import open_layer
-from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Layout
 from holdfast.trace.upkeep import keep_in_shape
 
@@ -43,9 +39,6 @@ class Upkeep:
     live_after: int
     """Every epoch from this one on must stay readable."""
 
-    flushed: int
-    """Lineage after this epoch must stay in the footers: it is not durable yet."""
-
 
 @dataclass(frozen=True)
 class Wanted:
@@ -62,8 +55,8 @@ class Maintenance:
     tolerated = 8
     """Fewer layers than this are left alone: merging eight at once moves a row less often than merging two."""
 
-    def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int, int]]) -> None:
-        """``state`` gives the chain, the epoch from which on all must stay readable, and how far lineage is durable."""
+    def __init__(self, runner: Runner, state: Callable[[], tuple[Chain, int]]) -> None:
+        """``state`` gives the chain, and the epoch from which on all must stay readable."""
         self._runner = runner
         self._state = state
         self._wanted: list[Wanted] = []
@@ -91,10 +84,10 @@ class Maintenance:
 
     def _run(self) -> None:
         wanted = self._wanted
-        chain, live_after, flushed = self._state()
+        chain, live_after = self._state()
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [
-            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, flushed)
+            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after)
             for one in wanted
             for low, high in ranges
         ]
@@ -142,14 +135,4 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
 def _keep(item: Upkeep) -> int:
     directory = here(item.directory)
 
-    def carried(names: Sequence[LayerName]) -> dict[str, str]:
-        lines = {
-            line
-            for name in names
-            if name.last > item.flushed
-            for line in open_layer(directory / name.text()).metadata.get(LINEAGE, "").split("\n")
-            if line and json.loads(line)["epoch"] > item.flushed
-        }
-        return {LINEAGE: "\n".join(sorted(lines, key=lambda line: int(json.loads(line)["epoch"])))} if lines else {}
-
-    return keep_in_shape(directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, carried)
+    return keep_in_shape(directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after)

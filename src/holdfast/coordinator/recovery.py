@@ -44,6 +44,9 @@ class Replay:
     sources: frozenset[str] = field(default_factory=frozenset)
     """The sources whose input of the epoch is needed."""
 
+    asking: frozenset[str] = field(default_factory=frozenset)
+    """Operators that are new: they may ask outside, as nobody has done so for them. All others never ask again."""
+
 
 def plan_recovery(
     flow: Dataflow,

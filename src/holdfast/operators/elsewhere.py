@@ -98,7 +98,7 @@ def _digests(epoch: Epoch) -> dict[int, str]:
     """The digests of all epochs before this one. A task is told the last ones only, and in the copies there may be
     layers of other histories from long before: of those epochs the copies' own lineage says which are true."""
     found = {epoch.chain.base + 1 + place: digest for place, digest in enumerate(epoch.chain.digests)}
-    found[epoch.number - 1] = Lineage.from_json(epoch.lineage).parent
+    found[epoch.number - 1] = epoch.parent
     if len(found) < epoch.number:
         known = _known(epoch.copies)
         number = max((each for each, digest in found.items() if digest in known), default=-1)

@@ -30,6 +30,7 @@ from holdfast.operators.linear import NativeStep, run_step
 from holdfast.operators.messages import FAILED, RESULT, Message, arrived
 from holdfast.operators.program import KINDS, Compiled, Program, Route, bounds, partition_range
 from holdfast.operators.step import Context, Step
+from holdfast.store.footers import answers_footer
 from holdfast.store.here import here, member
 from holdfast.store.location import Location
 from holdfast.trace.cover import Chain
@@ -37,9 +38,6 @@ from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.trace import Trace
-
-LINEAGE = "holdfast.lineage"
-"""Where a layer's footer has the lineage of the epochs that were not durable when it was written."""
 
 TIMED = frozenset({"temporal"})
 """Kinds of operators that may have something to say when nothing arrives."""
@@ -59,6 +57,9 @@ class Epoch:
     chain: Chain
     partitions: int
     traces: str
+    parent: str = ""
+    """The digest of the epoch before."""
+
     deliver: frozenset[str] = frozenset()
     """The logs whose output the driver wants (for sinks)."""
 
@@ -67,9 +68,6 @@ class Epoch:
     """The clock of the epoch before."""
 
     seed: int = 0
-    lineage: str = ""
-    """The epoch's lineage, as it goes into the footer of every layer."""
-
     answers: Mapping[str, Mapping[str, str]] | None = None
     """In a replay: operator → question → answer."""
 
@@ -78,6 +76,9 @@ class Epoch:
 
     write: Mapping[str, frozenset[int]] | None = None
     """In a replay: operator → the partitions whose layers are to be written. None: all are."""
+
+    asking: frozenset[str] = frozenset()
+    """In a replay: the operators that are new. They ask outside, as nobody did so for them before; others never do."""
 
     owners: tuple[str, ...] = ()
     """Partition → the member that has its layers, where members have directories of their own."""
@@ -319,7 +320,8 @@ def run_operator(
         report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
     since = report.spend("open", since)
     writes = epoch.writes(operator.id, partition)
-    if epoch.first < epoch.number and not writes and operator.kind == "draw":
+    filling = initial and (epoch.first < epoch.number or operator.id in epoch.asking)
+    if filling and not writes and operator.kind == "draw":
         # A history that is taken as one epoch would draw other values than those that others have seen.
         step = _remembered(operator, low, high, epoch)
     else:
@@ -331,7 +333,7 @@ def run_operator(
             clock=epoch.clock,
             seed=epoch.seed,
             before=epoch.before,
-            answers=_answers(operator, epoch, writes),
+            answers=_answers(operator, epoch),
         )
         step = _step(operator, arrived, traces, context, epoch)
     since = report.spend("kernel", since)
@@ -347,7 +349,7 @@ def run_operator(
                 directory, Block.empty(layout) if block is None else block, layout,
                 low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
                 since=-1 if epoch.first == epoch.number else epoch.number,
-                metadata={LINEAGE: epoch.lineage} if epoch.lineage else {},
+                metadata=_footer(operator, step.answers),
             )  # fmt: skip
             _note_written(report, operator, suffix, directory, name)
     report.spent[operator.id] = report.spend("write", since) - begun
@@ -367,11 +369,16 @@ def _quiet(operator: Compiled, partition: int, epoch: Epoch, report: Report) -> 
         if epoch.writes(operator.id, partition):
             name = _written(
                 directory, Block.empty(layout), layout, low=low, high=high, first=epoch.first, last=epoch.number,
-                digest=epoch.digest, metadata={LINEAGE: epoch.lineage} if epoch.lineage else {},
+                digest=epoch.digest, metadata=_footer(operator, {}),
             )  # fmt: skip
             _note_written(report, operator, suffix, directory, name)
     report.spend("write", since)
     return _noted(report, operator, epoch, operator.output.empty_table())
+
+
+def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
+    """What the footer of a layer says beside its rows."""
+    return answers_footer(answers) if getattr(operator.spec, "asks", False) else {}
 
 
 def _note_written(report: Report, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
@@ -388,12 +395,12 @@ def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -
     return output
 
 
-def _answers(operator: Compiled, epoch: Epoch, writes: bool) -> Mapping[str, str] | None:
-    """In a replay, what the lineage says. One of which it says nothing was never asked in that epoch: it is new, and
-    being filled, and asks now."""
-    if epoch.answers is None:
+def _answers(operator: Compiled, epoch: Epoch) -> Mapping[str, str] | None:
+    """In a replay, what the lineage says: nobody is asked again, and a question that it does not answer is an error.
+    Only an operator that is new, and being filled, asks now."""
+    if epoch.answers is None or operator.id in epoch.asking:
         return None
-    return epoch.answers.get(operator.id, None if writes else {})
+    return epoch.answers.get(operator.id, {})
 
 
 def _remembered(operator: Compiled, low: int, high: int, epoch: Epoch) -> Step:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.coordinator.replication import Ship, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
-from holdfast.operators.stage import LINEAGE
 from holdfast.outside.places import Durable, Place, Sizes, Working, chain_of
 from holdfast.recovery.layers import look_again, set_aside
 from holdfast.store.copying import Copied, Fetch, Shipment, fetch_all, read_intact, ship_all
@@ -225,7 +224,7 @@ class Repair:
             chain=chain_of(self._history),
             digest=self._history[ship.upto].digest,
             since=-1,
-            metadata={LINEAGE: self._history[ship.upto].to_json()},
+            metadata={},
         )
         copied = [result for result in ship_all([shipment], [place.location]) if isinstance(result, Copied)]
         for result in copied:

@@ -1,11 +1,15 @@
 """Finding the history: all records of lineage that any place holds, and which of them are the true ones.
 
-Records are looked for in the local stash, the log locations, the sinks, and the footers of local layers. What the last
-ones say of epochs that no driver called complete counts only if all layers of such an epoch are there.
+Records are looked for in the local stash, the log locations, the sinks, and the local file of epochs that were begun
+(and, of logs of old, in the footers of local layers). What the last ones say of epochs that no driver called complete
+counts only if all layers of such an epoch are there, and with them what outside functions answered: that is in the
+footers of the layers that were made of it. An epoch whose answers are not all known does not count, since a replay asks
+nobody.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +17,10 @@ from holdfast.coordinator.history import Seen, choose, extend
 from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.coordinator.replication import trusting
 from holdfast.errors import LogDamaged, StoreError
-from holdfast.operators.stage import LINEAGE
 from holdfast.recovery.layers import local_layers
 from holdfast.results import Recovery
+from holdfast.store.begun import read_begun
+from holdfast.store.footers import ANSWERS, LINEAGE
 from holdfast.store.lineage import read_stash
 from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import covered
@@ -27,11 +32,14 @@ def find_history(
     stash: Path,
     replicas: Mapping[str, Replica],
     sinks: Sequence[tuple[Seen, Sequence[Lineage]]],
+    begun: Path,
     directories: Sequence[Path],
+    asking: Mapping[str, Path],
     recovery: Recovery,
 ) -> list[Lineage]:
     """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
-    lineage it was given; ``directories``: the live local traces, whose layers carry lineage too."""
+    lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
+    ``asking``: operators that ask outside → the trace whose layers say what was answered."""
     records, damaged = read_stash(stash)
     known = {record.digest for record in records}
     whole = not damaged and all(record.parent in known or record.epoch == 0 for record in records)
@@ -56,16 +64,22 @@ def find_history(
         records += given
     seen_by_sinks = [seen for seen, _ in sinks]
     newest = max((record.epoch for record in records), default=-1)
-    footers = list(_footers(directories, -1 if damaged else newest))
+    after = -1 if damaged else newest
+    others = [record for record in read_begun(begun) if record.epoch > after]
+    others += _footers(directories, after)
     if damaged:
-        # What the stash lost may be in the layers.
-        records += footers
+        # What the stash lost may be there. (What was begun last may not have been complete: see below.)
+        records += [_completed(record, asking) or record for record in others if record.epoch <= newest]
         recovery.damaged += [f"{stash}: line {number}: {why}" for number, why in damaged]
     history = choose(records, seen_by_sinks)
     if damaged and any(record.epoch >= len(history) for record in records):
         number, why = damaged[0]
         raise LogDamaged(f"lineage {stash}: line {number}: {why}, and no other copy of it was found", path=str(stash))
-    following = [record for record in footers if record.epoch >= len(history)]
+    following = [
+        completed
+        for record in others
+        if record.epoch >= len(history) and (completed := _completed(record, asking)) is not None
+    ]
     if following and directories:
         tentative = extend(history, following, max(record.epoch for record in following))
         complete = min(_complete(directory, tentative) for directory in directories)
@@ -90,6 +104,21 @@ def _footers(directories: Sequence[Path], after: int) -> Iterator[Lineage]:
                     yield from from_lines(layer_metadata(directory / name.text()).get(LINEAGE, "").encode())
                 except (LogDamaged, ValueError, FileNotFoundError):
                     continue  # a torn layer says nothing; it will be found out when it is used
+
+
+def _completed(record: Lineage, asking: Mapping[str, Path]) -> Lineage | None:
+    """An epoch that no driver called complete, with what was answered in it; None if a layer does not say that."""
+    answers: dict[str, dict[str, str]] = {}
+    for operator, directory in asking.items():
+        for name in local_layers(directory):
+            if name.last == record.epoch and name.digest == record.digest:
+                try:
+                    said = json.loads(layer_metadata(directory / name.text())[ANSWERS])
+                except (KeyError, ValueError, LogDamaged, FileNotFoundError):
+                    return None
+                if said:
+                    answers.setdefault(operator, {}).update(said)
+    return record.answered(answers) if answers else record
 
 
 def _complete(directory: Path, history: Sequence[Lineage]) -> int:

@@ -265,7 +265,7 @@ class Recoverer:
                 marks.reach("recovery.before_replay")
                 if replay.first == 0:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
-                    by = self._fill(replay, layers)
+                    by = self._fill(replace(replay, asking=frozenset(self._fresh)), layers)
                 else:
                     by = self._again(replay, list(self._work(replay)), None)
                 recovery.members = sorted({*recovery.members, *by} - {""})
@@ -369,7 +369,7 @@ class Recoverer:
         reading, program = self._state.reading(replay.write, logs)
         run = demand(reading, replay.write, self._runner.partitions)
         read = {path.producer for path in reading.paths if path.consumer in run} - reading.operators.keys()
-        again = replace(replay, run=run, sources=frozenset(read - set(logs)))
+        again = replace(replay, run=run, sources=frozenset(read - set(logs)), asking=replay.asking)
         names = {log: name for name, log in reversed(flow.views.items())}
         work = list(self._work(again))
         for log in sorted(read & set(logs)):

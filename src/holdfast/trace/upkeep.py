@@ -7,14 +7,12 @@ removed, and a reader that lost a race for a file lists again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage
 from holdfast.trace.layer import list_layers, open_layer
 from holdfast.trace.merge import merge, plan_merge
-from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Layout
 
 _ATTEMPTS = 5
@@ -28,10 +26,8 @@ def keep_in_shape(
     since: int,
     chain: Chain,
     live_after: int,
-    carried: Callable[[Sequence[LayerName]], dict[str, str]] = lambda names: {},
 ) -> int:
-    """Merge until the sizes are geometric. The number of merges made. ``carried`` says what the footer of a layer that
-    is made of these takes over."""
+    """Merge until the sizes are geometric. The number of merges made."""
     merged, lost = 0, 0
     while True:
         try:
@@ -39,7 +35,7 @@ def keep_in_shape(
             chosen = plan_merge([(name, open_layer(directory / name.text()).rows) for name in mine], low, high, chain)
             if chosen is None:
                 break
-            merge(directory, layout, chosen, low, high, since, chain, carried(chosen))
+            merge(directory, layout, chosen, low, high, since, chain)
         except (FileNotFoundError, LogDamaged):
             # Another partition's upkeep removed a layer that nobody needs any more: what is there now is enough.
             lost += 1
