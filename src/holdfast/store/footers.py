@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 
 LINEAGE = "holdfast.lineage"
-"""In layers of old: the lineage of epochs. It is not written any more: an epoch that takes thousands of files says so in
-the lineage, once, and not in each of its layers (`store/begun.py`)."""
+"""In layers of old: the lineage of epochs. It is not written any more: an epoch that takes thousands of files says so
+in the lineage, once, and not in each of its layers (`store/begun.py`)."""
 
 ANSWERS = "holdfast.answers"
 """In local layers of an operator that asks outside: what was answered for their part of the key hashes. It is all there
