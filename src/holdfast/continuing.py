@@ -34,6 +34,7 @@ from holdfast.lease.lease import Lease
 from holdfast.operators.kept import Kept
 from holdfast.outcomes import due_of
 from holdfast.ready import Ready
+from holdfast.refusals import speaking
 from holdfast.results import Approximation, Recovery
 from holdfast.results import Epoch as EpochResult
 from holdfast.runner import Outcome, Work
@@ -122,6 +123,7 @@ class ContinuingEngine(Engine):
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 
+    @speaking
     def _step(self) -> EpochResult:
         with suppress(Branched):
             if self._branch is None:
@@ -200,6 +202,7 @@ class ContinuingEngine(Engine):
         if self._branch is None or self._repairing:
             super()._maintain(outcome)
 
+    @speaking
     def upkeep(self) -> None:
         if self._branch is not None:
             self._branch.maintenance.upkeep()
@@ -285,6 +288,7 @@ class ContinuingEngine(Engine):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    @speaking
     def close(self) -> None:
         """Stop. What is approximate is repaired first. If that fails, the log ends where it is exact: whoever opens it
         takes from the sources again what came after that; only rows that code pushed since are lost."""

@@ -54,6 +54,7 @@ from holdfast.recovery.layers import local_layers
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
+from holdfast.refusals import speaking
 from holdfast.results import Approximation, Recovery, Status
 from holdfast.results import Epoch as EpochResult
 from holdfast.runner import Job, Outcome, Work
@@ -107,6 +108,7 @@ class Engine:
 
     # -- opening --------------------------------------------------------------------------------------------------
 
+    @speaking
     def _open(self) -> None:
         recovery = Recovery()
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
@@ -241,6 +243,7 @@ class Engine:
             self._lead.check()  # one that was paused, and leads no more, may fail at anything: that is the reason then
             raise
 
+    @speaking
     def _step(self) -> EpochResult:
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
@@ -467,6 +470,7 @@ class Engine:
                 ]
             )
 
+    @speaking
     def upkeep(self) -> None:
         """Do in this thread what was asked of the background, for those who drive without threads."""
         self._maintenance.upkeep()
@@ -500,6 +504,7 @@ class Engine:
     def _kept(self, name: str) -> Kept:
         return self._homes.readable(self._state.kept(name, self._coordinator.chain()))
 
+    @speaking
     def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
         epoch = self.last if at is None else at
@@ -529,6 +534,7 @@ class Engine:
         measured = self._statistics.measured(self._state.traces, self._homes.local(rows=True))
         return drawing(self._state.flow, measured)
 
+    @speaking
     def status(self) -> Status:
         """How the flow stands."""
         return status_of(
@@ -552,6 +558,7 @@ class Engine:
         self._begun.close()
         self._directory.close()
 
+    @speaking
     def close(self) -> None:
         """Stop. What is not durable yet is given one more round."""
         self.closed = True

@@ -58,10 +58,10 @@ _ERRORS: dict[str, tuple[str, ...]] = {
 }
 
 _USUAL: dict[str, int] = {
-    "open": 600, "create": 300, "read": 400, "write": 300, "sync": 400, "truncate": 4, "map": 120, "stat": 1500,
-    "list": 300, "mkdir": 60, "remove": 300, "rename": 300, "link": 12, "lock": 4,
+    "open": 340, "create": 200, "read": 70, "write": 100, "sync": 340, "truncate": 2, "map": 60, "stat": 800,
+    "list": 300, "mkdir": 110, "remove": 22, "rename": 200, "link": 11, "lock": 2,
 }  # fmt: skip
-"""About so many calls of a kind a flow makes in its first twenty epochs: faults are drawn within."""
+"""About so many calls of a kind a small flow makes in its first seven epochs: faults are drawn within."""
 
 _AFTER = ("rename", "link", "remove", "mkdir")
 
