@@ -2,21 +2,28 @@
 
 An error of the data (a bad file, a row deleted twice) is a result like any other (`operators/stage.py`): the task sends
 it to the driver and ends well, so that Spark neither retries what can only fail again nor buries it under traces. What
-Spark itself raises (an overflow in an expression, say) is translated here.
+Spark itself raises (an overflow in an expression, say) is translated here, and so is what the file system said to a
+task about the flow's own files: Spark may have tried it several times by then.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 
-from holdfast.errors import EvaluationError, HoldfastError
+import holdfast
+from holdfast.errors import EvaluationError, HoldfastError, LogError
+from holdfast.store.reasons import fix
 
 
 def translated(error: BaseException, subject: str) -> HoldfastError | None:
     """The user's error behind one that Spark raised; None if it is not the user's."""
     text = str(error)
+    if (refused := _refused(text, subject)) is not None:
+        return refused
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     found = re.search(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ([^\n]*)", text)
     name = condition or (found.group(1) if found else None)
@@ -25,6 +32,31 @@ def translated(error: BaseException, subject: str) -> HoldfastError | None:
     sentence = found.group(2) if found else text.split("\n", 1)[0]
     sentence = re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()
     return EvaluationError(f"{subject}: {sentence}", condition=name)
+
+
+_OWN = str(Path(holdfast.__file__).parent)
+_FRAME = re.compile(r'^\s*File "([^"]+)", line', re.MULTILINE)
+_SYSTEM = re.compile(
+    r"^(?:\w+\.)*\w*Error: \[Errno (\d+)\] ([^\n]*?)(?:: '([^'\n]*)')?(?: -> '([^'\n]*)')?$", re.MULTILINE
+)
+
+
+def _refused(text: str, subject: str) -> LogError | None:
+    """An error of the file system that a task of ours met; None if it is another, or one that a user's function met."""
+    found = list(_SYSTEM.finditer(text))
+    if not found:
+        return None
+    last = found[-1]
+    frames = [frame for frame in _FRAME.findall(text[: last.start()]) if not _is_library(frame)]
+    if not frames or not frames[-1].startswith(_OWN):
+        return None
+    code, where = int(last[1]), last[4] or last[3]
+    reason = fix(OSError(code, os.strerror(code)))
+    return LogError(f"{subject}: {f'{where}: ' if where else ''}{reason}", path=where, errno=code)
+
+
+def _is_library(frame: str) -> bool:
+    return not frame.startswith(_OWN) and ("/lib/python3" in frame or "/site-packages/" in frame)
 
 
 _EVALUATION = (
