@@ -295,6 +295,8 @@ class ContinuingEngine(Engine):
         try:
             self.repair()
         finally:
-            if self._branch is not None:
-                self._branch.close()
-            super().close()
+            try:
+                if self._branch is not None:
+                    self._branch.close()
+            finally:
+                super().close()

@@ -11,11 +11,14 @@ delivered from before an epoch has said that it is the view's: so there is alway
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast import marks
-from holdfast.connectors.sink import Sink
+from holdfast.connectors.sink import Lost, Sink
 from holdfast.coordinator.forms import Form, Forms, Span
 from holdfast.coordinator.history import Seen
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
@@ -23,6 +26,9 @@ from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.operators.difference import difference
 from holdfast.operators.kept import Kept
 from holdfast.plan.nodes import Field
+
+Held = tuple[int, int]
+"""The first and the last epoch of the lineage that a sink holds, without a gap."""
 
 
 class Delivery:
@@ -38,14 +44,27 @@ class Delivery:
         self._sinks = sinks
         self._fields = fields
         self._known = known
-        self.epochs = [known.get(sink, sink.open(view, fields(view))) for view, sink in sinks]
+        self.epochs: list[int | None] = []
         """The last epoch that each sink has; None for one that cannot tell and was not given any yet."""
+
+        self._held: list[Held | None] = [None] * len(sinks)
+        self._doubtful: set[int] = set()
+        """Sinks whose last commit raised: they may have taken it."""
+
+        try:
+            for view, sink in sinks:
+                opened = sink.open(view, fields(view))
+                self.epochs.append(known.get(sink) if opened is None else opened)
+        except BaseException:
+            with suppress(Exception):
+                self.close()
+            raise
 
     def seen(self) -> list[tuple[Seen, list[Lineage]]]:
         """What the sinks have seen, and the lineage that they were given with it. (One that was given everything by
         this process needs not be asked.)"""
         found = []
-        for (view, sink), epoch in zip(self._sinks, self.epochs, strict=True):
+        for place, ((view, sink), epoch) in enumerate(zip(self._sinks, self.epochs, strict=True)):
             if epoch is None or epoch < 0:
                 continue
             try:
@@ -53,6 +72,8 @@ class Delivery:
             except ValueError as error:
                 raise SinkError(f"sink of view '{view}': its lineage is damaged: {error}", view=view) from None
             if lineages:
+                if sink.keeps_lineage:
+                    self._held[place] = _unbroken(lineages)
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
@@ -62,16 +83,18 @@ class Delivery:
         forms: Forms,
         declared: Mapping[str, Form],
         history: Sequence[Lineage],
-        carried: Callable[[int], bytes],
+        carried: Callable[[int, Held | None], bytes],
+        flushed: Callable[[], int] = lambda: -1,
     ) -> None:
         """``kept`` gives the log of a form of a view; ``forms`` are the views' as the history says, ``declared`` what
         they are now; ``history`` is the lineage of all complete epochs, as it grows; ``carried`` is the lineage that a
-        commit of an epoch must carry."""
+        commit of an epoch must carry to a sink that holds some already; the lineage up to ``flushed`` is durable."""
         self._kept = kept
         self._forms = forms
         self._declared = declared
         self._history = history
         self._carried = carried
+        self._flushed = flushed
         for (view, _), has in zip(self._sinks, self.epochs, strict=True):
             if has is not None and has >= len(history):
                 raise SinkError(
@@ -140,9 +163,42 @@ class Delivery:
                 self._commit(place, lineage, changes(view))
 
     def catch_up(self, last: int) -> None:
-        """Give each sink the epochs up to ``last`` that it lacks."""
+        """Give each sink the epochs up to ``last`` that it lacks, and those that it had and lost."""
         for place in range(len(self._sinks)):
+            self._restore(place)
             self._catch_up(place, last)
+
+    def _restore(self, place: int) -> None:
+        view, sink = self._sinks[place]
+        for lost in sink.lost():
+            try:
+                changes = [self._content_change(view, lost, epoch) for epoch in range(lost.first, lost.last + 1)]
+            except EpochUnavailable as error:
+                raise SinkError(
+                    f"sink of view '{view}': {lost.what} is damaged, and the view's log does not reach back to epoch "
+                    f"{lost.first} any more; bring the file back from a copy, or start the sink anew in an empty place",
+                    view=view,
+                    path=lost.what,
+                    first=lost.first,
+                    last=lost.last,
+                ) from error
+            carried = to_lines([self._history[lost.last]])
+            self._calling(place, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
+
+    def _content_change(self, view: str, lost: Lost, epoch: int) -> pa.Table:
+        """What a sink was given for an epoch, with ``_epoch``: content(e) - content(e - 1)."""
+        past = self._forms.of(view)
+        now = past[self._forms.at(view, epoch)]
+        before = past[self._forms.at(view, max(0, epoch - 1))]
+        kept = self._kept(view, now.form)
+        if epoch == lost.start and epoch > 0:
+            change = kept.snapshot(0, 2**64, epoch).drop_columns(["_epoch"])
+        elif before == now:
+            change = kept.change_at(epoch)
+        else:
+            change = difference(kept, epoch, self._kept(view, before.form), epoch - 1)
+        named = self._named(view, change)
+        return named.append_column("_epoch", pa.array(np.full(named.num_rows, epoch, dtype=np.int64)))
 
     def _catch_up(self, place: int, last: int) -> None:
         view, _ = self._sinks[place]
@@ -207,26 +263,74 @@ class Delivery:
 
     def _commit(self, place: int, lineage: Lineage, change: pa.Table) -> None:
         view, sink = self._sinks[place]
-        names = [field.name for field in self._fields(view)]
-        carried = self._carried(lineage.epoch)
-        if lineage.views is not None and not carried:
-            # A sink must remember that it went through an edit, also if nothing came of it.
-            carried = to_lines([lineage])
-        marks.reach("sink.before_commit")
+        epoch = lineage.epoch
+        if not self._was_taken(place, epoch):
+            if sink.keeps_lineage:
+                self._calling(place, epoch, lambda: sink.release_lineage(self._flushed()))
+            carried = self._carried(epoch, self._held[place])
+            if lineage.views is not None and not carried:
+                # A sink must remember that it went through an edit, also if nothing came of it.
+                carried = to_lines([lineage])
+            marks.reach("sink.before_commit")
+            self._doubtful.add(place)
+            self._calling(place, epoch, lambda: sink.commit(epoch, self._named(view, change), carried))
+            marks.reach("sink.after_commit")
+            if sink.keeps_lineage:
+                self._held[place] = _grown(self._held[place], epoch, carried.count(b"\n"))
+        self._doubtful.discard(place)
+        self.epochs[place] = self._known[sink] = epoch
+
+    def _was_taken(self, place: int, epoch: int) -> bool:
+        """Whether a commit that raised was made all the same: the sink is asked before it is made again."""
+        if place not in self._doubtful:
+            return False
+        found: list[int | None] = []
+        self._calling(place, epoch, lambda: found.append(self._sinks[place][1].taken()))
+        return found[0] is not None and found[0] >= epoch
+
+    def _named(self, view: str, change: pa.Table) -> pa.Table:
+        return change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
+
+    def _calling(self, place: int, epoch: int, work: Callable[[], None]) -> None:
+        """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
+        view, _ = self._sinks[place]
         try:
-            sink.commit(lineage.epoch, change.rename_columns([*names, "_diff"]), carried)
+            work()
         except HoldfastError:
             raise
         except Exception as error:
-            raise SinkError(
-                f"sink of view '{view}': epoch {lineage.epoch}: {error}", view=view, epoch=lineage.epoch
-            ) from error
-        marks.reach("sink.after_commit")
-        self.epochs[place] = self._known[sink] = lineage.epoch
+            raise SinkError(f"sink of view '{view}': epoch {epoch}: {error}", view=view, epoch=epoch) from error
 
     def close(self) -> None:
-        for _, sink in self._sinks:
-            sink.close()
+        """Close every sink, whatever the others do. The errors that they raise come at the end."""
+        with ExitStack() as closing:
+            for (view, sink), _ in reversed(list(zip(self._sinks, self.epochs, strict=False))):
+                closing.callback(_close, view, sink)
+
+
+def _close(view: str, sink: Sink) -> None:
+    try:
+        sink.close()
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise SinkError(
+            f"sink of view '{view}': it cannot be closed: {type(error).__name__}: {error}", view=view
+        ) from error
+
+
+def _unbroken(lineages: Sequence[Lineage]) -> Held:
+    """The longest row of epochs without a gap that ends these."""
+    first = last = lineages[-1].epoch
+    for lineage in reversed(lineages):
+        first = lineage.epoch if lineage.epoch == first - 1 else first
+    return first, last
+
+
+def _grown(held: Held | None, epoch: int, carried: int) -> Held:
+    """The lineage that a sink holds after a commit that carried so many records, the last one of ``epoch``."""
+    first = epoch + 1 - carried
+    return (held[0], epoch) if held is not None and held[0] <= first <= held[1] + 1 else (first, epoch)
 
 
 def _readable(kept: Kept, epoch: int) -> int:

@@ -202,9 +202,12 @@ class Durability:
         if self.settings.durable and self.safe < len(self._history) - 1:
             self._background.hurry()
 
-    def uncommitted(self, epoch: int) -> bytes:
-        """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6)."""
+    def uncommitted(self, epoch: int, held: tuple[int, int] | None = None) -> bytes:
+        """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6). ``held``:
+        the first and the last epoch of what the sink holds already, and need not be given again."""
         after = self.flushed if self.settings.durable else epoch - 1
+        if held is not None and held[0] <= after + 1:
+            after = max(after, held[1])
         return to_lines(self._history[min(after + 1, epoch) : epoch + 1])
 
     @property

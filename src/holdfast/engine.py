@@ -16,7 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -103,6 +103,8 @@ class Engine:
             self._state.directory = self._directory.traces
             self._open()
         except BaseException:
+            with suppress(Exception):  # the error that stopped it is the one to know
+                self._delivery.close()
             self._directory.close()
             raise
 
@@ -160,6 +162,7 @@ class Engine:
             self._state.forms(),
             self.history,
             self._durability.uncommitted,
+            lambda: self._durability.flushed,
         )
         self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
         self._durability.is_settled = self._edits.settled
@@ -562,11 +565,12 @@ class Engine:
     def close(self) -> None:
         """Stop. What is not durable yet is given one more round."""
         self.closed = True
-        self._maintenance.close()
-        self._durability.close()
-        self._release()
-        self._delivery.close()
-        self.abandon()
+        with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
+            closing.callback(self.abandon)
+            closing.callback(self._delivery.close)
+            closing.callback(self._release)
+            closing.callback(self._durability.close)
+            closing.callback(self._maintenance.close)
 
 
 class Anew(Exception):

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 from holdfast.connectors.pushed import Input
-from holdfast.connectors.sink import Sink
+from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, TypeMismatch, UnknownName
 from holdfast.frontend.catalog import Catalog
@@ -243,6 +243,7 @@ class Flow:
                 f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
             )
         with self._turns.taken("sink()"):
+            check_target(self._sinks, view, sink)
             self._sinks.append((view, sink))
             self._declared(self._catalog)
         return self

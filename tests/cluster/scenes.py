@@ -307,7 +307,7 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
 def continued(handle: Handle, workers: int) -> dict[str, Any]:
     """A flow that goes on when a worker dies with its layers, and is repaired."""
     from durability.shop import VIEWS, Shop, engine
-    from holdfast.connectors.changelog import committed
+    from holdfast.connectors.changelog import delivered
     from holdfast.testing.simulator.approximate import in_partitions
 
     spark = session(handle, workers, spark__locality__wait="60s")
@@ -329,8 +329,8 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
         _until(lambda: any(change.lost for change in counting.heard), "the loss is heard of")
         return member, kept[member]
 
-    def sinks() -> dict[str, list[int]]:
-        return {view: committed(root / "out" / view) for view in VIEWS}
+    def sinks() -> dict[str, int]:
+        return {view: delivered(root / "out" / view) for view in VIEWS}
 
     found: dict[str, Any] = {"exact": run(3), "repair of nothing": flow.repair()}
     found["lost"] = lose()

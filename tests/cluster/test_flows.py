@@ -135,13 +135,13 @@ def _check_continued(seen: dict[str, Any]) -> None:
     assert said.views == ("cities", "top", "counts") and said.sources == ("orders", "pushed", "users")
     assert seen["status"].approximate == said and seen["status"].epoch == 4
     assert all(view["approximate"] for view in seen["status"].views.values())
-    assert seen["history"] == 3 and seen["sinks"] == {view: [0, 1, 2] for view in RIGHT}, "nothing after the loss"
+    assert seen["history"] == 3 and seen["sinks"] == dict.fromkeys(RIGHT, 2), "nothing after the loss"
     found, left, exact = seen["counts"]
     assert found == left and left < exact and seen["changes"] > 0
     assert seen["after"] is None and seen["repair"].repaired == [3, 4]
     assert all(some == partitions for some in seen["repair"].partitions.values())
     assert seen["right"] == RIGHT and seen["all counts"][0] == seen["all counts"][1]
-    assert seen["all sinks"] == {view: [0, 1, 2, 3, 4] for view in RIGHT}
+    assert seen["all sinks"] == dict.fromkeys(RIGHT, 4)
     assert [(epoch.epoch, epoch.approximate) for epoch in seen["went on"]] == [(5, None)]
 
 

@@ -26,13 +26,18 @@ def change(*rows: tuple[str, float, int]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(kinds))
 
 
+def visible(path: Path) -> list[str]:
+    """The files that a consumer sees: readers pass over names that begin with a dot or an underscore."""
+    return sorted(name for name in os.listdir(path) if name[0] not in "._")
+
+
 def test_each_epoch_is_one_file_with_its_rows_and_lineage(tmp_path: Path) -> None:
     sink = changelog(tmp_path / "out" / "top")
     assert sink.open("top", FIELDS) == -1
     sink.commit(0, change(("ada", 1.0, 1)), LINEAGE)
     sink.commit(1, change(("ada", 1.0, -1), ("ada", 3.0, 1)), b"next")
     sink.close()
-    assert sorted(os.listdir(sink.path)) == ["epoch-000000000000.parquet", "epoch-000000000001.parquet"]
+    assert visible(sink.path) == ["epoch-000000000000.parquet", "epoch-000000000001.parquet"]
     rows = pq.read_table(sink.path).to_pylist()
     assert rows == [
         {"user": "ada", "total": 1.0, "_epoch": 0, "_diff": 1},
@@ -49,14 +54,16 @@ def test_a_changelog_opened_again_says_which_epoch_it_has(tmp_path: Path) -> Non
     assert changelog(tmp_path).open("top", FIELDS) == 4
 
 
-def test_an_epoch_without_rows_leaves_a_file_only_for_its_lineage(tmp_path: Path) -> None:
+def test_an_epoch_without_rows_leaves_no_file_and_is_remembered_with_its_lineage(tmp_path: Path) -> None:
     sink = changelog(tmp_path)
     sink.open("top", FIELDS)
     sink.commit(0, change(), b"")
-    assert os.listdir(tmp_path) == []
     sink.commit(1, change(), LINEAGE)
-    assert pq.read_table(tmp_path / "epoch-000000000001.parquet").num_rows == 0
+    assert visible(tmp_path) == []
     assert lineage_of(tmp_path, 1) == LINEAGE
+    again = changelog(tmp_path)
+    assert again.open("top", FIELDS) == 1
+    assert again.lineage() == LINEAGE + b"\n"
 
 
 def test_a_commit_made_again_replaces_itself(tmp_path: Path) -> None:
@@ -74,7 +81,8 @@ def test_a_commit_that_died_is_invisible_and_removed(tmp_path: Path) -> None:
     (tmp_path / ".epoch-000000000001.parquet.77.tmp").write_bytes(b"PAR1")
     assert pq.read_table(tmp_path).num_rows == 1
     assert changelog(tmp_path).open("top", FIELDS) == 0
-    assert os.listdir(tmp_path) == ["epoch-000000000000.parquet"]
+    assert visible(tmp_path) == ["epoch-000000000000.parquet"]
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_files_torn_by_a_power_cut_count_as_not_committed(tmp_path: Path) -> None:
@@ -85,6 +93,7 @@ def test_files_torn_by_a_power_cut_count_as_not_committed(tmp_path: Path) -> Non
     (tmp_path / "epoch-000000000002.parquet").write_bytes(b"PAR1garbage")
     assert changelog(tmp_path).open("top", FIELDS) == 0
     assert committed(tmp_path) == [0]
+    assert len(os.listdir(tmp_path / "_damaged")) == 2, "they are set aside, not deleted"
 
 
 def test_a_write_that_fails_is_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +107,8 @@ def test_a_write_that_fails_is_refused_whole(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(SinkError, match=r"view 'top': epoch 3: cannot write .*: No space left on device") as caught:
         sink.commit(3, change(("ada", 1.0, 1)), LINEAGE)
     assert caught.value.fields["epoch"] == 3
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["_progress"]
+    assert os.listdir(tmp_path / "_progress") == []
     monkeypatch.undo()
     sink.commit(3, change(("ada", 1.0, 1)), LINEAGE)
     assert committed(tmp_path) == [3]

@@ -1,13 +1,19 @@
-"""A directory of Parquet files as a sink: one file per epoch, written whole or not at all.
+"""A directory of Parquet files as a sink: one file per epoch that changed the view, written whole or not at all.
 
 ``epoch-000000000042.parquet`` holds the view's columns, ``_epoch`` and ``_diff``; adding up ``_diff`` over all files
-gives the view. The lineage rides in the same file's metadata, so that one link commits both (invariant 6, causal): a
-file is written under a hidden name, which readers pass over, and linked to its own, which fails if another driver has
-taken that epoch. An epoch that brings neither rows nor lineage leaves no file: to be told of it again after a restart
-does no harm.
+gives the view. An epoch that changed nothing leaves no file. ``_progress/`` says which epochs were delivered
+(`progress.py`), apart from the data: a consumer may delete what it has read.
 
-Files are not synced to disk. A power cut may therefore leave the last ones empty or torn; ``open`` removes them, and
-Holdfast commits those epochs again from its log, with the same content.
+A commit is three steps, and can be finished after a crash between any two of them:
+
+1. the rows are written under a hidden name, with their lineage in the file's metadata (invariant 6, causal);
+2. the epoch's record is linked into ``_progress``: from here on the epoch is delivered, and no other driver's;
+3. the rows are renamed to their visible name. A hidden file that a record names was not published yet: opening does it.
+
+Files are not synced to disk, so a power cut may tear the last ones. A torn record is set aside, and so is a torn file
+at the end that no record speaks of; their epochs are delivered again. Any other torn file is restored from the view's
+log (`Sink.restore`), and the damaged one is kept in ``_damaged/``. What merely cannot be read is left alone, and the
+error is raised.
 """
 
 from __future__ import annotations
@@ -16,34 +22,59 @@ import base64
 import json
 import os
 import re
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connectors.sink import Sink
+from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, recent
+from holdfast.connectors.progress import DAMAGED, Progress, Record, Torn, set_aside
+from holdfast.connectors.sink import Lost, Sink
 from holdfast.errors import Fenced, SinkError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 
-_NAME = re.compile(r"epoch-(\d{12})\.parquet")
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
+_RELEASED = b"holdfast.released"
+_OLD_HIDDEN = re.compile(r"\.epoch-\d{12}\.parquet\.\d+\.tmp")
+_HIDDEN = re.compile(r"\.epoch.*\.tmp")
+_ABANDONED = 3600.0
+"""Seconds: a hidden file of that age that no record names belongs to nobody who still runs."""
 
 
 def changelog(path: str | os.PathLike[str]) -> Changelog:
-    """Write a view's changes to the directory ``path``, as Parquet, exactly once."""
+    """Write a view's changes to the directory ``path``, as Parquet, exactly once.
+
+    A consumer may delete the files of epochs that it has read, once a later epoch is there or the flow is closed."""
     return Changelog(path)
 
 
 class Changelog(Sink):
     """See `changelog`."""
 
+    keeps_lineage = True
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
         self._view = ""
         self._schema = pa.schema([])
-        self._metadata: dict[bytes, bytes] = {}
+        self._fields = "[]"
+        self._progress = Progress(self.path)
+        self._last = -1
+        self._start = -1
+        self._released = -1
+        self._lost: list[Lost] = []
+
+    def target(self) -> str:
+        return os.path.realpath(self.path)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
 
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
         self._view = view
@@ -51,82 +82,187 @@ class Changelog(Sink):
             if field.name.lower() in ("_epoch", "_diff"):
                 raise self._error(f"the changelog has a column {field.name!r} of its own; rename the view's")
         self._schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
-        self._metadata = {
-            _VIEW: view.encode(),
-            _FIELDS: json.dumps([[field.name, field.type] for field in fields]).encode(),
-        }
-        try:
+        self._fields = json.dumps([[field.name, field.type] for field in fields])
+        with self._system("cannot use the directory"):
             self.path.mkdir(parents=True, exist_ok=True)
-            for leftover in self.path.glob(".epoch-*.tmp"):
-                leftover.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._error(f"cannot use {self.path}: {error.strerror}") from error
         if not os.access(self.path, os.W_OK):
             raise self._error(f"cannot write to {self.path}: permission denied")
-        return self._last_epoch()
+        with self._system("cannot read what it has, and leaves it as it is"):
+            self._check_owner()
+            self._progress.create()
+            records = self._progress.load()
+            for record in records:
+                self._publish(record)
+            self._remove_hidden({record.file for record in records})
+            self._last = records[-1].epoch if records else -1
+            self._released = records[-1].released if records else -1
+            files = self._without_leftovers()
+            self._start = records[-1].start if records else min((each.first for each in files), default=-1)
+            self._find_torn(files)
+        return self._last
 
-    def _last_epoch(self) -> int:
-        for epoch in sorted(committed(self.path), reverse=True):
-            path = self.path / _name(epoch)
+    def _check_owner(self) -> None:
+        """Raise `SinkError` unless what is there is of this view. Changes nothing."""
+        for epoch in reversed(self._progress.epochs()):
+            with suppress(Torn):  # that is for later
+                if (record := self._progress.read(epoch)) is not None:
+                    self._check_view(record.view, record.fields)
+                    break
+        for file in reversed(listed(self.path)):
             try:
-                metadata = pq.read_schema(path).metadata or {}
-            except (pa.ArrowException, OSError):
-                path.unlink(missing_ok=True)
+                said = metadata_of(self.path / file.name)
+            except FileNotFoundError:
                 continue
-            self._check_owner(path, metadata)
-            return epoch
-        return -1
+            if said is not None:
+                self._check_metadata(self.path / file.name, said)
+                break
 
-    def _check_owner(self, path: Path, metadata: dict[bytes, bytes]) -> None:
-        if _VIEW not in metadata:
+    def _check_metadata(self, path: Path, said: dict[bytes, bytes]) -> None:
+        if _VIEW not in said:
             raise self._error(f"{path} was not written by Holdfast; give the changelog a directory of its own")
-        if metadata[_VIEW] != self._metadata[_VIEW]:
-            raise self._error(
-                f"{self.path} holds the changelog of view '{metadata[_VIEW].decode()}'; give each view its own"
+        self._check_view(said[_VIEW].decode(), said.get(_FIELDS, b"[]").decode())
+
+    def _check_view(self, view: str, fields: str) -> None:
+        if view != self._view:
+            raise self._error(f"{self.path} holds the changelog of view '{view}'; give each view its own", found=view)
+        if fields != self._fields:
+            there, now = (
+                ", ".join(f"{name} {kind}" for name, kind in json.loads(text)) for text in (fields, self._fields)
             )
-        if metadata.get(_FIELDS) != self._metadata[_FIELDS]:
-            found, expected = (
-                ", ".join(f"{name} {kind}" for name, kind in json.loads(text))
-                for text in (metadata.get(_FIELDS, b"[]"), self._metadata[_FIELDS])
-            )
             raise self._error(
-                f"{self.path} holds its changelog with other columns: there ({found}), now ({expected}); "
+                f"{self.path} holds its changelog with other columns: there ({there}), now ({now}); "
                 "use another directory for the new form of the view"
             )
 
+    def _without_leftovers(self) -> list[DataFile]:
+        """The data files, without those that are in a larger one already: putting them together was broken off."""
+        files = listed(self.path)
+        gone = set()
+        for each in leftover(files):
+            larger = [other for other in files if other.holds(each)]
+            if not any(is_torn(self.path / other.name, whole=True) for other in larger):
+                (self.path / each.name).unlink(missing_ok=True)
+                gone.add(each)
+        return [each for each in files if each not in gone]
+
+    def _find_torn(self, files: Sequence[DataFile]) -> None:
+        """Find files that a power cut has torn: at the end they were not delivered, elsewhere they are lost."""
+        self._lost = []
+        checked = recent(self.path, files)
+        tail = True
+        for each in sorted(files, key=lambda each: each.last, reverse=True):
+            path = self.path / each.name
+            try:
+                torn = is_torn(path, whole=each in checked)
+            except FileNotFoundError:
+                continue  # its consumer has removed it
+            if not torn:
+                self._last = max(self._last, each.last)
+                tail = False
+            elif tail and each.last > self._last:
+                set_aside(path, self.path / DAMAGED)
+            else:
+                self._lost.append(Lost(each.first, each.last, self._start, str(path)))
+
+    def _remove_hidden(self, named: set[str]) -> None:
+        """Remove what commits left that died before they were one. A young file may be another driver's at work."""
+        for name in os.listdir(self.path):
+            path = self.path / name
+            if name in named or not _HIDDEN.fullmatch(name):
+                continue
+            with suppress(FileNotFoundError):
+                if _OLD_HIDDEN.fullmatch(name) or time.time() - path.stat().st_mtime > _ABANDONED:
+                    path.unlink()
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
-        if change.num_rows == 0 and not lineage:
-            return
-        count = change.num_rows
+        with self._system(f"epoch {epoch}: cannot write to {self.path}", epoch=epoch):
+            self._commit(epoch, change, lineage)
+
+    def _commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
+        file = DataFile(epoch, epoch)
+        start = self._start if self._start >= 0 else epoch
+        record = Record(epoch, self._view, self._fields, change.num_rows, "", start, self._released, lineage)
+        hidden: Path | None = None
+        if change.num_rows and not self._is_there(file, lineage):
+            hidden = self._write(file, _with_epoch(change, epoch), lineage)
+            record = replace(record, file=hidden.name)
+        try:
+            held = self._progress.claim(record)
+        except BaseException:
+            if hidden is not None and self._surely_not(record):
+                hidden.unlink(missing_ok=True)
+            raise
+        if held is not None:
+            if hidden is not None:
+                hidden.unlink(missing_ok=True)
+            self._check_same(epoch, lineage, held.view, held.lineage)
+            record = held
+        self._publish(record)
+        self._last, self._start = max(self._last, record.epoch), record.start
+        with suppress(OSError, Torn):
+            # The epoch is delivered. What is not tidied now is tidied with the next one.
+            self._progress.trim(self._released)
+
+    def _is_there(self, file: DataFile, lineage: bytes) -> bool:
+        """Whether the file is there, of this very epoch: then its record was lost, in a power cut or by hand."""
+        path = self.path / file.name
+        try:
+            said = metadata_of(path)
+        except FileNotFoundError:
+            return False
+        if said is None:
+            return False
+        self._check_metadata(path, said)
+        self._check_same(file.first, lineage, self._view, _lineage_in(said))
+        return True
+
+    def _surely_not(self, record: Record) -> bool:
+        """Whether a record was not written, now that writing it has failed."""
+        try:
+            there = self._progress.read(record.epoch)
+        except (OSError, Torn):
+            return False
+        return there is None or there.file != record.file
+
+    def _publish(self, record: Record) -> None:
+        if record.file:
+            with suppress(FileNotFoundError):  # it was published, and its consumer may have removed it since
+                os.rename(self.path / record.file, self.path / DataFile(record.epoch, record.epoch).name)
+
+    def _write(self, file: DataFile, change: pa.Table, lineage: bytes) -> Path:
+        """Write a data file under a hidden name that nobody else has: processes on other hosts, or in other containers,
+        may have the same process id."""
         columns = [change.column(place).cast(field.type) for place, field in enumerate(self._schema)]
         table = pa.table(
-            [*columns, pa.array(np.full(count, epoch, dtype=np.int64)), change.column("_diff")],
-            names=[*self._schema.names, "_epoch", "_diff"],
+            [*columns, change.column("_epoch"), change.column("_diff")], names=[*self._schema.names, "_epoch", "_diff"]
         )
         # Parquet's metadata are texts: readers in other languages would garble raw bytes.
-        table = table.replace_schema_metadata({**self._metadata, _LINEAGE: base64.b64encode(lineage)})
-        final = self.path / _name(epoch)
-        hidden = self.path / f".{final.name}.{os.getpid()}.tmp"
+        said = {
+            _VIEW: self._view.encode(),
+            _FIELDS: self._fields.encode(),
+            _RELEASED: str(self._released).encode(),
+            _LINEAGE: base64.b64encode(lineage),
+        }
+        hidden = self.path / f".{file.name}.{uuid.uuid4().hex}.tmp"
         try:
-            pq.write_table(table, hidden, compression="zstd")
-            # A link fails where a rename would replace: of two drivers at once only one gets an epoch.
-            os.link(hidden, final)
-        except FileExistsError:
-            self._check_same(epoch, lineage)
-        except OSError as error:
-            raise self._error(f"epoch {epoch}: cannot write {final}: {error.strerror or error}", epoch=epoch) from error
-        finally:
-            hidden.unlink(missing_ok=True)
+            pq.write_table(table.replace_schema_metadata(said), hidden, compression="zstd", write_page_checksum=True)
+        except BaseException:
+            with suppress(OSError):
+                hidden.unlink(missing_ok=True)
+            raise
+        return hidden
 
-    def lineage(self) -> bytes:
-        last = self._last_epoch()
-        return b"" if last < 0 else lineage_of(self.path, last)
-
-    def _check_same(self, epoch: int, lineage: bytes) -> None:
-        """There is a file of this epoch: another attempt at the same commit, or another driver's epoch."""
-        there = lineage_of(self.path, epoch)
+    def _check_same(self, epoch: int, lineage: bytes, view: str, there: bytes) -> None:
+        """This epoch is there: of another attempt at the same commit, of another view, or of another driver."""
+        if view != self._view:
+            raise self._error(
+                f"{self.path} holds the changelog of view '{view}'; give each view its own", epoch=epoch, found=view
+            )
         # How much of the lineage an attempt carries depends on how much was durable then; its last record does not.
-        if there != lineage and _last_record(there) != _last_record(lineage):
+        mine = _lines(lineage)[-1:]
+        if there != lineage and not (mine and mine[0] in _lines(there)):
             raise Fenced(
                 f"view '{self._view}': {self.path} has epoch {epoch} of another driver, which has taken over; "
                 "this one must stop, and nothing that it did since counts",
@@ -134,24 +270,105 @@ class Changelog(Sink):
                 epoch=epoch,
             )
 
+    def taken(self) -> int | None:
+        with self._system("cannot read what it has"):
+            records = self._progress.load()
+            for record in records:
+                self._publish(record)
+        return max([self._last, *(record.epoch for record in records)])
+
+    # -- lineage ------------------------------------------------------------------------------------------------------
+
+    def lineage(self) -> bytes:
+        with self._system("cannot read its lineage"):
+            records = self._progress.load()
+            given = [record.lineage for record in records]
+            given += self._in_footers(records[-1].epoch if records else -1)
+        lines = dict.fromkeys(line for each in given for line in _lines(each))
+        return b"".join(line + b"\n" for line in lines)
+
+    def _in_footers(self, after: int) -> list[bytes]:
+        """The lineage in files of later epochs than any record speaks of, as far as it was not durable elsewhere."""
+        found: list[bytes] = []
+        released = -1
+        for file in reversed(listed(self.path)):
+            if file.last <= max(after, released):
+                break
+            try:
+                said = metadata_of(self.path / file.name)
+            except FileNotFoundError:
+                continue
+            if said is None:
+                continue
+            if not found:
+                # Files without this word carry, each of them, all that was not durable.
+                released = int(said.get(_RELEASED, str(file.last - 1).encode()))
+            found.append(_lineage_in(said))
+        return found[::-1]
+
+    def release_lineage(self, upto: int) -> None:
+        self._released = max(self._released, upto)
+
+    # -- what was lost ------------------------------------------------------------------------------------------------
+
+    def lost(self) -> Sequence[Lost]:
+        return tuple(self._lost)
+
+    def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
+        file = DataFile(lost.first, lost.last)
+        final, aside = self.path / file.name, self.path / DAMAGED
+        with self._system(f"cannot restore {final}", first=lost.first, last=lost.last):
+            hidden = self._write(file, change, lineage)
+            aside.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.link(final, aside / f"{final.name}.{uuid.uuid4().hex[:8]}")
+            os.replace(hidden, final)
+        self._lost.remove(lost)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _system(self, what: str, **fields: object) -> Iterator[None]:
+        """Errors of the file system say nothing about what the files hold: they are raised, and nothing is touched."""
+        try:
+            yield
+        except Torn as error:
+            raise self._error(f"{what}: {error}; close the flow and open it again", **fields) from error
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            raise self._error(f"{what}: {error.strerror or error}{where}", **fields) from error
+
     def _error(self, what: str, **fields: object) -> SinkError:
         return SinkError(f"view '{self._view}': {what}", view=self._view, path=str(self.path), **fields)
 
 
 def committed(path: Path) -> list[int]:
-    """The epochs that have a file in the changelog at ``path``, in order."""
-    return sorted(int(found[1]) for name in os.listdir(path) if (found := _NAME.fullmatch(name)))
+    """The epochs that have a file of their own in the changelog at ``path``, in order."""
+    return [file.first for file in listed(path) if file.first == file.last]
+
+
+def delivered(path: Path) -> int:
+    """The last epoch that the changelog at ``path`` was given, with rows or without; -1 if none."""
+    files = listed(path) if path.exists() else []
+    return max([*Progress(path).epochs(), *(file.last for file in files)], default=-1)
 
 
 def lineage_of(path: Path, epoch: int) -> bytes:
-    """The lineage that was committed with ``epoch``."""
-    metadata = pq.read_schema(path / _name(epoch)).metadata or {}
-    return base64.b64decode(metadata.get(_LINEAGE, b""))
+    """The lineage that was committed with ``epoch``; empty if neither its file nor its record is there any more."""
+    try:
+        return _lineage_in(metadata_of(path / DataFile(epoch, epoch).name) or {})
+    except FileNotFoundError:
+        record = Progress(path).read(epoch)
+        return b"" if record is None else record.lineage
 
 
-def _last_record(lineage: bytes) -> bytes:
-    return lineage.rstrip(b"\n").rpartition(b"\n")[2]
+def _with_epoch(change: pa.Table, epoch: int) -> pa.Table:
+    return change.append_column("_epoch", pa.array(np.full(change.num_rows, epoch, dtype=np.int64)))
 
 
-def _name(epoch: int) -> str:
-    return f"epoch-{epoch:012d}.parquet"
+def _lineage_in(said: dict[bytes, bytes]) -> bytes:
+    return base64.b64decode(said.get(_LINEAGE, b""))
+
+
+def _lines(lineage: bytes) -> list[bytes]:
+    return [line for line in lineage.split(b"\n") if line]

@@ -5,8 +5,13 @@ not durable yet (invariant 6, causal): keep the two together, in one atomic writ
 always be replayed exactly.
 
 A sink that can say which epoch it has last (``open``) gets each epoch exactly once, also through crashes: after a
-restart Holdfast commits what it lacks from the view's own log, and nothing twice. One that returns None gets each epoch
-at least once.
+restart Holdfast commits what it lacks from the view's own log, and nothing twice. It may record nothing for an epoch
+without rows: Holdfast knows when the view changed last. A sink that returns None gets each epoch at least once.
+
+A commit that raised may have succeeded. Before it is made again the sink is asked what it has (`taken`).
+
+A sink that is new to a view is first given the view's contents: its changes from the first on, as far back as the log
+tells them apart, else its rows as one change.
 
 When a view is edited, the commit of the next epoch is the difference between its old and its new contents: to a sink it
 is an epoch like any other, with many rows. The view's types stay the same then; where they would not, the flow refuses
@@ -15,23 +20,45 @@ to start with a sink that has something of the old ones (one that cannot tell is
 A sink that also refuses an epoch that it has already, of another history (`Fenced`), makes two drivers at once
 harmless: the one that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
 one of them refused goes to none after it; so the first such sink decides for all.
+
+Only `open` and `commit` must be written; every other method has a default that is right for a sink without it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from holdfast.errors import DeclarationError
 from holdfast.plan.nodes import Field
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Epochs ``first`` … ``last`` of a sink whose changes it had, and cannot read any more."""
+
+    first: int
+    last: int
+    start: int
+    """The first epoch that the sink was ever given: with that one it got the view's contents."""
+
+    what: str
+    """What is damaged, for people: a path."""
 
 
 class Sink(ABC):
     """A place to which a view's changes go."""
 
+    keeps_lineage: bool = False
+    """Whether `lineage` gives back all lineage since what `release_lineage` was told, not only the last commit's. Then
+    a commit carries only the lineage that this sink was not given before."""
+
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
-        """Called once, before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell.
+        """Called before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell.
 
         A sink with columns of its own raises `SinkError` here if they are not ``fields``.
         """
@@ -41,8 +68,15 @@ class Sink(ABC):
         """Take the change of ``epoch``: the view's columns and ``_diff`` (int64), no row twice, maybe none at all.
 
         Called on the driver, once per epoch, in order. To raise is to refuse: the epoch is complete all the same, and
-        the same commit is made again before the next one.
+        the same commit is made again before the next one, unless `taken` says that the sink has it.
         """
+
+    def taken(self) -> int | None:
+        """The last epoch the sink has, after a commit raised; None (the default) if it cannot tell.
+
+        Called before that commit is made again. A sink that cannot tell is given the epoch again.
+        """
+        return None
 
     def lineage(self) -> bytes:
         """The lineage that came with the last commit, as it was given; empty (the default) if it was not kept.
@@ -52,5 +86,47 @@ class Sink(ABC):
         """
         return b""
 
+    def release_lineage(self, upto: int) -> None:  # noqa: B027  # optional for a sink
+        """The lineage up to epoch ``upto`` is durable elsewhere: `lineage` need not give it back any more.
+
+        Called before a commit, and only if the sink `keeps_lineage`."""
+
+    def lost(self) -> Sequence[Lost]:
+        """Epochs up to the one that `open` returned whose changes are damaged; none by default.
+
+        Called after `open`. They are given again, by `restore`, before anything else is committed."""
+        return ()
+
+    def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
+        """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch."""
+        raise NotImplementedError(f"{type(self).__name__} says that it lost epochs and cannot restore them")
+
+    def target(self) -> str | None:
+        """The place that the sink writes to, however it was spelled; None (the default) if several may share it.
+
+        Two sinks of a flow with the same target are refused."""
+        return None
+
     def close(self) -> None:  # noqa: B027  # closing is optional for a sink
         """Called when the flow is closed."""
+
+
+def check_target(sinks: Sequence[tuple[str, Sink]], view: str, sink: Sink) -> None:
+    """Raise `DeclarationError` if one of these sinks of a flow has what ``sink``, of ``view``, would write to."""
+    place = sink.target()
+    for other, taken in sinks:
+        if taken is sink:
+            raise DeclarationError(
+                f"sink of view '{view}': the same sink takes the changes of view '{other}' already; "
+                "make a new one for each view",
+                view=view,
+                taken=other,
+            )
+        if place is not None and taken.target() == place:
+            raise DeclarationError(
+                f"sink of view '{view}': {place} takes the changes of view '{other}' already; give each sink its own "
+                "place",
+                view=view,
+                taken=other,
+                path=place,
+            )

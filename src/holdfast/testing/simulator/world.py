@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Part, Source
-from holdfast.coordinator.lineage import Lineage, from_lines
+from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
 from holdfast.errors import Fenced, InputError, StoreError
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
@@ -70,6 +70,9 @@ class World:
         self.edits = 0
         self.lineages: dict[str, bytes] = {}
         """View → the lineage that came with its sink's last commit."""
+
+        self.sinks_keep_lineage = seed % 3 != 0
+        """Whether sinks keep all lineage that is not durable elsewhere, and are carried only what is new."""
 
         self.stores = [MemoryLocation(f"memory://{number}") for number in range(LOCATIONS)]
         self.faults: list[dict[str, float]] = [{} for _ in range(LOCATIONS)]
@@ -213,19 +216,30 @@ class SimulatedSource(Source):
 
 class SimulatedSink(Sink):
     """A transactional sink as one driver sees it. It takes an epoch once, or refuses a stale driver; sometimes it
-    fails before it took one, sometimes after."""
+    fails before it took one, sometimes after, and then it may or may not be able to say so. In some worlds it keeps all
+    lineage that it is given until it is durable elsewhere, in others that of the last commit."""
 
     def __init__(self, world: World, view: str) -> None:
         self._world = world
         self.view = view
         self._commits = world.commits.setdefault(view, [])
         self.failing = 0.0
+        self.keeps_lineage = world.sinks_keep_lineage
+        self._released = -1
 
     def open(self, view: str, fields: tuple[Field, ...]) -> int:
         return len(self._commits) - 1
 
+    def taken(self) -> int | None:
+        if self._world.random.random() < self.failing:
+            raise StoreError("the sink does not answer")
+        return len(self._commits) - 1 if self._world.random.random() < 0.5 else None
+
     def lineage(self) -> bytes:
         return self._world.lineages.get(self.view, b"")
+
+    def release_lineage(self, upto: int) -> None:
+        self._released = max(self._released, upto)
 
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
         if self._world.random.random() < self.failing:
@@ -243,9 +257,20 @@ class SimulatedSink(Sink):
                 self._commits += [Commit(mine, [])] * epoch
             rows = list(zip(*(column.to_pylist() for column in change.columns), strict=True))
             self._commits.append(Commit(mine, [(row[:-1], row[-1]) for row in rows]))
-            self._world.lineages[self.view] = lineage
+            self._world.lineages[self.view] = self._kept(lineage)
         if self._world.random.random() < self.failing:
             raise StoreError("the sink took the epoch, and says that it failed")
+
+    def _kept(self, lineage: bytes) -> bytes:
+        """What it keeps of the lineage that it has and is given now. There must be no gap in it."""
+        if not self.keeps_lineage:
+            return lineage
+        given = from_lines(lineage)
+        known = {each.epoch: each for each in from_lines(self.lineage()) if each.epoch > self._released}
+        if given[0].epoch > self._released + 1 and given[0].epoch - 1 not in known:
+            raise Broken(f"the lineage between epoch {self._released} and {given[0].epoch} was not carried")
+        known |= {each.epoch: each for each in given}
+        return to_lines(known[epoch] for epoch in sorted(known) if epoch <= given[-1].epoch)
 
 
 def view_after(commits: Sequence[Commit]) -> Bag:

@@ -1,0 +1,180 @@
+"""What a changelog has been given: a directory of small records, apart from the files that consumers read and delete.
+
+``_progress/000000000042.json`` says that epoch 42 was delivered: of which view, with how many rows, under which hidden
+name they were written, and which lineage came with it. A record appears by a link, which fails if there is one of that
+epoch already; so of two drivers at once one gets the epoch, whether it has rows or not.
+
+Invariant: the newest record is never removed. Older ones are removed as soon as their lineage is durable elsewhere.
+While it is not (the log's storage is away), `CHUNK` of them at a time become one file ``<first>-<last>.json``, once: so
+``n`` epochs cost O(n) bytes and n / `CHUNK` files.
+
+A record has a checksum. One that does not have it was torn by a power cut, and is set aside. Any other error says
+nothing about the record, and is raised.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+NAME = "_progress"
+DAMAGED = "_damaged"
+CHUNK = 64
+_RECORD = re.compile(r"(?:(\d{12})-)?(\d{12})\.json")
+
+
+class Torn(Exception):
+    """A record that does not have its checksum."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One delivered epoch; of a chunk, the last one of it, with the lineage of all."""
+
+    epoch: int
+    view: str
+    fields: str
+    """The view's columns, as JSON."""
+
+    rows: int
+    file: str
+    """The hidden name under which the rows were written before they were published; empty if there are none."""
+
+    start: int
+    """The first epoch that the changelog was ever given."""
+
+    released: int
+    """Lineage up to this epoch was durable elsewhere."""
+
+    lineage: bytes
+
+    def to_bytes(self) -> bytes:
+        body = {**asdict(self), "lineage": base64.b64encode(self.lineage).decode()}
+        return json.dumps({"sum": _sum(body), **body}).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Record:
+        """`Torn` if the data are damaged."""
+        try:
+            body = json.loads(data)
+            if body.pop("sum") != _sum(body):
+                raise Torn("a record of a changelog does not have its checksum")
+            return Record(**{**body, "lineage": base64.b64decode(body["lineage"])})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Torn(f"a record of a changelog does not read: {error}") from None
+
+
+class Progress:
+    """The records in the changelog's directory ``path``. Methods raise OSError as the system does."""
+
+    def __init__(self, path: Path) -> None:
+        self._directory = path / NAME
+        self._damaged = path / DAMAGED
+
+    def create(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for leftover in self._directory.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+    def epochs(self) -> list[int]:
+        """The epochs of all records, in order; of a chunk its last."""
+        return [last for _, last in self._spans()]
+
+    def _spans(self) -> list[tuple[int, int]]:
+        try:
+            names = os.listdir(self._directory)
+        except FileNotFoundError:
+            return []
+        found = [match for name in names if (match := _RECORD.fullmatch(name))]
+        return sorted((int(match[1] or match[2]), int(match[2])) for match in found)
+
+    def read(self, epoch: int) -> Record | None:
+        """The record of an epoch; None if there is none. `Torn` if it is damaged."""
+        return self._read(epoch, epoch)
+
+    def _read(self, first: int, last: int) -> Record | None:
+        try:
+            return Record.from_bytes(self._path(first, last).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def load(self) -> list[Record]:
+        """All records, in order. Those that are torn are set aside."""
+        found = []
+        for first, last in self._spans():
+            try:
+                record = self._read(first, last)
+            except Torn:
+                set_aside(self._path(first, last), self._damaged)
+                continue
+            if record is not None:
+                found.append(record)
+        return sorted(found, key=lambda record: record.epoch)
+
+    def claim(self, record: Record) -> Record | None:
+        """Write a record. None if that was done; the newest record there is if it has this epoch, or a later one."""
+        final = self._path(record.epoch, record.epoch)
+        if (newest := self._newest(record.epoch)) is not None:
+            return newest
+        hidden = self._directory / f".{uuid.uuid4().hex}.tmp"
+        try:
+            hidden.write_bytes(record.to_bytes())
+            os.link(hidden, final)
+        except FileExistsError:
+            return self._newest(record.epoch)
+        finally:
+            with suppress(OSError):
+                hidden.unlink(missing_ok=True)
+        later = self._newest(record.epoch + 1)
+        if later is not None:
+            # Another driver is past this epoch, and its record of it was removed: this one is too late.
+            final.unlink(missing_ok=True)
+        return later
+
+    def _newest(self, since: int) -> Record | None:
+        later = [span for span in self._spans() if span[1] >= since]
+        return self._read(*later[-1]) if later else None
+
+    def trim(self, released: int) -> None:
+        """Remove records that nobody needs, and have few files of those that are needed."""
+        spans = self._spans()
+        kept = []
+        for span in spans[:-1]:
+            if span[1] <= released:
+                self._path(*span).unlink(missing_ok=True)
+            else:
+                kept.append(span)
+        single = [last for first, last in kept if first == last]
+        if len(single) > CHUNK:
+            self._fold(single[:CHUNK])
+
+    def _fold(self, epochs: list[int]) -> None:
+        records = [record for epoch in epochs if (record := self.read(epoch)) is not None]
+        chunk = replace(records[-1], lineage=b"".join(record.lineage for record in records))
+        hidden = self._directory / f".{uuid.uuid4().hex}.tmp"
+        hidden.write_bytes(chunk.to_bytes())
+        os.replace(hidden, self._path(epochs[0], epochs[-1]))
+        for epoch in epochs:
+            self._path(epoch, epoch).unlink(missing_ok=True)
+
+    def _path(self, first: int, last: int) -> Path:
+        return self._directory / (f"{last:012d}.json" if first == last else f"{first:012d}-{last:012d}.json")
+
+
+def set_aside(path: Path, directory: Path) -> None:
+    """Move a damaged file to where nobody reads it."""
+    directory.mkdir(exist_ok=True)
+    with suppress(FileNotFoundError):
+        os.rename(path, directory / f"{path.name}.{uuid.uuid4().hex[:8]}")
+
+
+def _sum(body: dict[str, object]) -> str:
+    text = json.dumps({key: value for key, value in body.items() if key != "sum"}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
