@@ -1,0 +1,278 @@
+"""Each sink gets each epoch of its view, in order, once: what the flow asks of sinks and remembers for them. The engine
+is the real one, Spark is the simulator's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.connectors import changelog
+from holdfast.connectors.changelog import committed, delivered
+from holdfast.connectors.sink import Sink
+from holdfast.continuing import engine_of
+from holdfast.coordinator.lineage import from_lines
+from holdfast.coordinator.retention import Bound, Retention
+from holdfast.declared import Declared, Told
+from holdfast.durability import Settings
+from holdfast.engine import Engine
+from holdfast.errors import SinkError
+from holdfast.plan.nodes import Field
+from holdfast.ready import Ready
+from holdfast.testing.simulator.model import SOURCES, VIEWS, plans, types
+from holdfast.testing.simulator.runner import SimulatedRunner
+from holdfast.testing.simulator.world import SimulatedSource, World
+
+FLOW = ("buyers", "spend")
+
+
+class Shop:
+    """Two views over orders: who ever bought something, and what each spent."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = World(2, root)
+        assert self.world.flow == FLOW
+        self.root = root
+        self.engine: Engine | None = None
+        self.orders = 0
+
+    def open(self, *sinks: tuple[str, Sink], retain: int = 6, told: Told | None = None) -> Engine:
+        declared = Declared(
+            name="shop",
+            local=self.world.local(0),
+            locations=tuple(self.world.locations()),
+            sources={name: SimulatedSource(self.world, name) for name in SOURCES},
+            views=plans(FLOW),
+            texts={view: VIEWS[view] for view in FLOW},
+            sinks=sinks,
+            settings=Settings("nosync", 2, Bound(), Retention(epochs=retain)),
+        )
+        runner = SimulatedRunner(self.world, 2)
+        self.engine = engine_of(Ready(declared, plans(FLOW), types(FLOW), runner), told or Told())
+        return self.engine
+
+    def die(self) -> None:
+        """The process is killed."""
+        assert self.engine is not None
+        self.engine.abandon()
+        self.engine = None
+
+    def lose_host(self) -> None:
+        """The host is gone, with its directory; the log locations are there."""
+        self.die()
+        shutil.rmtree(self.world.local(0))
+
+    def run(self, epochs: int, user: int = 1, upkeep: bool = True) -> None:
+        """Run epochs, each with an order of one user."""
+        assert self.engine is not None
+        for _ in range(epochs):
+            self.orders += 1
+            self.world.feed("orders", [((self.orders, user, 10), 1)])
+            assert self.engine.step().epoch is not None
+            if upkeep:
+                self.engine.upkeep()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path)
+    yield shop
+    if shop.engine is not None:
+        shop.engine.abandon()
+
+
+class Recording(Sink):
+    """A table of rows with their epochs; its last epoch is that of the last row."""
+
+    def __init__(self, rows: list[tuple[int, tuple[Any, ...]]]) -> None:
+        self.rows = rows
+        self.commits: list[int] = []
+        self.carried: list[int] = []
+        self.raising = ""
+
+    def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
+        return max((epoch for epoch, _ in self.rows), default=-1)
+
+    def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
+        self.commits.append(epoch)
+        self.carried.append(len(from_lines(lineage)))
+        if self.raising == "before":
+            raise ConnectionError("the server does not answer")
+        self.rows += [(epoch, row) for row in zip(*(column.to_pylist() for column in change.columns), strict=True)]
+        if self.raising == "after":
+            raise ConnectionError("the connection was lost after COMMIT")
+
+    def total(self) -> Counter[tuple[Any, ...]]:
+        found: Counter[tuple[Any, ...]] = Counter()
+        for _, row in self.rows:
+            found[row[:-1]] += row[-1]
+        return +found
+
+
+class Asked(Recording):
+    """The same, and it can be asked after a commit."""
+
+    def taken(self) -> int | None:
+        return self.open("", ())
+
+
+def total(path: Path) -> Counter[tuple[Any, ...]]:
+    """What a changelog adds up to."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in pq.read_table(path).drop_columns(["_epoch"]).to_pylist():
+        *values, diff = row.values()
+        found[tuple(values)] += diff
+    return +found
+
+
+# -- commits that raised ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raising", ["before", "after"])
+def test_a_commit_that_raised_is_asked_about_before_it_is_made_again(shop: Shop, raising: str) -> None:
+    sink = Asked([])
+    shop.open(("spend", sink))
+    shop.run(2)
+    sink.raising = raising
+    with pytest.raises(SinkError, match=r"sink of view 'spend': epoch 2: the (server|connection)"):
+        shop.run(1)
+    sink.raising = ""
+    shop.run(1)
+    assert sink.commits == [0, 1, 2, 3] if raising == "after" else [0, 1, 2, 2, 3]
+    assert sink.total() == {(1, 40, 4): 1}, "no row twice, none lost"
+
+
+def test_a_sink_that_cannot_be_asked_is_given_the_epoch_again(shop: Shop) -> None:
+    sink = Recording([])
+    shop.open(("spend", sink))
+    shop.run(1)
+    sink.raising = "before"
+    with pytest.raises(SinkError):
+        shop.run(1)
+    sink.raising = ""
+    shop.run(1)
+    assert sink.commits == [0, 1, 1, 2]
+
+
+# -- what was damaged -------------------------------------------------------------------------------------------------
+
+
+def test_a_changelog_torn_in_the_middle_is_restored_from_the_views_log(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("spend", changelog(out)))
+    shop.run(5)
+    before = pq.read_table(out).sort_by("_epoch").to_pylist()
+    shop.die()
+    (out / "epoch-000000000001.parquet").write_bytes(b"")
+    damaged = out / "epoch-000000000003.parquet"
+    damaged.write_bytes(b"PAR1" + bytes(200) + damaged.read_bytes()[204:])
+    shop.open(("spend", changelog(out)))
+    shop.run(1)
+    assert pq.read_table(out).sort_by("_epoch").to_pylist()[: len(before)] == before
+    assert total(out) == {(1, 60, 6): 1}
+    assert len(os.listdir(out / "_damaged")) == 2
+
+
+def test_what_the_log_no_longer_holds_is_an_error_that_names_the_file(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("spend", changelog(out)), retain=2)
+    shop.run(12)
+    shop.die()
+    (out / "epoch-000000000001.parquet").write_bytes(b"")
+    engine = shop.open(("spend", changelog(out)), retain=2)
+    with pytest.raises(SinkError, match=r"epoch-000000000001.parquet is damaged, and the view's log does not reach"):
+        engine.step()
+    assert (out / "epoch-000000000001.parquet").exists(), "it is left for whoever has a copy"
+
+
+# -- delivery is remembered -------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_that_deletes_what_it_has_read_gets_nothing_again(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("spend", changelog(out)))
+    shop.run(4)
+    for epoch in committed(out):
+        (out / f"epoch-{epoch:012d}.parquet").unlink()
+    shop.lose_host()
+    shop.open(("spend", changelog(out)))
+    shop.run(1)
+    assert committed(out) == [4]
+
+
+def test_quiet_epochs_leave_no_file_and_are_delivered_once(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("buyers", changelog(out)))
+    shop.run(8)
+    assert (committed(out), delivered(out)) == ([0], 7)
+    shop.lose_host()
+    shop.open(("buyers", changelog(out)))
+    shop.run(1, user=2)
+    assert (committed(out), delivered(out)) == ([0, 8], 8)
+
+
+# -- lineage ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_that_keeps_lineage_is_carried_only_what_is_new(shop: Shop) -> None:
+    kept, short = changelog(shop.root / "out"), Recording([])
+    carried: list[int] = []
+    commit = kept.commit
+
+    def counted(epoch: int, change: pa.Table, lineage: bytes) -> None:
+        carried.append(len(from_lines(lineage)))
+        commit(epoch, change, lineage)
+
+    kept.commit = counted  # type: ignore[method-assign]  # to see what it is given
+    shop.open(("spend", kept), ("buyers", short))
+    shop.run(20, upkeep=False)  # no round: storage is away
+    assert short.carried == list(range(1, 21)), "one that keeps the last commit's needs all of it each time"
+    assert carried == [1] * 20
+    shop.lose_host()
+    engine = shop.open(("spend", changelog(shop.root / "out")), ("buyers", Recording(short.rows)))
+    assert engine.last == 19, "what was carried, commit by commit, is the whole history"
+    shop.run(1)
+    assert total(shop.root / "out") == {(1, 210, 21): 1}
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Closing(Recording):
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__([])
+        self.error = error
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_a_sink_that_cannot_be_closed_keeps_neither_the_others_open_nor_the_lock(shop: Shop) -> None:
+    first, second = Closing(OSError("the connection is gone")), Closing(None)
+    engine = shop.open(("spend", first), ("buyers", second))
+    shop.run(1)
+    with pytest.raises(SinkError, match="sink of view 'spend': it cannot be closed: OSError: the connection is gone"):
+        engine.close()
+    assert (first.closed, second.closed) == (1, 1)
+    shop.open(("spend", Closing(None)))  # the lock is free
+
+
+def test_sinks_are_closed_when_the_flow_cannot_be_opened(shop: Shop) -> None:
+    class Refusing(Recording):
+        def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
+            raise SinkError("not today")
+
+    first = Closing(None)
+    with pytest.raises(SinkError, match="not today"):
+        shop.open(("spend", first), ("buyers", Refusing([])))
+    assert first.closed == 1
