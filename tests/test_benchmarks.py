@@ -22,3 +22,12 @@ def test_a_quick_run_ends_well(name: str) -> None:
     # 1: a goal was not met. In a run that is so short, that says nothing.
     assert done.returncode in (0, 1), done.stderr
     assert json.loads(done.stdout.strip().rpartition("\n")[2]), done.stderr
+
+
+@pytest.mark.slow
+def test_what_a_flow_keeps_does_not_grow_with_its_epochs() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "growth.py"), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    figures = json.loads(done.stdout.strip().rpartition("\n")[2])
+    growing = {name: figure for name, figure in figures.items() if figure[3]}
+    assert not growing, done.stderr

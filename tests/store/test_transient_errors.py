@@ -20,6 +20,8 @@ from holdfast.store.location import LocalLocation
 from holdfast.store.parquet import durable_name, encode_layer
 from holdfast.store.replica import Replica
 from holdfast.store.syncing import Sync, Unsynced, make_durable
+from holdfast.testing import Fault, Plan, faults
+from holdfast.testing.faulty.plan import FOREVER
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator.run import Driver
 from holdfast.testing.simulator.world import World
@@ -63,6 +65,14 @@ def test_a_layer_that_cannot_be_opened_now_is_not_damaged(
         open_layer(tmp_path / name.text())
     assert not isinstance(caught.value, LogDamaged)
     assert caught.value.fields["errno"] == code
+
+
+def test_a_layer_that_cannot_be_mapped_now_is_not_damaged(tmp_path: Path) -> None:
+    name = layer(tmp_path)
+    with faults(Plan((Fault("map", 1, "ENOMEM", FOREVER),)), under=[tmp_path]), pytest.raises(LogError) as caught:
+        open_layer(tmp_path / name.text())
+    assert not isinstance(caught.value, LogDamaged)
+    assert "Cannot allocate memory" in str(caught.value)
 
 
 def test_an_error_that_passes_is_not_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,7 +299,13 @@ def _map(path: Path) -> Layer:
 def _mapped(path: Path) -> pa.Buffer:
     """The bytes of a file, mapped; all of them."""
     size = os.stat(path).st_size
-    mapped = pa.memory_map(os.fspath(path)).read_buffer()
+    try:
+        mapped = pa.memory_map(os.fspath(path)).read_buffer()
+    except OSError as error:
+        if error.errno is None:
+            # Arrow says in words what the system said, and without a number it would pass for damage.
+            raise OSError(errno.EIO, str(error), os.fspath(path)) from error
+        raise
     if mapped.size < size:
         raise OSError(errno.EIO, f"{mapped.size} of {size} bytes could be mapped", os.fspath(path))
     return mapped

@@ -443,7 +443,10 @@ def _replace_arrow(layer: Faults, patches: _Patches) -> None:
         if there is None:
             return real_map(path, mode)
         layer.call("open" if mode == "r" else "create", there, lambda: None)
-        return layer.call("map", there, lambda: real_map(path, mode))
+        met = layer.fate("map", there)
+        if met is not None:
+            raise OSError(f"Memory mapping file failed: {os.strerror(met.code)}")  # Arrow says no number
+        return real_map(path, mode)
 
     def stream(path: Any, mode: str = "rb") -> Any:
         return pa.PythonFile(open(path, mode), mode.replace("b", ""))
