@@ -25,6 +25,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from holdfast import marks
+from holdfast.afterwards import Afterwards
 from holdfast.approximation import Branch
 from holdfast.coordinator.lineage import Lineage
 from holdfast.declared import Told
@@ -150,6 +151,7 @@ class ContinuingEngine(Engine):
 
     def _step_on(self, branch: Branch) -> EpochResult:
         """Run an approximate epoch, if anything waits."""
+        self._intake.settle()
         while True:
             started = time.perf_counter()
             offers = self._intake.poll(self.sources)
@@ -179,9 +181,13 @@ class ContinuingEngine(Engine):
             raise
         branch.complete(lineage, outcome)
         self._due = due_of(outcome)
-        self._intake.advance(offers)
+        after = Afterwards(self.declared.name, lineage.epoch)
+        with after.doing("telling the sources"):
+            self._intake.advance(offers)
         marks.reach("branch.complete")
-        return replace(self._result(lineage.epoch, outcome, started), approximate=branch.said())
+        result = replace(self._result(lineage.epoch, outcome, started), approximate=branch.said())
+        after.check()
+        return result
 
     def _warn(self, branch: Branch) -> None:
         """Nothing becomes safe before the repair: to wait for that would be to wait for ever."""
@@ -194,9 +200,9 @@ class ContinuingEngine(Engine):
                 stacklevel=1,
             )
 
-    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool) -> None:
+    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: Afterwards) -> None:
         with suppress(Branched):  # sinks get it at the repair
-            super()._complete(lineage, outcome, again)
+            super()._complete(lineage, outcome, again, after)
 
     def _maintain(self, outcome: Outcome) -> None:
         if self._branch is None or self._repairing:

@@ -289,6 +289,10 @@ class Durability:
         """One round in this thread, for those who drive without threads."""
         self._background.now()
 
+    def abandon(self) -> None:
+        """End, and leave everything as it is."""
+        self._background.close()
+
     def close(self) -> None:
         """End; what is not safe yet is given one more round."""
         self._background.close()

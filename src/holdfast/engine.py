@@ -24,6 +24,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from holdfast import marks
+from holdfast.afterwards import Afterwards
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
@@ -36,7 +37,7 @@ from holdfast.delivery import Delivery
 from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
 from holdfast.edits import Edits
-from holdfast.errors import EpochUnavailable, Fenced, InputError, LogDamaged, LogError, StoreError
+from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, InputError, LogDamaged, LogError, StoreError
 from holdfast.homes import Homes
 from holdfast.intake import Intake
 from holdfast.lease.lead import Lead
@@ -83,6 +84,12 @@ class Engine:
         """Entered while an epoch waits for storage: others may use the engine then, or close it."""
 
         self.closed = False
+        self._torn = False
+        """Whether it is not known here if the last epoch counts: only the log knows."""
+
+        self._undone: set[str] = set()
+        """The digests of epochs that failed and whose layers could not be removed yet."""
+
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
@@ -242,12 +249,21 @@ class Engine:
             return self._step() if self._lead.check() else EpochResult(None)
         except Fenced:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, HoldfastError):
+                error.fields.setdefault("complete", False)
             self._lead.check()  # one that was paused, and leads no more, may fail at anything: that is the reason then
             raise
 
     @speaking
     def _step(self) -> EpochResult:
+        if self._torn:
+            raise LogError(
+                f"flow '{self.declared.name}': an epoch was interrupted while it was being counted; close the flow and "
+                "open it again: the log says whether it was"
+            )
+        self._forget_undone()
+        self._intake.settle()
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
@@ -292,12 +308,15 @@ class Engine:
     def _completed(
         self, lineage: Lineage, outcome: Outcome, started: float, waited: float, *, again: bool = False
     ) -> EpochResult:
-        """An epoch was run: what remains to be done. ``again``: sources know already what it took."""
-        marks.reach("epoch.ran")
+        """An epoch counts: what remains to be done. Whatever fails now, and is raised, says that it counts.
+        ``again``: sources know already what it took."""
         self._due = due_of(outcome)
-        self._complete(lineage.answered(answers_of(outcome.reports)), outcome, again)
+        after = Afterwards(self.declared.name, lineage.epoch)
+        self._complete(lineage, outcome, again, after)
         result = self._result(lineage.epoch, outcome, started, waited)
-        self._maintain(outcome)
+        with after.doing("looking after layers"):
+            self._maintain(outcome)
+        after.check()
         return result
 
     def _result(self, epoch: int, outcome: Outcome, started: float, waited: float = 0.0) -> EpochResult:
@@ -308,26 +327,42 @@ class Engine:
         logs = {view: self._state.flow.views[view] for view in self.declared.views}
         return result_of(epoch, outcome, logs, seconds, waited)
 
-    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool) -> None:
-        """The epoch's layers are written: now it counts, and may be seen."""
-        self._lineage.append(lineage)
-        self._note_begun(lineage)
+    def _count(self, lineage: Lineage, outcome: Outcome) -> None:
+        """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
+        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not."""
+        self._torn = True
+        try:
+            self._lineage.append(lineage)
+        except LogError:
+            self._torn = False
+            raise
         self._coordinator.complete(lineage)
         self._forms.add(lineage)
         self._intake.take(lineage)
         self._census.add(outcome.reports)
+        self._torn = False
+        self._note_begun(lineage)
+
+    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: Afterwards) -> None:
+        """The epoch counts: now it may be seen."""
         if not again:
-            self._intake.advance(lineage.offers)
+            with after.doing("telling the sources"):
+                self._intake.advance(lineage.offers)
         marks.reach("epoch.complete")
-        self._durability.completed(lineage.epoch, written_by(outcome))
+        with after.doing("asking for copies"):
+            self._durability.completed(lineage.epoch, written_by(outcome))
         if self.declared.settings.strategy == "synchronous-log":
-            self._durability.wait(lineage.epoch)
-        # Where a view was edited this reads logs, which may turn out damaged; what a sink has it is not given again.
-        self._exactly(
-            lambda: self._delivery.commit(lineage, lambda view: delivered(outcome, self._state.flow.views[view]))
-        )
-        if self._durability.former:
-            self._edits.keep()
+            with after.doing("waiting for copies"):
+                self._durability.wait(lineage.epoch)
+            if not after.well:
+                return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
+        with after.doing("delivering to sinks"):
+            # Where a view was edited this reads logs, which may be damaged; what a sink has it is not given again.
+            self._exactly(
+                lambda: self._delivery.commit(lineage, lambda view: delivered(outcome, self._state.flow.views[view]))
+            )
+            if self._durability.former:
+                self._edits.keep()
 
     def _note_begun(self, lineage: Lineage) -> None:
         """The epoch's answers are known; what locations have needs no second copy here."""
@@ -353,22 +388,50 @@ class Engine:
         )
 
     def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:
-        """Run an exact epoch to its end. If it fails, nothing of it counts."""
+        """Run an exact epoch to its end, and have it count. If it fails, nothing of it does."""
         while True:
             lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said())
             try:
                 self._begun.add(lineage)
                 outcome = self._exactly(partial(self._attempt, lineage, work))
                 self._lead.demand()
-                return lineage, outcome
             except BaseException as error:
-                self._coordinator.abandon(lineage)
-                self._remove_layers(lineage.digest)
-                with suppress(LogError):  # a disk that is full: its layers are gone all the same
-                    self._begun.abandon(lineage)
+                self._undo(lineage, error)
                 if not isinstance(error, Anew):
                     raise
                 self._recoverer.mend(error.damage)
+                continue
+            try:
+                marks.reach("epoch.ran")
+                counted = lineage.answered(answers_of(outcome.reports))
+                self._count(counted, outcome)
+            except Exception as error:
+                if not self._torn:
+                    self._undo(lineage, error)
+                raise
+            return counted, outcome
+
+    def _undo(self, lineage: Lineage, error: BaseException) -> None:
+        """An epoch failed: nothing of it is to count. Its layers must go: if all of them stayed, whoever opens the log
+        would take it for one whose driver died before it could say that it was complete."""
+        self._coordinator.abandon(lineage)
+        self._undone.add(lineage.digest)
+        with suppress(LogError):  # a disk that is full: its layers are gone all the same
+            self._begun.abandon(lineage)
+        try:
+            self._forget_undone()
+        except Exception as trouble:
+            if isinstance(error, HoldfastError):
+                error.fields["complete"] = None
+            error.add_note(
+                f"holdfast: the layers of epoch {lineage.epoch}, which failed, could not be removed ({trouble}): if "
+                "the flow is closed before its next epoch, and opened again, that one may count"
+            )
+
+    def _forget_undone(self) -> None:
+        for digest in sorted(self._undone):
+            self._remove_layers(digest)
+            self._undone.discard(digest)
 
     def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
         if self._runner.scattered and self.declared.settings.durable:
@@ -561,15 +624,24 @@ class Engine:
         self._begun.close()
         self._directory.close()
 
+    @property
+    def torn(self) -> bool:
+        """Whether this engine does not know what counts: it must be closed, and another opened."""
+        return self._torn
+
     @speaking
     def close(self) -> None:
-        """Stop. What is not durable yet is given one more round."""
+        """Stop. What is not durable yet is given one more round. Whatever fails, the log is let go of."""
         self.closed = True
         with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
             closing.callback(self.abandon)
             closing.callback(self._delivery.close)
             closing.callback(self._release)
-            closing.callback(self._durability.close)
+            if self._torn:
+                closing.callback(self._durability.abandon)
+            else:
+                closing.callback(self._durability.close)
+                closing.callback(self._forget_undone)
             closing.callback(self._maintenance.close)
 
 

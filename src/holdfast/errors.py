@@ -19,6 +19,7 @@
     ├── MemberLost                an executor was lost, and the policy says to stop
     ├── TooFewMembers             the members that a run waits for did not come in time
     ├── MembershipError           the user's membership handler raised
+    ├── AfterEpoch                an epoch is complete, and something that follows it failed
     ├── FlowBusy                  a call from inside an epoch, or beside a standby, that cannot be made there
     └── LogError                  the log directory cannot be used
         ├── LogBusy               another process has it
@@ -114,6 +115,11 @@ class TooFewMembers(HoldfastError):
 
 class MembershipError(HoldfastError):
     """A function that is told of membership changes raised."""
+
+
+class AfterEpoch(HoldfastError):
+    """Something failed after an epoch was complete: it counts (``fields["complete"]``), and its rows must not be pushed
+    again. What failed is made up for before the next epoch."""
 
 
 class FlowBusy(HoldfastError):

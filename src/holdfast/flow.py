@@ -436,6 +436,8 @@ class Flow:
                 flow=self.name,
             )
         ready = self._prepared()
+        if self._engine is not None and self._engine.torn:
+            self._end()  # it was interrupted where only the log knows what counts
         if self._engine is None:
             from holdfast.continuing import engine_of
             from holdfast.declared import Told

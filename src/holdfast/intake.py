@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.lineage import Lineage
 from holdfast.declared import Told
+from holdfast.errors import HoldfastError, InputError
 from holdfast.runner import Work
 
 
@@ -19,6 +20,9 @@ class Intake:
         self._told = told
         self.taken: dict[str, list[tuple[int, Offer]]] = {}
         """Source → what complete epochs took of it, each with its epoch."""
+
+        self._owed: list[tuple[str, Offer]] = []
+        """What sources are still to be told was taken, in order."""
 
         for lineage in history:
             self.take(lineage)
@@ -41,10 +45,26 @@ class Intake:
             self.taken.setdefault(name, []).append((lineage.epoch, offer))
 
     def advance(self, offers: Mapping[str, Offer]) -> None:
-        """Tell the sources that these were taken."""
-        for name, offer in offers.items():
-            self._sources[name].advance(offer)
-            self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
+        """Tell the sources that these were taken: every one, whatever the others say. One that raises is told again
+        before it is asked for more (`settle`)."""
+        self._owed += offers.items()
+        self.settle()
+
+    def settle(self) -> None:
+        """Tell the sources what they were not told because they raised."""
+        failed: Exception | None = None
+        for name, offer in list(self._owed):
+            try:
+                self._sources[name].advance(offer)
+            except HoldfastError as error:
+                failed = failed or error
+            except Exception as error:
+                failed = failed or _not_told(name, error)
+            else:
+                self._owed.remove((name, offer))
+                self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
+        if failed is not None:
+            raise failed
 
     def catch_up(self) -> None:
         """Tell the sources what was taken before they were there."""
@@ -61,3 +81,11 @@ class Intake:
                 self._sources[name].release(offers[done][1])
                 done += 1
                 self._told.released[name] = done
+
+
+def _not_told(name: str, error: Exception) -> InputError:
+    told = InputError(
+        f"source '{name}': it could not be told what was taken (advance): {type(error).__name__}: {error}", source=name
+    )
+    told.__cause__ = error
+    return told

@@ -9,8 +9,10 @@ be found elsewhere (`coordinator/history.py`).
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.coordinator.lineage import GENESIS, Lineage, to_lines
@@ -33,14 +35,14 @@ def read_stash(path: Path) -> tuple[list[Lineage], list[tuple[int, str]]]:
     records: list[Lineage] = []
     damaged: list[tuple[int, str]] = []
     lines = text.split(b"\n")
+    # A line counts once its end is there: what a failed write left of it is none, even if it reads.
     for number, line in enumerate(lines):
-        if not line:
+        if not line or number == len(lines) - 1:
             continue
         try:
             records.append(Lineage.from_json(line.decode()))
         except ValueError as error:
-            if number < len(lines) - 1:
-                damaged.append((number + 1, str(error)))
+            damaged.append((number + 1, str(error)))
     return records, damaged
 
 
@@ -83,19 +85,35 @@ class LineageLog:
             if anew or _held(path) != wanted:
                 replace_file(path, wanted)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+            self._size = os.fstat(self._file).st_size
+            self._torn = False
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
     def append(self, lineage: Lineage) -> None:
+        """Say that an epoch is complete: all of its line is there, or, if this raises, none that counts."""
         line = lineage.to_json().encode() + b"\n"
         try:
-            written = os.write(self._file, line)
+            if self._torn:
+                self._cut()
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path)) from error
-        if written != len(line):
-            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise LogError(f"lineage {self.path}: the disk is full", path=str(self.path))
+            self._torn = True
+            with suppress(OSError):  # then before the next one; without its end the line is none, also if it stays
+                self._cut()
+            raise LogError(
+                f"lineage {self.path}: {error.strerror}; epoch {lineage.epoch} is not complete: nothing of it counts",
+                path=str(self.path),
+                epoch=lineage.epoch,
+            ) from error
+        self._size += len(line)
         self.history.append(lineage)
+
+    def _cut(self) -> None:
+        """Take away what a write left that failed in the middle."""
+        os.ftruncate(self._file, self._size)
+        self._torn = False
 
     def close(self) -> None:
         if self._file >= 0:

@@ -1,0 +1,54 @@
+"""What is done after an epoch counts: telling sources, copying, delivering, merging.
+
+Each part is done whatever became of the others, and whatever failed is made up for before the next epoch. So what is
+raised in the end must say that the epoch is complete: who takes it for undone pushes the same rows twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import AfterEpoch, Fenced, HoldfastError
+
+
+class Afterwards:
+    """The parts that follow one epoch."""
+
+    def __init__(self, flow: str, epoch: int) -> None:
+        self._flow = flow
+        self._epoch = epoch
+        self._failed: list[tuple[str, Exception]] = []
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing has failed so far."""
+        return not self._failed
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Do a part. If it fails, the others follow all the same; not if another driver has taken over."""
+        try:
+            yield
+        except Fenced:
+            raise
+        except Exception as error:
+            self._failed.append((what, error))
+
+    def check(self) -> None:
+        """Raise what failed first, saying that the epoch counts."""
+        if not self._failed:
+            return
+        what, error = self._failed[0]
+        if not isinstance(error, HoldfastError):
+            raise AfterEpoch(
+                f"flow '{self._flow}': epoch {self._epoch} is complete, and counts; after it, {what} failed: "
+                f"{type(error).__name__}: {error}. It will be tried again before the next epoch",
+                flow=self._flow,
+                epoch=self._epoch,
+                complete=True,
+            ) from error
+        error.fields.update(complete=True, epoch=error.fields.get("epoch", self._epoch))
+        said = f"{error} (epoch {self._epoch} is complete, and counts; what failed will be tried again)"
+        error.args = (said, *error.args[1:])
+        raise error
