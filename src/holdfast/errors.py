@@ -2,6 +2,7 @@
 
     HoldfastError
     ├── DeclarationError          a flow, source, view or sink is declared wrongly
+    │   ├── ArgumentError         a function was given what it cannot take (subject, argument, expected, found)
     │   ├── SchemaError           a schema text that does not parse, or a row or file that does not fit it
     │   ├── SqlError              the SQL of a view is wrong
     │   │   ├── UnknownName       a table or column that is not there
@@ -47,6 +48,10 @@ class HoldfastError(Exception):
 
 class DeclarationError(HoldfastError):
     """A flow, source, view or sink is declared wrongly."""
+
+
+class ArgumentError(DeclarationError):
+    """A function was given an argument that it cannot take; fields: subject, argument, expected, found."""
 
 
 class SchemaError(DeclarationError):

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
+from holdfast import arguments
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
@@ -96,8 +97,15 @@ class Flow:
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
-        if partitions is not None and not 1 <= partitions <= 256:
-            raise DeclarationError(f"flow '{name}': partitions must be from 1 to 256, not {partitions!r}", flow=name)
+        subject = f"flow '{name}'"
+        if partitions is not None:
+            partitions = arguments.whole(subject, "partitions", partitions, 1, 256)
+        if spark is not None:
+            arguments.session(subject, spark)
+        if detection_timeout is not None:
+            detection_timeout = arguments.number(subject, "detection_timeout", detection_timeout, 1.0)
+        if local is not None:
+            arguments.path(subject, "local", local)
         self.name = name
         self._places, self._settings = checked(name, log, retain, min_replicas, max_unsafe, strategy)
         if on_loss not in ("replay", "terminate", "continue"):
@@ -144,6 +152,8 @@ class Flow:
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
             )
+        if expires is not None:
+            arguments.text(f"source '{name}'", "expires", expires, "SQL")
         with self._turns.taken("source()"):
             self._catalog.check_new(name, "source")
             self._add(name, source, expires)
@@ -153,6 +163,9 @@ class Flow:
         """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`.
 
         From any thread; waits for the epoch at hand. The `Input` itself waits for nothing."""
+        arguments.text(f"input '{name}'", "schema", schema, "a Spark schema such as 'id long, name string'")
+        if expires is not None:
+            arguments.text(f"input '{name}'", "expires", expires, "SQL")
         with self._turns.taken("input()"):
             self._catalog.check_new(name, "input")
             pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
@@ -190,6 +203,8 @@ class Flow:
 
         From any thread; waits for the epoch at hand.
         """
+        if returns is not None:
+            arguments.text(f"udf {name!r}", "returns", returns, "a Spark type such as 'string'")
         if function is None:
 
             def declare(function: Function) -> Function:
@@ -208,10 +223,11 @@ class Flow:
 
         From any thread; waits for the epoch at hand.
         """
+        arguments.text("view", "the name", name)
         if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
-        if not name or not isinstance(name, str):
-            raise DeclarationError(f"view: the name must be a text, not {name!r}")
+        if not isinstance(query, Table):
+            arguments.text(f"view '{name}'", "the query", query, "SQL or what flow.table(…) gives")
         with self._turns.taken("view()"):
             catalog = self._catalog.with_view(name, query)
             try:
@@ -225,6 +241,7 @@ class Flow:
         """Keep a view no more. Views that read it, and its sinks, must go first.
 
         From any thread; waits for the epoch at hand."""
+        arguments.text(f"flow '{self.name}'", "the view to drop", view, "its name")
         with self._turns.taken("drop()"):
             self._catalog.check_view(view)
             if any(target == view for target, _ in self._sinks):
@@ -237,6 +254,7 @@ class Flow:
         `Sink`.
 
         From any thread; waits for the epoch at hand."""
+        arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
         self._catalog.check_view(view)
         if not isinstance(sink, Sink):
             raise DeclarationError(
@@ -254,12 +272,14 @@ class Flow:
         error.
 
         From any thread; waits for the epoch at hand."""
+        arguments.callable_with(f"flow '{self.name}'", "a membership handler", function, "one argument, the Change")
         with self._turns.taken("on_membership()", looks=True):
             self._members.add(function)
         return function
 
     def table(self, name: str) -> Table:
         """A source or view through PySpark's DataFrame verbs; give the result to `view`. From any thread."""
+        arguments.text(f"flow '{self.name}'", "the table", name, "the name of a source or view")
         tables = self._catalog.tables
         if name not in tables:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, tables)}", name=name)
@@ -357,8 +377,21 @@ class Flow:
         From any thread. Other threads have their turns between epochs; several that run at once share the epochs, and
         each counts its own. Not from code that an epoch calls.
         """
-        if until not in (None, "idle"):
-            raise DeclarationError(f"flow '{self.name}': until must be 'idle', not {until!r}")
+        subject = f"flow '{self.name}'"
+        if until is not None:
+            arguments.one_of(subject, "until", until, ("idle",))
+        if epochs is not None:
+            epochs = arguments.whole(subject, "epochs", epochs, 0)
+        interval = arguments.number(subject, "interval", interval)
+        for what, function, of in (("on_epoch", on_epoch, "the Epoch"), ("on_lease", on_lease, "the LeaseEvent")):
+            if function is not None:
+                arguments.callable_with(subject, what, function, f"one argument, {of}")
+        if min_members is not None:
+            min_members = arguments.whole(subject, "min_members", min_members, 0)
+        if timeout is not None:
+            timeout = arguments.number(subject, "timeout", timeout)
+        if lease is not None and not isinstance(lease, Lease):
+            arguments.text(subject, "lease", lease, "an address such as 'file:///shared/path', or a Lease")
         if lease is None and lease_timeout is not None:
             raise DeclarationError(f"flow '{self.name}': lease_timeout says when a lease is lost; give lease, too")
         if self._turns.inside:
@@ -496,7 +529,9 @@ class Flow:
         While the flow is `approximate` it has the rows of the partitions that are left, whatever the epoch.
 
         From any thread, and from code that an epoch calls; waits for the epoch at hand."""
-        self._catalog.check_view(view)
+        self._check_view(view)
+        if at is not None:
+            at = arguments.whole(f"view '{view}'", "at", at)
         from holdfast.spark.read import read_frame
 
         with self._turns.taken("read()", looks=True):
@@ -505,6 +540,10 @@ class Flow:
             assert self._spark is not None  # an engine runs
             order = engine.order(view)
             return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
+
+    def _check_view(self, view: str) -> None:
+        arguments.text(f"flow '{self.name}'", "the view", view, "its name")
+        self._catalog.check_view(view)
 
     def _looking(self) -> Engine:
         """The engine, for a call that may come from inside an epoch; not from inside its opening."""
@@ -516,7 +555,8 @@ class Flow:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``.
 
         From any thread, and from code that an epoch calls; waits for the epoch at hand."""
-        self._catalog.check_view(view)
+        self._check_view(view)
+        since = arguments.whole(f"view '{view}'", "since", since)
         from holdfast.spark.read import changes_frame
 
         with self._turns.taken("changes()", looks=True):
@@ -530,7 +570,7 @@ class Flow:
         """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it.
 
         From any thread, also in the middle of an epoch."""
-        self._catalog.check_view(view)
+        self._check_view(view)
         return self._open("explain()").explain(view)
 
     def _open(self, what: str) -> Engine:
@@ -555,6 +595,10 @@ class Flow:
         point; `StoreError` with the reason if it is not reached within ``timeout`` seconds.
 
         From any thread; epochs go on meanwhile."""
+        if epoch is not None:
+            epoch = arguments.whole(f"flow '{self.name}'", "epoch", epoch)
+        if timeout is not None:
+            timeout = arguments.number(f"flow '{self.name}'", "timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             engine = self._open("wait_safe()")

@@ -11,6 +11,8 @@ from hashlib import blake2b
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from holdfast import arguments
+
 _STYLES = {
     100: "plain",
     101: "plain",
@@ -33,6 +35,7 @@ def nondeterministic(function: Function) -> Function:
     Registered with ``flow.udf``, it is called once for each row that comes; its answer is kept with the row and in the
     epoch's lineage. A row that goes takes the answer with it, and a replay does not call the function again.
     """
+    arguments.callable_with("nondeterministic", "what it marks", function, "one row")
     try:
         setattr(function, _MARK, True)
     except (AttributeError, TypeError):  # a built-in function or a method: they have no room for a mark

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from holdfast import arguments
 from holdfast.answers import Answer
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError
@@ -38,11 +39,20 @@ def query(
     whichever copy can be read. After ``timeout`` seconds everything is cancelled: `TimeoutError`.
     SQL that is wrong is a `SqlError`, an expression or a function that fails on a row an `EvaluationError`.
     """
-    if on_loss not in POLICIES:
-        known = ", ".join(map(repr, POLICIES))
-        raise DeclarationError(f"query: on_loss must be one of {known}, not {on_loss!r}", on_loss=on_loss)
-    if timeout is not None and not timeout > 0:
-        raise DeclarationError(f"query: the timeout must be more than 0 seconds, not {timeout!r}", timeout=timeout)
+    arguments.session("query", spark)
+    if not hasattr(query, "sparkSession"):
+        arguments.text("query", "query", query, "SQL or a DataFrame")
+    arguments.one_of("query", "on_loss", on_loss, POLICIES)
+    if timeout is not None:
+        timeout = arguments.number("query", "timeout", timeout)
+        if not timeout > 0:
+            raise DeclarationError(f"query: the timeout must be more than 0 seconds, not {timeout!r}", timeout=timeout)
+    if tables is not None and not isinstance(tables, Mapping):
+        arguments.refuse("query", "tables", "sources or DataFrames by name", tables)
+    for name, one in (tables or {}).items():
+        arguments.text("query", "the name of a table", name)
+        if not isinstance(one, Source) and not hasattr(one, "sparkSession"):
+            arguments.refuse("query", f"table {name!r}", "a source or a DataFrame", one)
     if tables and not isinstance(query, str):
         raise DeclarationError("query: tables are for SQL; a DataFrame has its own")
     from holdfast.spark.query import run_query

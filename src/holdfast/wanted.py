@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from holdfast import arguments
 from holdfast.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -73,10 +74,14 @@ def checked(
     """The log locations, and what is wanted of them, checked."""
     from holdfast.coordinator.retention import parse_bound, parse_retention
     from holdfast.durability import Settings
+    from holdfast.store.location import Location
 
     places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
     if not places:
         raise DeclarationError(f"flow '{name}': log must name at least one location", flow=name)
+    for place in places:
+        if not isinstance(place, Location):
+            arguments.path(f"flow '{name}'", "log", place)
     if strategy not in ("nosync", "synchronous-log", "volatile"):
         raise DeclarationError(
             f"flow '{name}': strategy must be 'nosync', 'synchronous-log' or 'volatile', not {strategy!r}", flow=name

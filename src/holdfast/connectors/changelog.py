@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast import arguments
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, recent
 from holdfast.connectors.progress import DAMAGED, Progress, Record, Torn, set_aside
 from holdfast.connectors.sink import Lost, Sink
@@ -61,7 +62,7 @@ class Changelog(Sink):
     keeps_lineage = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
+        self.path = Path(os.path.abspath(os.path.expanduser(arguments.path("changelog", "path", path))))
         self._view = ""
         self._schema = pa.schema([])
         self._fields = "[]"

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar, get_args
 
+from holdfast import arguments
 from holdfast.connectors import listing, parquet, text
 from holdfast.connectors.identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.infer import spark_type
@@ -69,7 +70,20 @@ def files(
     With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
     each file is read from whichever copy can be read.
     """
-    if replicas:
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    if isinstance(given, bytes) or not isinstance(given, Sequence):
+        arguments.refuse("files", "path", "a path, or a list of paths", path)
+    for one in given:
+        arguments.path("files", "path", one)
+    if schema is not None:
+        arguments.text("files", "schema", schema, "a Spark schema such as 'id long, name string'")
+    if options is not None and not (
+        isinstance(options, Mapping) and all(isinstance(key, str) for key in options) and None not in options.values()
+    ):
+        arguments.refuse("files", "options", "Spark's reader options by name", options)
+    if isinstance(max_files_per_epoch, bool):
+        arguments.refuse("files", "max_files_per_epoch", "a whole number from 1 on", max_files_per_epoch)
+    if arguments.flag("files", "replicas", replicas):
         plain = on_bad_file == "fail" and identity == "path" and not options
         if isinstance(path, str | os.PathLike) or format != "parquet" or not plain:
             raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from holdfast import arguments
 from holdfast.connectors.source import Offer, Part, Source
-from holdfast.errors import DeclarationError
 from holdfast.plan.nodes import Field
 
 PART_ROWS = 1 << 18
@@ -41,11 +41,11 @@ class Rate(Source):
     fields = (Field("id", "bigint"), Field("key", "bigint"), Field("value", "double"), Field("at", "timestamp"))
 
     def __init__(self, rows_per_epoch: int, keys: int, seed: int, epochs: int | None) -> None:
-        for name, value in (("rows_per_epoch", rows_per_epoch), ("keys", keys)):
-            if value < 1:
-                raise DeclarationError(f"rate: {name} must be at least 1, not {value}")
-        if epochs is not None and epochs < 0:
-            raise DeclarationError(f"rate: epochs must not be negative, not {epochs}")
+        rows_per_epoch = arguments.whole("rate", "rows_per_epoch", rows_per_epoch, 1)
+        keys = arguments.whole("rate", "keys", keys, 1)
+        seed = arguments.whole("rate", "seed", seed)
+        if epochs is not None:
+            epochs = arguments.whole("rate", "epochs", epochs, 0)
         self._rows, self._keys, self._seed, self._epochs = rows_per_epoch, keys, seed, epochs
         self._next = 0
         self._done = 0

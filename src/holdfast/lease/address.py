@@ -31,6 +31,8 @@ def open_lease(lease: str | Lease, timeout: float | str | None = None) -> Lease:
     """The lease of an address. Nothing is connected to yet."""
     if isinstance(lease, Lease):
         return lease
+    if not isinstance(lease, str):
+        raise LeaseError(f"lease: expected {_FORMS}, found {lease!r}", lease=lease)
     seconds = DEFAULT_TIMEOUT if timeout is None else parse_timeout(timeout)
     scheme, marked, rest = lease.partition("://")
     if not marked:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pyspark import InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
+from holdfast import arguments
 from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
@@ -49,6 +50,7 @@ class Watch:
 
     def __call__(self, function: H) -> H:
         """Tell ``function`` of every change, from the initial set on."""
+        arguments.callable_with("on_membership", "a handler", function, "one argument, the Change")
         with self._changed:
             self._handlers.append((function, 0))
             if self._thread is None:
@@ -199,4 +201,5 @@ def on_membership(spark: SparkSession) -> Watch:
     returns can be kept: ``watch = hf.on_membership(spark)``, then ``@watch``, ``watch.members``, ``watch.close()``; an
     error in a function is ``watch.failure``, and ends the watch.
     """
+    arguments.session("on_membership", spark)
     return Watch(spark)

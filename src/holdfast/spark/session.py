@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from holdfast.errors import DeclarationError
+from holdfast import arguments
 from holdfast.spark.beside import spare
 from holdfast.spark.configured import configured
 
@@ -65,8 +65,7 @@ _LOCAL_ONLY = frozenset(
 def detection(timeout: float) -> dict[str, str]:
     """The Spark settings by which an executor that falls silent is lost after ``timeout`` seconds, or a little
     before. (One that dies is heard of within a second, whatever these say.) They count when a Spark context starts."""
-    if not timeout >= 1.0:
-        raise DeclarationError(f"detection_timeout must be at least 1 second, not {timeout!r}")
+    timeout = arguments.number("detection", "detection_timeout", timeout, 1.0)
     milliseconds = round(timeout * 1000)
     return {
         "spark.executor.heartbeatInterval": f"{milliseconds // 5}ms",

@@ -1,0 +1,99 @@
+"""What callers give: checked at the call, so that the error names the argument and not some line far below it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
+
+from holdfast.errors import ArgumentError
+
+
+def refuse(subject: str, name: str, expected: str, found: object) -> NoReturn:
+    """Raise the error of an argument that cannot be."""
+    kind = "" if found is None else f" ({type(found).__name__})"
+    raise ArgumentError(
+        f"{subject}: {name} must be {expected}, not {_shown(found)}{kind}",
+        subject=subject,
+        argument=name,
+        expected=expected,
+        found=found,
+    )
+
+
+def whole(subject: str, name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """A whole number; one of numpy's is as good."""
+    expected = "a whole number"
+    if least is not None:
+        expected += f" from {least} to {most}" if most is not None else f" from {least} on"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        refuse(subject, name, expected, value)
+    number = int(value.__index__())
+    if (least is not None and number < least) or (most is not None and number > most):
+        refuse(subject, name, expected, value)
+    return number
+
+
+def number(subject: str, name: str, value: Any, least: float = 0.0, what: str = "seconds") -> float:
+    """A finite number; by default of seconds."""
+    expected = f"a number of {what}, {least:g} or more" if what else f"a number, {least:g} or more"
+    if isinstance(value, bool | str | bytes) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        refuse(subject, name, expected, value)
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        refuse(subject, name, expected, value)
+    if not math.isfinite(found) or found < least:
+        refuse(subject, name, expected, value)
+    return found
+
+
+def text(subject: str, name: str, value: Any, what: str = "a text") -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        refuse(subject, name, f"{what}, and not empty", value)
+    return value
+
+
+def callable_with(subject: str, name: str, value: Any, of: str) -> Callable[..., Any]:
+    """A function."""
+    if not callable(value):
+        refuse(subject, name, f"a function of {of}", value)
+    function: Callable[..., Any] = value
+    return function
+
+
+def path(subject: str, name: str, value: Any) -> str:
+    """A path that is not empty."""
+    if not isinstance(value, str | os.PathLike):
+        refuse(subject, name, "a path", value)
+    found = os.fspath(value)
+    if not isinstance(found, str) or not found.strip():
+        refuse(subject, name, "a path that is not empty", value)
+    return found
+
+
+def one_of(subject: str, name: str, value: Any, choices: Collection[str]) -> str:
+    """One of some words."""
+    if not isinstance(value, str) or value not in choices:
+        refuse(subject, name, f"one of {', '.join(map(repr, choices))}", value)
+    return value
+
+
+def flag(subject: str, name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(subject, name, "True or False", value)
+    return value
+
+
+def session(subject: str, value: Any) -> None:
+    """A Spark session. It is told by what it has: to import PySpark only to ask would take a second."""
+    if not (hasattr(value, "sparkContext") and hasattr(value, "createDataFrame")):
+        refuse(subject, "spark", "a SparkSession", value)
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}…"

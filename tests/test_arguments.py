@@ -1,0 +1,180 @@
+"""An argument of a wrong type or value is our error, at the call, and names the argument: a table of all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.connectors.pushed import Input
+from holdfast.errors import DeclarationError, HoldfastError, LeaseError
+from holdfast.flow import Flow
+from holdfast.lease.address import open_lease
+
+
+class Things:
+    """What the calls of the table are made on."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.flow = hf.Flow("f", directory / "log")
+        self.input = self.flow.input("t", "k long, x long")
+        self.flow.view("v", "SELECT k, x FROM t")
+
+    def declared(self, **given: Any) -> Flow:
+        return hf.Flow(**{"name": "g", "log": self.directory / "g", **given})
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
+    yield Things(tmp_path_factory.mktemp("arguments"))
+
+
+Call = Callable[[Things, Any], object]
+NOT_TEXTS = (None, 5, "", b"x", ["v"], {"v": 1}, True)
+NOT_WHOLE = ("4", 1.5, [1], True, b"1", float("nan"))
+NOT_SECONDS = ("1", [1], True, -1, float("nan"), float("inf"), {})
+NOT_FUNCTIONS = (5, "print", [print])
+
+
+class Session:
+    """What a Spark session is told by."""
+
+    sparkContext = createDataFrame = None
+
+
+CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
+    "Flow(name)": (lambda o, x: o.declared(name=x), (None, 5, "", b"x", ["a"])),
+    "Flow(log)": (lambda o, x: o.declared(log=x), (None, 5, "", b"x", [], [None], ["a", ""], {}, 1.5)),
+    "Flow(spark)": (lambda o, x: o.declared(spark=x), (5, "local", object())),
+    "Flow(partitions)": (lambda o, x: o.declared(partitions=x), (*NOT_WHOLE, 0, 257, -1)),
+    "Flow(retain)": (lambda o, x: o.declared(retain=x), (None, "4", -1, 1.5, [], True, "x")),
+    "Flow(min_replicas)": (lambda o, x: o.declared(min_replicas=x), (*NOT_WHOLE, 0, 2, None)),
+    "Flow(max_unsafe)": (lambda o, x: o.declared(max_unsafe=x), ("4", 0, -1, 1.5, [], True, "MB")),
+    "Flow(strategy)": (lambda o, x: o.declared(strategy=x), (None, 5, "sync", [])),
+    "Flow(local)": (lambda o, x: o.declared(local=x), (5, "", b"x", ["a"])),
+    "Flow(on_loss)": (lambda o, x: o.declared(on_loss=x), (None, 5, "retry", [])),
+    "Flow(detection_timeout)": (lambda o, x: o.declared(detection_timeout=x), (*NOT_SECONDS, 0.5)),
+    "source(name)": (lambda o, x: o.flow.source(x, hf.rate(1)), (None, 5, "", b"x", ["v"], "t", "v")),
+    "source(source)": (lambda o, x: o.flow.source("s", x), (None, 5, "files", hf.rate)),
+    "source(expires)": (lambda o, x: o.flow.source("s", hf.rate(1), expires=x), (5, "", ["at"], True)),
+    "input(name)": (lambda o, x: o.flow.input(x, "k long"), (None, 5, "", b"x", ["v"], "t", "v")),
+    "input(schema)": (lambda o, x: o.flow.input("s", x), (None, 5, "", ["k long"], {"k": "long"}, "k nothing")),
+    "input(expires)": (lambda o, x: o.flow.input("s", "k long", expires=x), (5, "", ["at"])),
+    "udf(name)": (lambda o, x: o.flow.udf(x, len, "long"), (None, 5, "", b"x", ["f"], "a b")),
+    "udf(function)": (lambda o, x: o.flow.udf("f", x, "long"), (5, "len", [len])),
+    "udf(returns)": (lambda o, x: o.flow.udf("f", len, x), (None, 5, "", ["long"], "nothing")),
+    "view(name)": (lambda o, x: o.flow.view(x, "SELECT k FROM t"), (*NOT_TEXTS, "t")),
+    "view(query)": (lambda o, x: o.flow.view("w", x), (*NOT_TEXTS, object())),
+    "drop(view)": (lambda o, x: o.flow.drop(x), (*NOT_TEXTS, "w")),
+    "sink(view)": (lambda o, x: o.flow.sink(x, hf.foreach(print)), (*NOT_TEXTS, "w")),
+    "sink(sink)": (lambda o, x: o.flow.sink("v", x), (None, 5, print, hf.foreach)),
+    "on_membership(function)": (lambda o, x: o.flow.on_membership(x), (None, *NOT_FUNCTIONS)),
+    "table(name)": (lambda o, x: o.flow.table(x), (*NOT_TEXTS, "w")),
+    "run(until)": (lambda o, x: o.flow.run(until=x), (5, "", "never", ["idle"], True)),
+    "run(epochs)": (lambda o, x: o.flow.run(epochs=x), (*NOT_WHOLE, -1)),
+    "run(interval)": (lambda o, x: o.flow.run(epochs=1, interval=x), (None, *NOT_SECONDS)),
+    "run(on_epoch)": (lambda o, x: o.flow.run(epochs=1, on_epoch=x), NOT_FUNCTIONS),
+    "run(lease)": (lambda o, x: o.flow.run(epochs=1, lease=x), (5, "", ["a"], True)),
+    "run(lease_timeout)": (
+        lambda o, x: o.flow.run(epochs=1, lease=f"file://{o.directory}/lease", lease_timeout=x),
+        ("x", -1, [], True, float("nan")),
+    ),
+    "run(on_lease)": (lambda o, x: o.flow.run(epochs=1, on_lease=x), NOT_FUNCTIONS),
+    "run(min_members)": (lambda o, x: o.flow.run(epochs=1, min_members=x), (*NOT_WHOLE, -1)),
+    "run(timeout)": (lambda o, x: o.flow.run(epochs=1, min_members=1, timeout=x), NOT_SECONDS),
+    "read(view)": (lambda o, x: o.flow.read(x), (*NOT_TEXTS, "w")),
+    "read(at)": (lambda o, x: o.flow.read("v", at=x), ("x", *NOT_WHOLE)),
+    "changes(view)": (lambda o, x: o.flow.changes(x), (*NOT_TEXTS, "w")),
+    "changes(since)": (lambda o, x: o.flow.changes("v", since=x), (None, "a", *NOT_WHOLE)),
+    "explain(view)": (lambda o, x: o.flow.explain(x), (*(one for one in NOT_TEXTS if one is not None), "w")),
+    "wait_safe(epoch)": (lambda o, x: o.flow.wait_safe(x), NOT_WHOLE),
+    "wait_safe(timeout)": (lambda o, x: o.flow.wait_safe(timeout=x), NOT_SECONDS),
+    "Input.insert(rows)": (lambda o, x: o.input.insert(x), (None, 5, "ab", b"x", [5], [(1,)], [("a", "b")], {})),
+    "Input.delete(rows)": (lambda o, x: o.input.delete(x), (None, 5, "ab", [5], [(1,)], {})),
+    "Input.update(old)": (lambda o, x: o.input.update(x, [(1, 1)]), (None, 5, "ab", [5], [(1,)], {})),
+    "Input.update(new)": (lambda o, x: o.input.update([(1, 1)], x), (None, 5, "ab", [5], [(1,)], {})),
+    "rate(rows_per_epoch)": (lambda o, x: hf.rate(x), ("x", None, *NOT_WHOLE, 0)),
+    "rate(keys)": (lambda o, x: hf.rate(1, keys=x), (None, *NOT_WHOLE, 0)),
+    "rate(seed)": (lambda o, x: hf.rate(1, seed=x), (None, *NOT_WHOLE)),
+    "rate(epochs)": (lambda o, x: hf.rate(1, epochs=x), (*NOT_WHOLE, -1)),
+    "files(path)": (lambda o, x: hf.files(x, schema="k long"), (None, 5, "", [], [5], [""], b"x", {})),
+    "files(format)": (lambda o, x: hf.files(o.directory, format=x, schema="k long"), (None, 5, "xml", [], {})),
+    "files(schema)": (lambda o, x: hf.files(o.directory, format="csv", schema=x), (None, 5, "", ["k"], "k nothing")),
+    "files(max_files_per_epoch)": (
+        lambda o, x: hf.files(o.directory, schema="k long", max_files_per_epoch=x),
+        (*NOT_WHOLE, 0, -1),
+    ),
+    "files(on_bad_file)": (
+        lambda o, x: hf.files(o.directory, schema="k long", on_bad_file=x),
+        (None, 5, "ignore", [], {}),
+    ),
+    "files(options)": (
+        lambda o, x: hf.files(o.directory, format="csv", schema="k long", options=x),
+        (5, "header", [("header", "true")], {1: "x"}, {"header": None}),
+    ),
+    "files(replicas)": (lambda o, x: hf.files([o.directory], schema="k long", replicas=x), (None, 2, "yes", [])),
+    "table(df)": (lambda o, x: hf.table(x), (None, 5, "t", [(1,)])),
+    "changelog(path)": (lambda o, x: hf.changelog(x), (None, 5, "", b"x", ["a"])),
+    "foreach(function)": (lambda o, x: hf.foreach(x), (None, *NOT_FUNCTIONS)),
+    "query(spark)": (lambda o, x: hf.query(x, "SELECT 1"), (None, 5, "local")),
+    "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
+    "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
+    "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]
+    "query(timeout)": (lambda o, x: hf.query(Session(), "SELECT 1", timeout=x), (*NOT_SECONDS, 0)),  # type: ignore[arg-type]
+    "detection(timeout)": (lambda o, x: hf.detection(x), (None, *NOT_SECONDS, 0.5)),
+    "nondeterministic(function)": (lambda o, x: hf.nondeterministic(x), (None, *NOT_FUNCTIONS)),
+    "on_membership(spark)": (lambda o, x: hf.on_membership(x), (None, 5, "local")),
+    "open_lease(lease)": (lambda o, x: open_lease(x), (None, 5, "", [], "x", "ftp://x")),
+    "open_lease(timeout)": (lambda o, x: open_lease("file:///x", x), ("x", -1, [], True, float("nan"), 1e9)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_argument_that_cannot_be_is_our_error_at_the_call(things: Things, call: str) -> None:
+    function, values = CALLS[call]
+    for value in values:
+        with pytest.raises(HoldfastError) as raised:
+            function(things, value)
+            pytest.fail(f"{call} takes {value!r}")
+        assert isinstance(raised.value, DeclarationError | LeaseError), (call, value, raised.value)
+        assert str(raised.value).strip(), (call, value)
+    assert things.flow._engine is None, "a call that was refused has opened the flow"
+
+
+def test_the_error_says_subject_argument_expected_and_found(things: Things) -> None:
+    with pytest.raises(DeclarationError, match=r"flow 'g': partitions must be a whole number from 1 to 256") as it:
+        things.declared(partitions="4")
+    assert it.value.fields == {
+        "subject": "flow 'g'",
+        "argument": "partitions",
+        "expected": "a whole number from 1 to 256",
+        "found": "4",
+    }
+
+
+def test_numbers_of_numpy_are_numbers(things: Things) -> None:
+    things.declared(partitions=np.int64(4), detection_timeout=np.float32(2))
+    hf.rate(np.int32(5))
+
+
+def _public() -> Iterator[str]:
+    for kind, prefix in ((Flow, ""), (Input, "Input.")):
+        for name, value in vars(kind).items():
+            if inspect.isfunction(value) and not name.startswith("_"):
+                yield from (f"{prefix}{name}({one})" for one in inspect.signature(value).parameters if one != "self")
+    yield from (f"Flow({one})" for one in inspect.signature(Flow).parameters)
+    for name in hf.__all__:
+        value = getattr(hf, name)
+        if inspect.isfunction(value):
+            yield from (f"{name}({one})" for one in inspect.signature(value).parameters)
+
+
+def test_the_table_has_every_public_function() -> None:
+    ours = {f"Input.{name}(offer)" for name in ("advance", "reject", "parts")} | {"Input.reject(error)"}
+    assert set(_public()) - ours - {"flow.run(lease_timeout)"} <= set(CALLS)
