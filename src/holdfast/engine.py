@@ -530,7 +530,12 @@ class Engine:
         if many := crowded(outcome, self._maintenance.tolerated):
             self._maintenance.request(
                 [
-                    Wanted(self._state.directory / trace, layout, self._durability.since(trace))
+                    Wanted(
+                        self._state.directory / trace,
+                        layout,
+                        self._durability.since(trace),
+                        self._durability.floor(trace, self.history),
+                    )
                     for trace, layout in self._state.layouts.items()
                     if trace in many
                 ]

@@ -16,6 +16,7 @@ from holdfast import marks
 from holdfast.background import Background
 from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
+from holdfast.pins import Pin, held
 from holdfast.priority import in_spare_time
 from holdfast.runner import Beside, Runner
 from holdfast.store.here import here
@@ -39,6 +40,9 @@ class Upkeep:
     live_after: int
     """Every epoch from this one on must stay readable."""
 
+    pins: tuple[Pin, ...] = ()
+    """What readers hold."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -47,6 +51,8 @@ class Wanted:
     directory: Path
     layout: Layout
     since: int
+    floor: int = -1
+    """What readers hold before this epoch they hold no more."""
 
 
 class Maintenance:
@@ -87,8 +93,10 @@ class Maintenance:
         chain, live_after = self._state()
         ranges = [partition_range(each, self._runner.partitions) for each in range(self._runner.partitions)]
         items = [
-            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after)
+            Upkeep(str(one.directory), one.layout, low, high, one.since, chain, live_after, pins)
             for one in wanted
+            # After the chain: who reads from now on knows all that is merged here.
+            for pins in (held(str(one.directory), one.floor),)
             for low, high in ranges
         ]
         try:
@@ -135,4 +143,6 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
 def _keep(item: Upkeep) -> int:
     directory = here(item.directory)
 
-    return keep_in_shape(directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after)
+    return keep_in_shape(
+        directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, item.pins
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql.functions import col
 
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
+from holdfast.pins import Pin, hold
 from holdfast.plan.nodes import Order
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.types import ddl, quoted
@@ -28,6 +30,7 @@ def read_frame(
     """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
     the partitions that are lost, and left out."""
     frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement, without)
+    _pin(frame, kept, at)
     if not order:
         return frame
     # One task cannot read what several hosts keep: then the few rows are exchanged.
@@ -53,9 +56,29 @@ def changes_frame(
 ) -> DataFrame:
     """The changes after epoch ``since`` (-1: all there are) up to ``upto``, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
-    if since < 0:
-        return _frame(spark, partitions, lambda low, high: kept.history(low, high, upto), schema, placement, without)
-    return _frame(spark, partitions, lambda low, high: kept.changes(low, high, since, upto), schema, placement, without)
+
+    def rows(low: int, high: int) -> pa.Table:
+        return kept.history(low, high, upto) if since < 0 else kept.changes(low, high, since, upto)
+
+    frame = _frame(spark, partitions, rows, schema, placement, without)
+    _pin(frame, kept, since)
+    return frame
+
+
+def _pin(frame: DataFrame, kept: Kept, live: int) -> None:
+    """Hold the layers that the frame reads for as long as any plan reads them: this one, or one made of it. They all
+    have the same function; the JVM tells when nobody has it any more."""
+    jvm: Any = frame.sparkSession._jvm
+    function = frame._jdf.queryExecution().logical().functionExpr().func()
+    reference = jvm.java.lang.ref.WeakReference(function)
+
+    def alive() -> bool:
+        try:
+            return reference.get() is not None
+        except Exception:  # the session is stopped, and whatever it read is over
+            return False
+
+    hold(kept.directory, Pin(live, kept.chain.end), alive)
 
 
 def _frame(

@@ -138,6 +138,16 @@ def garbage(names: Iterable[LayerName], chain: Chain, live_after: int) -> list[L
     return [name for name in known if chain.refutes(name) or (chain.accepts(name) and name not in needed)]
 
 
+def pinned(names: Iterable[LayerName], chain: Chain, live_after: int, end: int) -> set[LayerName]:
+    """Layers from which every epoch from ``live_after`` to ``end`` can be read by those who know no epoch after
+    ``end``, as far as that can be done at all."""
+    usable = [name for name in sorted(names) if name.last <= end and chain.accepts(name)]
+    needed: set[LayerName] = set()
+    for _, _, here in _strips(usable, 0, ALL):
+        needed |= _needed(here, live_after)
+    return needed
+
+
 def _needed(here: tuple[LayerName, ...], live_after: int) -> set[LayerName]:
     """A set of the strip's layers that is enough. Small layers are tried first, so that merged ones remain.
 

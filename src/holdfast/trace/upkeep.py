@@ -7,10 +7,11 @@ removed, and a reader that lost a race for a file lists again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.errors import LogDamaged
-from holdfast.trace.cover import Chain, garbage
+from holdfast.trace.cover import Chain, garbage, pinned
 from holdfast.trace.layer import list_layers, open_layer
 from holdfast.trace.merge import merge, plan_merge
 from holdfast.trace.rows import Layout
@@ -26,8 +27,10 @@ def keep_in_shape(
     since: int,
     chain: Chain,
     live_after: int,
+    pins: Sequence[tuple[int, int]] = (),
 ) -> int:
-    """Merge until the sizes are geometric. The number of merges made."""
+    """Merge until the sizes are geometric. The number of merges made. ``pins`` are ranges of epochs that must stay
+    readable for those who know none after them."""
     merged, lost = 0, 0
     while True:
         try:
@@ -43,6 +46,9 @@ def keep_in_shape(
                 raise
             continue
         merged += 1
-    for name in garbage(list_layers(directory), chain, live_after):
-        (directory / name.text()).unlink(missing_ok=True)
+    names = list(list_layers(directory))
+    held = {name for live, end in pins for name in pinned(names, chain, live, end)}
+    for name in garbage(names, chain, live_after):
+        if name not in held:
+            (directory / name.text()).unlink(missing_ok=True)
     return merged
