@@ -114,6 +114,10 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
         lambda o, x: hf.files(o.directory, schema="k long", on_bad_file=x),
         (None, 5, "ignore", [], {}),
     ),
+    "files(identity)": (
+        lambda o, x: hf.files(o.directory, schema="k long", identity=x),
+        (None, 5, "name", [], {}),
+    ),
     "files(options)": (
         lambda o, x: hf.files(o.directory, format="csv", schema="k long", options=x),
         (5, "header", [("header", "true")], {1: "x"}, {"header": None}),
