@@ -214,7 +214,7 @@ class Files(Source):
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         file = _culprit(offer, error)
-        if file is None:
+        if file is None or (isinstance(error, HoldfastError) and "errno" in error.fields):
             return False
         if offer != self._offered:
             if isinstance(error, HoldfastError):
@@ -294,7 +294,7 @@ class Files(Source):
                 outcome = error
             if not os.path.lexists(path):
                 continue  # removed before it was offered: nobody misses it
-            if not self._skips:
+            if not self._skips or "errno" in outcome.fields:
                 raise outcome
             self._skip(listing.described(path), outcome)
         return sound
@@ -311,7 +311,7 @@ class Files(Source):
         except (InputError, SchemaError) as error:
             return error
         except OSError as error:
-            return BadFile(f"file {found.path!r}: {error.strerror}", path=found.path)
+            return listing.unreadable(found.path, error)
 
     def _moved_from(self, offered: Offered) -> FileMoved | None:
         """The error for a file that was taken where it was before; a warning for one that may have been."""

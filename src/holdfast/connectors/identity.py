@@ -114,7 +114,7 @@ def _key(size: int, what: object) -> int:
 
 
 def _ends(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:  # buffered: a single read may give less than was asked for
         size = os.fstat(file.fileno()).st_size
         found = xxhash.xxh3_64(file.read(_END))
         if size > _END:

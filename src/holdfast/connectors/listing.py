@@ -102,6 +102,8 @@ class Tree:
         except FileNotFoundError:
             text = f"files {self.path!r}: it was there when the source was declared, and is gone"
             raise BadFile(text, path=self.path) from None
+        except OSError as error:
+            raise unreadable(os.fsdecode(error.filename or self.path), error) from error
 
     def _walk(self, path: str, known: Known, thorough: bool) -> Iterator[File]:
         directory = self._directory(path, known, thorough)
@@ -155,6 +157,16 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
+def unreadable(path: str, error: OSError) -> BadFile:
+    """The error for a file or directory that cannot be read now: that says nothing about what it holds, so it is never
+    skipped as a bad one (``errno`` in the fields says so)."""
+    return BadFile(
+        f"file {path!r}: it cannot be read now: {error.strerror or error}; nothing of it counts until it can",
+        path=path,
+        errno=error.errno,
+    )
+
+
 def find(path: str, known: Callable[[str], bool]) -> Iterator[File]:
     """The files at or under ``path`` whose paths are not ``known``; those are not even looked at."""
     yield from Tree(path).unknown(lambda each, _: known(each))
@@ -176,7 +188,7 @@ def check_unchanged(file: File) -> None:
             path=file.path,
         ) from None
     except OSError as error:
-        raise BadFile(f"file {file.path!r}: {error.strerror}", path=file.path) from error
+        raise unreadable(file.path, error) from error
     if now != file:
         raise BadFile(
             f"file {file.path!r}: it changed after it was offered (then {file.size} bytes, now {now.size}); "

@@ -6,6 +6,7 @@ found while nothing has happened yet. A file is cut into parts at its row groups
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.connectors.fit import Misfit, fit, fits
-from holdfast.connectors.listing import File, check_unchanged
+from holdfast.connectors.listing import File, check_unchanged, unreadable
 from holdfast.errors import BadFile, HoldfastError, SchemaError
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan.nodes import Field
@@ -143,4 +144,6 @@ def _compressed(group: pq.RowGroupMetaData) -> int:
 
 def _bad(path: str, error: Exception) -> BadFile:
     reason = str(error).split("\n", 1)[0]
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return unreadable(path, error)
     return BadFile(f"file {path!r}: it does not read as Parquet ({reason}); is it truncated?", path=path, reason=reason)

@@ -1,0 +1,53 @@
+"""Source files that cannot be read now: an error of the file system says nothing about a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import holdfast as hf
+from holdfast.connectors.identity import Taken
+from holdfast.errors import BadFile
+from holdfast.testing import Fault, Plan, faults
+from holdfast.testing.faulty.plan import FOREVER, SHORT
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for number in range(3):
+        pq.write_table(pa.table({"n": list(range(5000))}), tmp_path / f"{number}.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["open", "read", "stat", "list"])
+def test_a_file_that_cannot_be_read_now_is_not_skipped(place: Path, kind: str) -> None:
+    source = hf.files(place, schema="n long", on_bad_file="skip")
+    with faults(Plan((Fault(kind, 1, "EIO", FOREVER),)), under=[place]), pytest.raises(BadFile) as raised:
+        source.poll()
+    assert raised.value.fields["errno"]
+    offer = source.poll()
+    assert offer is not None and "skipped" not in offer
+    assert len(source.parts(offer)) == 3
+
+
+def test_a_file_that_fails_while_an_epoch_reads_it_is_not_skipped(place: Path) -> None:
+    source = hf.files(place, schema="n long", on_bad_file="skip")
+    offer = source.poll()
+    assert offer is not None
+    part = source.parts(offer)[0]
+    with faults(Plan((Fault("open", 1, "EMFILE", FOREVER),)), under=[place]), pytest.raises(BadFile) as raised:
+        list(part.read(pa.schema([("n", pa.int64())])))
+    assert not source.reject(offer, raised.value)
+    assert source.poll() == offer
+
+
+def test_short_reads_do_not_change_what_identifies_a_file(place: Path) -> None:
+    path = str(place / "0.parquet")
+    for identity in ("path", "content"):
+        taken = Taken(identity)
+        mark = taken.mark(path)
+        with faults(Plan((Fault("read", 1, SHORT, FOREVER),)), under=[place]):
+            assert taken.mark(path) == mark
