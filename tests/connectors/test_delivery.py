@@ -183,7 +183,7 @@ def test_a_changelog_torn_in_the_middle_is_restored_from_the_views_log(shop: Sho
 def test_what_the_log_no_longer_holds_is_an_error_that_names_the_file(shop: Shop) -> None:
     out = shop.root / "out"
     shop.open(("spend", changelog(out)), retain=2)
-    shop.run(12)
+    shop.run(8)
     shop.die()
     (out / "epoch-000000000001.parquet").write_bytes(b"")
     engine = shop.open(("spend", changelog(out)), retain=2)
@@ -216,6 +216,34 @@ def test_quiet_epochs_leave_no_file_and_are_delivered_once(shop: Shop) -> None:
     shop.open(("buyers", changelog(out)))
     shop.run(1, user=2)
     assert (committed(out), delivered(out)) == ([0, 8], 8)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_sink_that_records_nothing_for_quiet_epochs_is_not_refused(shop: Shop, lost: bool) -> None:
+    sink = Recording([])
+    shop.open(("buyers", sink), retain=2)
+    shop.run(1, user=7)
+    shop.run(8)
+    assert sink.open("", ()) == 1, "nothing has changed since: the same buyers"
+    if lost:
+        shop.lose_host()
+    else:
+        shop.die()
+    again = Recording(sink.rows)
+    shop.open(("buyers", again), retain=2)
+    shop.run(1, user=2)
+    assert again.total() == {(1,): 1, (2,): 1, (7,): 1}
+
+
+def test_a_sink_that_lacks_changes_which_were_compacted_is_refused(shop: Shop) -> None:
+    sink = Recording([])
+    shop.open(("buyers", sink), retain=2)
+    shop.run(1, user=7)
+    shop.run(8)
+    shop.die()
+    engine = shop.open(("buyers", Recording(sink.rows[:1])), retain=2)  # as a backup of it has them
+    with pytest.raises(SinkError, match="it has epoch 0, and the view's changes after that were compacted"):
+        engine.step()
 
 
 # -- lineage ----------------------------------------------------------------------------------------------------------

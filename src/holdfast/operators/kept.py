@@ -58,6 +58,13 @@ class Kept:
         """The change of one epoch, with ``_diff``."""
         return self.changes(0, 2**64, epoch - 1, epoch).drop_columns(["_epoch"])
 
+    def quiet_after(self, epoch: int, at: int) -> tuple[int, pa.Table] | None:
+        """The epoch up to which nothing changed since ``epoch``, although compaction has passed that, and the change of
+        nothing; None if that cannot be told. ``at``: an epoch as of which the collection can be read."""
+        trace = self._open(0, 2**64, at)
+        quiet = trace.quiet_after(epoch)
+        return None if quiet is None else (quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"]))
+
     def check(self, name: str, epoch: int) -> None:
         """Raise unless the collection can be read as of ``epoch``."""
         try:

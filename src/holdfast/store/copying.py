@@ -26,6 +26,7 @@ from holdfast.trace.cover import Chain, Piece, cover
 from holdfast.trace.layer import list_layers, write_layer
 from holdfast.trace.merge import outline
 from holdfast.trace.name import LayerName
+from holdfast.trace.quiet import changed_metadata
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import open_slice
 
@@ -122,7 +123,8 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
             names = []
         try:
             pieces = cover(names, ship.low, ship.high, ship.upto, shipment.chain, after=after)
-            blocks = [open_slice(directory, piece, shipment.layout).block() for piece in pieces]
+            slices = [open_slice(directory, piece, shipment.layout) for piece in pieces]
+            blocks = [opened.block() for opened in slices]
             break
         except FileNotFoundError:
             continue  # a merge was faster: what it wrote instead is in the next listing
@@ -137,7 +139,9 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
         raise LogDamaged(f"trace {directory} changes faster than it can be read", path=str(directory))
     since = _since(pieces, after, ship.upto, shipment.since)
     block = _collapsed(blocks, shipment.layout, since)
-    data = encode_layer(block, shipment.layout, epoch=ship.upto, metadata=shipment.metadata)
+    found = [(each.layer.name, each.layer.metadata, rows.epoch) for each, rows in zip(slices, blocks, strict=True)]
+    metadata = {**shipment.metadata, **changed_metadata(found, since)}
+    data = encode_layer(block, shipment.layout, epoch=ship.upto, metadata=metadata)
     name = durable_name(ship.low, ship.high, after + 1, ship.upto, shipment.digest, since, data)
     return name, data
 
@@ -254,17 +258,18 @@ def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:
         low, high = compact.low, compact.high
         after, upto, since = outline(compact.names, low, high, compaction.since, chain, among=compaction.among)
         pieces = cover(compact.names, low, high, upto, chain, after=after)
-        blocks, layout = [], None
+        blocks, found, layout = [], [], None
         for piece in pieces:
             try:
-                _, (block, layout, _) = read_intact(replica, compact.trace, piece.name)
+                _, (block, layout, said) = read_intact(replica, compact.trace, piece.name)
             except LogDamaged as error:
                 return Failed(compact.location, compact.trace, error, piece.name)
             blocks.append(_within(block, piece))
+            found.append((piece.name, said, blocks[-1].epoch))
         assert layout is not None  # a merge has at least two layers
         digest = next(name.digest for name in compaction.among if name.last == upto)
         merged = _collapsed(blocks, layout, since)
-        data = encode_layer(merged, layout, epoch=upto, metadata={})
+        data = encode_layer(merged, layout, epoch=upto, metadata=changed_metadata(found, since))
         name = durable_name(low, high, after + 1, upto, digest, since, data)
         try:
             replica.write_layer(compact.trace, name, data)

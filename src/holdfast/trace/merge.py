@@ -23,6 +23,7 @@ from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, Piece, cover, covered, span
 from holdfast.trace.layer import list_layers, write_layer
 from holdfast.trace.name import LayerName
+from holdfast.trace.quiet import changed_metadata
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.search import open_slice
 
@@ -86,12 +87,14 @@ def merge(
     names = sorted(names)
     among = sorted({*names, *list_layers(directory)})
     after, upto, since = outline(names, low, high, since, chain, among=among)
-    blocks = []
+    blocks, found = [], []
     for piece in cover(names, low, high, upto, chain, after=after):
         try:
-            block = open_slice(directory, piece, layout).block()
+            opened = open_slice(directory, piece, layout)
+            block = opened.block()
         except FileNotFoundError as error:
             raise LogDamaged(f"a layer to be merged is gone: {error}", path=str(directory)) from error
+        found.append((piece.name, opened.layer.metadata, block.epoch))
         blocks.append(replace(block, epoch=np.maximum(block.epoch, since)) if since >= 0 else block)
     digest = _digest(upto, chain, among)
     assert digest is not None  # a layer ends there, or outline would have chosen another end
@@ -105,7 +108,7 @@ def merge(
         last=upto,
         digest=digest,
         since=since,
-        metadata=metadata,
+        metadata={**(metadata or {}), **changed_metadata(found, since)},
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.trace.cover import Chain, cover
 from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
+from holdfast.trace.quiet import quiet_after
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice, open_slice
 
@@ -126,6 +127,11 @@ class Trace:
                 earliest=earliest,
             ) from error
         return self._joined([piece.block() for piece in slices])
+
+    def quiet_after(self, after: int) -> int | None:
+        """The epoch up to which nothing changed since ``after``, where compaction has passed that; None if the layers
+        cannot tell."""
+        return quiet_after(((piece.layer.name, piece.layer.metadata) for piece in self.slices), after)
 
     def scan(self) -> Block:
         """All rows as of the epoch, consolidated, all at ``as_of``."""
