@@ -23,7 +23,7 @@ def test_a_directory_is_refused_twice_however_it_is_spelled(
     os.symlink(tmp_path / "out", tmp_path / "link")
     first = changelog(tmp_path / "out")
     with pytest.raises(
-        DeclarationError, match="sink of view 'b': .*/out takes the changes of view 'a' already"
+        DeclarationError, match=r"sink of view 'b': .*/out takes the changes of view 'a' already"
     ) as caught:
         check_target([("a", first)], "b", changelog(spelling))
     assert caught.value.fields["taken"] == "a"
