@@ -83,7 +83,17 @@ class Recovery:
     """The sources and views from whose rows they were filled."""
 
     partitions: dict[str, list[int]] = field(default_factory=dict)
-    """Operator → the partitions of it that were computed again."""
+    """Operator → the partitions of it that were computed again and written."""
+
+    run: dict[str, list[int]] = field(default_factory=dict)
+    """Operator → the partitions in which it was run for that: also where it wrote nothing, and only its output was
+    needed."""
+
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """Source → the epochs whose input was read from it again. (Pushed rows that no copy has are read from memory.)"""
+
+    logs: dict[str, list[int]] = field(default_factory=dict)
+    """View, or source whose rows are kept → the epochs at which its log was read instead of what lies behind it."""
 
     members: list[str] = field(default_factory=list)
     """The members that computed again, where each keeps its own layers."""
@@ -106,14 +116,25 @@ class Recovery:
     seconds: dict[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
 
-    def note(self, first: int, epoch: int, where: Mapping[str, Iterable[int]]) -> None:
-        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions."""
+    def note_read(self, where: dict[str, list[int]], name: str, epochs: Iterable[int], filling: bool) -> None:
+        """Input of these epochs was read: ``where`` is ``sources`` or ``logs``; ``filling``: to fill operators."""
+        where[name] = sorted({*where.get(name, ()), *epochs})
+        if filling:
+            self.read = sorted({*self.read, name})
+
+    def note(
+        self, first: int, epoch: int, where: Mapping[str, Iterable[int]], run: Mapping[str, Iterable[int]]
+    ) -> None:
+        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions; ``run``: what had to be
+        computed for that."""
         if first == epoch:
             self.epochs = sorted({*self.epochs, epoch})
         else:
             self.filled = epoch
         for operator, partitions in where.items():
             self.partitions[operator] = sorted({*self.partitions.get(operator, ()), *partitions})
+        for operator, partitions in run.items():
+            self.run[operator] = sorted({*self.run.get(operator, ()), *partitions})
 
     @property
     def epochs_replayed(self) -> int:

@@ -3,8 +3,10 @@
 Given how far each operator's traces are covered in each partition (by local layers and all replicas together), a walk
 back through the dataflow finds what each lost layer needs: its operator, in its partition, at its epoch; for that the
 change of its producers at that epoch, wherever it comes from. A producer in the same task (no exchange between) is
-needed in the same partition only; one behind an exchange is needed everywhere. Sources are read again from the lineage.
-Survivors are not rolled back: they are read as of the epoch before, compute their output once more, and write nothing.
+needed in the same partition only; one behind an exchange is needed everywhere. The walk ends at whatever a log can give
+at that epoch (`recovery/replaying.py` gives the dataflow in which such logs are sources); where no log is on the way,
+sources are read again from the lineage. Survivors are not rolled back: they are read as of the epoch before, compute
+their output once more, and write nothing.
 
 Epochs are computed again one by one, in order, each a `Replay`. An operator that is new is filled by one compound epoch
 first, which covers 0 up to ``fill``; so is one that lost a long history altogether, and one whose producers cannot be
@@ -119,8 +121,12 @@ def _replay(flow: Dataflow, first: int, epoch: int, places: set[tuple[str, int]]
         write.setdefault(operator, set()).add(partition)
     frozen = {operator: frozenset(where) for operator, where in write.items()}
     run = demand(flow, frozen, partitions)
-    sources = {path.producer for path in flow.paths if path.consumer in run and path.producer in flow.sources}
-    return Replay(first, epoch, frozen, run, frozenset(sources))
+    return Replay(first, epoch, frozen, run, sources_of(flow, run))
+
+
+def sources_of(flow: Dataflow, run: Places) -> frozenset[str]:
+    """The sources whose input operators need."""
+    return frozenset(path.producer for path in flow.paths if path.consumer in run and path.producer in flow.sources)
 
 
 def demand(flow: Dataflow, places: Places, partitions: int) -> dict[str, frozenset[int]]:

@@ -201,6 +201,16 @@ class Layers:
                 return False
         return True
 
+    def has_epochs(self, trace: str, first: int, last: int) -> bool:
+        """Whether what is where it is kept can be read as of each of these epochs, in all partitions."""
+        try:
+            for part in self._pieces(0, 2**64):
+                for each in range(max(first, 0), last + 1):
+                    cover(self._local(trace, *part), *part, each, self._chain)
+        except (EpochUnavailable, LogDamaged):
+            return False
+        return True
+
     def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
         """What to fetch so that the local layers cover as much as the log's copies can."""
         wanted: dict[tuple[LayerName, int], None] = {}

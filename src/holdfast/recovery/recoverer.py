@@ -2,7 +2,8 @@
 
 1. **Lineage.** The history is found (`recovery/lineage.py`). What a sink has seen is always part of it.
 2. **Layers.** Local layers of that history are used as they are; what they lack is fetched (`recovery/layers.py`).
-3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery.py`), from the lineage.
+3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery.py` plans it, `recovery/replaying.py`
+   carries it out), from the nearest logs, and from the lineage where there is none.
 
 Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
 recovery, run again, has less to do. A layer that turns out to be damaged later is treated in the same way: it is set
@@ -20,9 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast import marks
-from holdfast.connectors.kept import KeptChange, KeptRows
 from holdfast.connectors.source import Offer
-from holdfast.coordinator.recovery import Replay, demand, plan_recovery
+from holdfast.coordinator.recovery import Replay, plan_recovery
 from holdfast.coordinator.replication import Holding
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
@@ -32,8 +32,9 @@ from holdfast.operators.program import partition_range
 from holdfast.recovery.handing import hand_over
 from holdfast.recovery.layers import Layers, fetch_missing, look_again, remove_others, set_aside
 from holdfast.recovery.pushed import Pushed
+from holdfast.recovery.replaying import Again, Replaying
 from holdfast.results import Recovery
-from holdfast.runner import Job, Runner, Work
+from holdfast.runner import Runner
 from holdfast.state import State
 from holdfast.store.here import here
 
@@ -42,7 +43,6 @@ _REPAIRS = 10
 """So often one piece of work may find a damaged layer before it gives up."""
 
 T = TypeVar("T")
-Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
 
 @contextmanager
@@ -83,9 +83,8 @@ class Recoverer:
         self._durability = durability
         self._delivery = delivery
         self._offers = offers
-        self._kept = kept
         self._last = last
-        self._again = again
+        self._replaying = Replaying(state, runner, offers, kept, pushed, again)
         self._fresh: Collection[str] = fresh
         self._later = later
         self._pushed = pushed
@@ -265,11 +264,8 @@ class Recoverer:
                 marks.reach("recovery.before_replay")
                 if replay.first == 0:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
-                    by = self._fill(replace(replay, asking=frozenset(self._fresh)), layers)
-                else:
-                    by = self._again(replay, list(self._work(replay)), None)
-                recovery.members = sorted({*recovery.members, *by} - {""})
-                recovery.note(replay.first, replay.epoch, replay.write)
+                    replay = replace(replay, asking=frozenset(self._fresh))
+                self._replaying.carry_out(replay, layers, recovery)
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
         """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
@@ -353,32 +349,6 @@ class Recoverer:
             drawing=self._state.drawing,
         )
 
-    def _fill(self, replay: Replay, layers: Layers) -> set[str]:
-        """Fill operators: from the rows that logs hold, where those of a view or source that they read are held, and
-        from what was taken of the sources where not."""
-        flow = self._state.flow
-        logs = [
-            log
-            for log in dict.fromkeys(flow.views.values())
-            if not {log, *flow.ancestors({log})} & replay.write.keys()
-            and layers.readable(f"{log}.rows", 0, 2**64, replay.epoch, replay.epoch)
-        ]
-        if not logs:
-            self.recovery.read = sorted({*self.recovery.read, *replay.sources})
-            return self._again(replay, list(self._work(replay)), None)
-        reading, program = self._state.reading(replay.write, logs)
-        run = demand(reading, replay.write, self._runner.partitions)
-        read = {path.producer for path in reading.paths if path.consumer in run} - reading.operators.keys()
-        again = replace(replay, run=run, sources=frozenset(read - set(logs)), asking=replay.asking)
-        names = {log: name for name, log in reversed(flow.views.items())}
-        work = list(self._work(again))
-        for log in sorted(read & set(logs)):
-            fields = flow.operators[log].fields
-            rows = KeptRows(fields, self._kept(names[log]), replay.epoch, self._runner.partitions)
-            work.append(Work(log, rows, [{}]))
-        self.recovery.read = sorted({*self.recovery.read, *again.sources, *(names[log] for log in read & set(logs))})
-        return self._again(again, work, self._runner.job(reading, program, self._state.types))
-
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
         for name, source in self._state.declared.sources.items():
@@ -395,18 +365,3 @@ class Recoverer:
                     first=lost[0],
                     last=lost[-1],
                 )
-
-    def _work(self, replay: Replay) -> Iterator[Work]:
-        """What the epochs of a replay took of its sources."""
-        single = replay.first == replay.epoch
-        for name in sorted(replay.sources):
-            source = self._state.declared.sources[name]
-            taken = [each for each in self._offers.get(name, ()) if replay.first <= each[0] <= replay.epoch]
-            epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
-            if offers and source.replayable:
-                yield Work(name, source, offers)
-            elif offers and all((name, epoch) in self._pushed for epoch in epochs):
-                yield Work(name, self._pushed.source(name, epochs, tuple(source.fields)), [{}])
-            elif offers:
-                part = KeptChange if single else KeptRows
-                yield Work(name, part(source.fields, self._kept(name), replay.epoch, self._runner.partitions), [{}])
