@@ -71,7 +71,7 @@ class Replaying:
             recovery.note(part.first, part.epoch, part.write, part.run)
 
     def _parts(self, replay: Replay, layers: Layers) -> Iterator[tuple[Replay, _Reading]]:
-        """The replay, or two of them if a log lies between operators that are to be written."""
+        """The replay, or several if logs lie between operators that are to be written."""
         flow = self._state.flow
         filling = replay.first == 0
         # What an epoch changed can be told from what was before only if neither was collapsed into the other.
@@ -81,14 +81,15 @@ class Replaying:
             for log in dict.fromkeys(flow.views.values())
             if log not in replay.write and layers.has_epochs(f"{log}.rows", first, replay.epoch)
         ]
-        reading = self._reading(replay.write, usable)
-        near = replay.write.keys() & reading.flow.operators.keys()
-        if near:
-            yield self._narrowed(replay, near, reading), reading
-        if far := replay.write.keys() - near:
-            logs = [log for log in usable if not {log, *flow.ancestors({log})} & far]
-            reading = self._reading(far, logs)
-            yield self._narrowed(replay, far, reading), reading
+        left = set(replay.write)
+        while left:
+            # From below: what is last in the dataflow, and whatever comes with it since no log is between.
+            below = left - {each for each in left if any(each in flow.ancestors({other}) for other in left - {each})}
+            logs = [log for log in usable if not {log, *flow.ancestors({log})} & below]
+            reading = self._reading(below, logs)
+            part = left & reading.flow.operators.keys()
+            yield self._narrowed(replay, part, reading), reading
+            left -= part
 
     def _reading(self, operators: Collection[str], logs: Collection[str]) -> _Reading:
         key = frozenset(operators), frozenset(logs)
