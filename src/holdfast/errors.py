@@ -12,7 +12,8 @@
     ├── InputError                the data that arrived is wrong; the flow stays usable
     │   ├── BadFile               a malformed or truncated file in a source
     │   │   └── FileMoved         … or one that was taken already, under another path
-    │   └── NegativeMultiplicity  a row was deleted more often than inserted
+    │   ├── NegativeMultiplicity  a row was deleted more often than inserted
+    │   └── MultiplicityOverflow  more copies of a row than can be counted
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
     ├── SinkError                 a sink refused a commit
@@ -92,6 +93,10 @@ class FileMoved(BadFile):
 
 class NegativeMultiplicity(InputError):
     """A row was deleted more often than it was inserted."""
+
+
+class MultiplicityOverflow(InputError):
+    """A row would be there more often than can be counted (2^63 - 1 times)."""
 
 
 class EvaluationError(HoldfastError):

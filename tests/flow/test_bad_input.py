@@ -21,6 +21,7 @@ from holdfast.errors import (
     LogBusy,
     LogForeign,
     LogFormat,
+    MultiplicityOverflow,
     NegativeMultiplicity,
     SchemaError,
     SinkError,
@@ -101,6 +102,23 @@ def test_deleting_a_row_that_is_not_there_is_refused_and_nothing_is_lost(spark: 
     t.insert([(1, 11)])  # type: ignore[attr-defined]  # put right: what was pending is still there
     assert flow.step().epoch == 1
     assert sorted(flow.read("v").collect()) == [(1, 10), (2, 20)]
+    flow.close()
+
+
+def test_more_copies_of_a_row_than_can_be_counted_are_an_error_of_the_view(spark: SparkSession, tmp_path: Path) -> None:
+    flow, t = _flow(spark, tmp_path)
+    flow.view("w", "SELECT DISTINCT a.k FROM t a CROSS JOIN t b CROSS JOIN t c CROSS JOIN t d")
+    t.insert(pa.table({"k": [1] * 1000, "x": [1] * 1000}))  # type: ignore[attr-defined]
+    flow.step()
+    assert flow.read("w").collect() == [(1,)]
+    t.insert(pa.table({"k": [1] * 64536, "x": [1] * 64536}))  # type: ignore[attr-defined]
+    with pytest.raises(MultiplicityOverflow, match=r"view 'w', epoch 1: .* more than 2\^63 - 1 times") as raised:
+        flow.step()  # 65,536 rows four times over are 2^64, and 2^64 is 0 in 64 bits
+    assert (raised.value.fields["view"], raised.value.fields["epoch"]) == ("w", 1)
+    assert flow.read("w").collect() == [(1,)]
+    t.delete(pa.table({"k": [1] * 64536, "x": [1] * 64536}))  # type: ignore[attr-defined]  # put right
+    assert flow.step().epoch == 1
+    assert flow.read("w").collect() == [(1,)]
     flow.close()
 
 

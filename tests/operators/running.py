@@ -24,6 +24,7 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.merge import merge
 from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
 from holdfast.trace.upkeep import keep_in_shape
 
@@ -127,7 +128,7 @@ class Runner:
             step = self.module.step(self.spec, mine, traces, context)
             for suffix, layout in layouts.items():
                 write_layer(
-                    self.directory / suffix, step.layers[suffix], layout,
+                    self.directory / suffix, step.layers.get(suffix, Block.empty(layout)), layout,
                     low=low, high=high, first=number, last=number, digest=digest,
                 )  # fmt: skip
             found = rows_of(step.output)

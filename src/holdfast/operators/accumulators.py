@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.operators import sums
 from holdfast.operators.calls import Accumulator, AggregateSpec, accumulators
 from holdfast.operators.digits import Bools, Digits, Ints, add, canonical, multiply, sum_groups
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 
 Totals = dict[str, Ints]
 Starts = npt.NDArray[np.intp]
@@ -130,17 +130,26 @@ def combine(spec: AggregateSpec, partial: Totals, starts: Starts) -> Totals:
 
 def advance(spec: AggregateSpec, old: Totals, delta: Totals) -> tuple[Totals, Totals]:
     """The canonical totals after ``delta`` is added to canonical totals, and what the trace must add to get there."""
-    new = {name: column + delta[name] if name in delta else column for name, column in old.items()}
-    new |= {name: column for name, column in delta.items() if name not in old}
-    for prefix in (prefix for accumulator in accumulators(spec) for prefix in accumulator.digits):
+    prefixes = tuple(prefix for accumulator in accumulators(spec) for prefix in accumulator.digits)
+    counts = [name for name in {**old, **delta} if not name.startswith(prefixes or "?")]
+    new = {name: _added(old.get(name), delta.get(name)) for name in counts}
+    for prefix in prefixes:
         total = canonical(add(digits_of(old, prefix), digits_of(delta, prefix)))
-        new = {name: column for name, column in new.items() if not name.startswith(prefix)} | named(total, prefix)
+        new |= named(total, prefix)
     change: Totals = {}
     for name in {**old, **new}:
         step = new[name] - old[name] if name in new and name in old else new[name] if name in new else -old[name]
         if name == "+diff" or step.any():
             change[name] = step
     return new, change
+
+
+def _added(old: Ints | None, delta: Ints | None) -> Ints:
+    if old is None or delta is None:
+        found = delta if old is None else old
+        assert found is not None
+        return found
+    return exact.add(old, delta)
 
 
 def specials_of(totals: Totals, accumulator: Accumulator) -> Totals:
@@ -172,4 +181,4 @@ def _lengths(starts: Starts, end: int) -> Ints:
 
 
 def _reduce(column: Ints, starts: Starts) -> Ints:
-    return np.add.reduceat(column, starts) if len(starts) else np.zeros(0, dtype=np.int64)
+    return exact.sums(column, starts)

@@ -37,7 +37,7 @@ from holdfast.operators.groups import Groups
 from holdfast.operators.results import describe, results
 from holdfast.operators.step import Context, Step
 from holdfast.operators.values import evaluate, gather
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows
 from holdfast.trace.trace import Trace
@@ -69,7 +69,7 @@ def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
     arguments = {place: normalise_keys(column) for place, column in arguments.items()}
     rest = list(arguments.values())
     order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
-    total = np.add.reduceat(diff[order], starts) if len(starts) else diff
+    total = exact.sums(diff[order], starts)
     alive = np.flatnonzero(total)
     first = order[starts[alive]]
     kept = {f"c{place}": physical.take(column, first) for place, column in arguments.items()}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from holdfast.operators.accumulators import all_valid
 from holdfast.operators.digits import Ints
 from holdfast.operators.groups import Groups
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 from holdfast.trace.trace import Trace
 
@@ -52,7 +52,7 @@ def distinct_change(
     both = consolidate(Block.concat([layer, replace(old.at(epoch), adds={"+old": old.diff})]), layout)
     touched = both.filter(both.diff != 0)
     before = touched.add("+old")
-    gains = (before + touched.diff > 0).astype(np.int64) - (before > 0)
+    gains = (exact.add(before, touched.diff) > 0).astype(np.int64) - (before > 0)
     moved = np.flatnonzero(gains)
     values_moved = physical.take(touched.columns[layout.key], moved)
     return layer, Gains(groups.locate(touched)[moved], values_moved, gains[moved])

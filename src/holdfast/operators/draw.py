@@ -29,7 +29,7 @@ from holdfast.operators import randomness
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.outside import ask
 from holdfast.operators.step import Context, Step
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows
 from holdfast.trace.order import order_prefix
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
@@ -116,7 +116,7 @@ def _output(spec: DrawSpec, rows: Block) -> pa.Table:
 def _come(spec: DrawSpec, rows: Block, context: Context) -> tuple[Block, dict[str, str]]:
     """The rows that come, each with its draws, and what functions from outside answered."""
     if any(draw.function != "clock" for draw in spec.draws):
-        copies = np.repeat(np.arange(rows.rows), rows.diff)
+        copies = exact.repeated(rows.diff)
         rows = replace(rows.take(copies), adds={"+diff": np.ones(len(copies), np.int64)})
     numbers = _numbers(rows.hash)
     answers: dict[str, str] = {}
@@ -166,7 +166,7 @@ def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
     wanted = -rows.diff
     # Enough for the rows of one hash together, should several share it.
     hashes, of = np.unique(rows.hash, return_inverse=True)
-    most = int(np.bincount(of, weights=wanted).max())
+    most = int(exact.sums_at(of, wanted, len(hashes)).max())
     _, kept = trace.first(hashes, most)
     copy, row = _meet(rows, kept, len(spec.types))
     # Copies by the row they are of; within it they stay in the order of the trace.
@@ -174,7 +174,7 @@ def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
     copy, row = copy[order], row[order]
     before = _running(row, kept.diff[copy])
     take = np.clip(wanted[row] - before, 0, kept.diff[copy])
-    missing = wanted - np.bincount(row, weights=take, minlength=rows.rows).astype(np.int64)
+    missing = wanted - exact.sums_at(row, take, rows.rows)
     if missing.any():
         raise _negative(spec, rows, missing, context.epoch)
     found = replace(kept.take(copy).at(context.epoch), adds={"+diff": -take})
@@ -198,6 +198,7 @@ def _running(groups: Indices, values: Indices) -> Indices:
     fresh = np.ones(len(groups), np.bool_)
     fresh[1:] = groups[1:] != groups[:-1]
     starts = np.flatnonzero(fresh)
+    exact.sums(values, starts)  # raises where a group has more than can be counted; across groups it may wrap
     running: Indices = before - before[starts][np.cumsum(fresh) - 1]
     return running
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from holdfast.operators.digits import Bools, Ints, Words
 from holdfast.operators.groups import Groups, once
 from holdfast.operators.ordering import sort_rows
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.order import order_prefix
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 from holdfast.trace.trace import Trace
@@ -102,7 +102,7 @@ def ends(change: Change, trace: Trace, layout: Layout, *, last: bool) -> tuple[p
             picked.places.append(places[ready])
             picked.values.append(physical.take(both.columns[-1], ready))
         pending &= ~done
-        count *= GALLOP
+        count = min(GALLOP * count, exact.MOST + 1)  # more than any group has
     return old.column(size, kind), new.column(size, kind)
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import normalise_keys
 from holdfast.trace.physical import Bools, Ints, Words
 from holdfast.trace.rows import Block, consolidate, equal_rows
@@ -41,7 +41,7 @@ def front(delta: Block, trace: Trace, count: int) -> Block:
             found.append(together(trace.matching(mixed)[1], mine.filter(np.isin(mine.hash, mixed)), trace))
             pending = pending[~np.isin(pending, mixed)]
             continue
-        read = np.bincount(index, weights=np.minimum(before.diff, count), minlength=len(pending))
+        read = exact.sums_at(index, np.minimum(before.diff, min(count, exact.MOST)), len(pending))
         bound = np.full(len(pending), _MOST)  # all of the bucket has been read
         cut = read >= count
         if cut.any():
@@ -54,10 +54,10 @@ def front(delta: Block, trace: Trace, count: int) -> Block:
         both = together(before, mine, trace)
         bucket = np.searchsorted(pending, both.hash)
         now = np.clip(both.add("+new"), 0, wanted)
-        enough = ~cut | (np.bincount(bucket, weights=now, minlength=len(pending)) >= wanted)
+        enough = ~cut | (exact.sums_at(bucket, now, len(pending)) >= wanted)
         found.append(both.filter(enough[bucket] & _near(wanted, both, bucket)))
         pending = pending[~enough]
-        count *= 4
+        count = min(4 * count, exact.MOST + 1)  # more than any bucket has
     return Block.concat(found)
 
 

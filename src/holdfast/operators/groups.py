@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.operators.digits import Ints, Words
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.rows import Block, equal_rows, group_rows
 
 
@@ -65,6 +65,4 @@ class Groups:
 
     def sums(self, places: Ints, values: Ints) -> Ints:
         """The sum of the values of each group's rows; rows at -1 are left out."""
-        totals = np.zeros(len(self) + 1, dtype=np.int64)
-        np.add.at(totals, places, values)
-        return totals[:-1]
+        return exact.sums_at(places, values, len(self) + 1)[:-1]

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from holdfast.operators import sides
 from holdfast.operators.arrangement import change_table
-from holdfast.operators.sides import Indices, JoinSpec, Side, distinct, pairs_by_hash, side
+from holdfast.operators.sides import Indices, JoinSpec, Side, distinct, pair_diffs, pairs_by_hash, side
 from holdfast.operators.step import Context, Step
 from holdfast.trace import physical
 from holdfast.trace.equality import equal_rows
@@ -55,7 +55,7 @@ def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], cont
     changed = _pairs(left, right, left.changed, np.arange(len(right.at)), collide)
     unchanged = _pairs(left, right, np.flatnonzero(left.delta == 0), right.changed, collide)
     one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
-    diff = left.delta[one] * (right.old + right.delta)[other] + left.old[one] * right.delta[other]
+    diff = pair_diffs(left, right, one, other)
     if not diff.all():
         kept = np.flatnonzero(diff)
         one, other, diff = one[kept], other[kept], diff[kept]

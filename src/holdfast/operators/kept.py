@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import EpochUnavailable
+from holdfast.errors import EpochUnavailable, MultiplicityOverflow
 from holdfast.operators import log
 from holdfast.plan.nodes import Field
 from holdfast.store.here import here
+from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
@@ -27,8 +28,11 @@ class Kept:
 
     def rows(self, low: int, high: int, at: int) -> pa.Table:
         """The rows as of epoch ``at`` in a range of key hashes, each as often as it is there."""
-        block = self._open(low, high, at).scan()
-        return self._table(block).take(pa.array(np.repeat(np.arange(block.rows), block.diff)))
+        block = self._scan(low, high, at)
+        try:
+            return self._table(block).take(pa.array(exact.repeated(block.diff)))
+        except MultiplicityOverflow as error:
+            raise self._named(error, at) from None
 
     def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
         """The changes with after < epoch ≤ upto, with ``_epoch`` and ``_diff``."""
@@ -50,7 +54,7 @@ class Kept:
 
     def snapshot(self, low: int, high: int, at: int) -> pa.Table:
         """The rows as of epoch ``at`` as one change at that epoch, with ``_epoch`` and ``_diff``."""
-        block = self._open(low, high, at).scan()
+        block = self._scan(low, high, at)
         table = self._table(block).append_column("_epoch", pa.array(np.full(block.rows, at, dtype=np.int64)))
         return table.append_column("_diff", pa.array(block.diff))
 
@@ -73,6 +77,18 @@ class Kept:
             raise EpochUnavailable(
                 f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
             ) from None
+
+    def _scan(self, low: int, high: int, at: int) -> Block:
+        try:
+            return self._open(low, high, at).scan()
+        except MultiplicityOverflow as error:
+            raise self._named(error, at) from None
+
+    def _named(self, error: MultiplicityOverflow, at: int) -> MultiplicityOverflow:
+        name = self.spec.name
+        return MultiplicityOverflow(
+            f"'{name}' as of epoch {at}: {error}", **{**error.fields, "view": name, "epoch": at}
+        )
 
     def _open(self, low: int, high: int, at: int) -> Trace:
         return Trace.open(here(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)

@@ -34,6 +34,7 @@ from holdfast.operators.sides import (
     distinct,
     keys_of,
     matchable_rows,
+    pair_diffs,
     pairs_by_hash,
     prepare,
     presence,
@@ -42,7 +43,7 @@ from holdfast.operators.sides import (
     touched,
 )
 from holdfast.operators.step import Context, Step
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Bools
 from holdfast.trace.rows import Layout, group_rows
@@ -95,7 +96,7 @@ def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -
         left, right, np.flatnonzero(known & (left.delta == 0)), np.flatnonzero((right_place >= 0) & (right.delta != 0))
     )
     one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
-    diff = left.delta[one] * (right.old + right.delta)[other] + left.old[one] * right.delta[other]
+    diff = pair_diffs(left, right, one, other)
     kept = np.flatnonzero((diff != 0) & (left_place[one] == right_place[other]))
     return one[kept], other[kept], diff[kept]
 
@@ -103,7 +104,7 @@ def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -
 def _padded(rows: Side, place: Indices, there: tuple[Bools, Bools]) -> tuple[Indices, Indices, Indices]:
     """The rows whose padded form changes, -1 for each in the place of the other side, and by how much."""
     before, after = ~there[0][place], ~there[1][place]
-    diff = (rows.old + rows.delta) * after - rows.old * before
+    diff = rows.new * after - rows.old * before
     kept = np.flatnonzero(diff)
     return kept, np.full(len(kept), -1, np.int64), diff[kept]
 
@@ -127,7 +128,7 @@ def _consolidated(change: pa.Table) -> pa.Table:
     columns = [physical.plain(change.column(place)) for place in range(change.num_columns - 1)]
     diff = physical.fixed(physical.plain(change.column("_diff")))
     order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
-    total = np.add.reduceat(diff[order], starts) if len(starts) else diff
+    total = exact.sums(diff[order], starts)
     kept = np.flatnonzero(total)
     rows = physical.take_all(columns, order[starts[kept]])
     return change_table(rows, [column.type for column in columns], total[kept])

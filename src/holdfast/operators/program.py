@@ -89,6 +89,8 @@ class Compiled:
     ports: tuple[Port, ...]
     channels: tuple[int, ...]
     output: pa.Schema
+    view: str = ""
+    """The view, or the source, that it is for: of several the first to be declared."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,9 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
     """The program of ``flow``."""
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
+    owners: dict[str, str] = {}
+    for view, mark in flow.views.items():
+        owners = dict.fromkeys([mark, *flow.ancestors({mark})], view) | owners
     for operator in flow.operators.values():
         spec, columns = _spec(operator, types)
         ports = []
@@ -189,6 +194,7 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
                 tuple(ports),
                 numbers,
                 change_schema(operator.fields),
+                owners.get(operator.id, operator.name),
             )
         )
     place = {compiled.id: compiled for compiled in operators}

@@ -45,7 +45,7 @@ def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], cont
     left = side(arrived_left, turned, traces["left"])
     place = left.places(groups)
     out_before, out_after = (before[place], after[place]) if spec.how == "semi" else (~before[place], ~after[place])
-    diff = (left.old + left.delta) * out_after - left.old * out_before
+    diff = left.new * out_after - left.old * out_before
     rows = np.flatnonzero(diff)
     columns = physical.take_all(arrangement.original(left.columns), left.at[rows])
     return Step({"left": kept_left, "right.count": count}, change_table(columns, spec.left_types, diff[rows]))

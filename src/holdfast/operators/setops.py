@@ -23,7 +23,7 @@ from holdfast.operators.arrangement import as_block, change_table
 from holdfast.operators.digits import Ints
 from holdfast.operators.groups import once
 from holdfast.operators.step import Context, Step
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.rows import Block, Layout, consolidate, group_rows
 from holdfast.trace.trace import Trace
@@ -53,7 +53,7 @@ def prepare(spec: SetSpec, port: int, change: pa.Table) -> pa.Table:
     hashes = hash_columns(rows, rows=change.num_rows)
     order, starts = group_rows(hashes, rows)
     diff = change.column("_diff").to_numpy()
-    total = np.add.reduceat(diff[order], starts) if len(starts) else diff
+    total = exact.sums(diff[order], starts)
     alive = np.flatnonzero(total)
     first = order[starts[alive]]
     made = change_table(physical.take_all(rows, first), spec.types, total[alive])
@@ -70,7 +70,7 @@ def step(spec: SetSpec, arrived: list[pa.Table], traces: dict[str, Trace], conte
     both = consolidate(Block.concat([moved, before]), spec.layout)
     both = both.filter((both.add("+da") != 0) | (both.add("+db") != 0))
     a, b = both.add("+a"), both.add("+b")
-    new_a, new_b = a + both.add("+da"), b + both.add("+db")
+    new_a, new_b = exact.add(a, both.add("+da")), exact.add(b, both.add("+db"))
     _check(both, new_a, new_b, context.epoch)
     diff = _copies(spec, new_a, new_b) - _copies(spec, a, b)
     shown = np.flatnonzero(diff)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from holdfast.operators.arrangement import Arrangement
 from holdfast.operators.groups import Groups
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import normalise_keys
 from holdfast.trace.physical import AnyArray, Bools, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, group_rows
@@ -75,6 +75,11 @@ class Side:
     keys: tuple[pa.Array, ...]
 
     @property
+    def new(self) -> Indices:
+        """How often each row is there after the epoch."""
+        return exact.add(self.old, self.delta)
+
+    @property
     def changed(self) -> Indices:
         return np.flatnonzero(self.delta)
 
@@ -117,7 +122,7 @@ def side(delta: Block, wanted: Words, trace: Trace) -> Side:
 
 
 def _sums(values: Indices, order: Indices, starts: Indices) -> Indices:
-    return np.add.reduceat(values[order], starts) if len(starts) else values
+    return exact.sums(values[order], starts)
 
 
 def distinct(hashes: Words) -> Words:
@@ -167,8 +172,14 @@ def presence(groups: Groups, change: Block, trace: Trace) -> tuple[Bools, Bools]
     """Whether each key has rows before the epoch, and after it; at the end (place -1) False, for any other key."""
     candidates, block = trace.matching(groups.hashes)
     before = groups.sums(groups.locate(block, candidates), block.diff)
-    after = before + groups.sums(groups.locate(change), change.diff)
+    after = exact.add(before, groups.sums(groups.locate(change), change.diff))
     return np.append(before > 0, False), np.append(after > 0, False)
+
+
+def pair_diffs(left: Side, right: Side, one: Indices, other: Indices) -> Indices:
+    """By how much the number of each pair of rows changes: dl · (r + dr) + l · dr."""
+    gained = exact.multiply(left.delta[one], right.new[other])
+    return exact.add(gained, exact.multiply(left.old[one], right.delta[other]))
 
 
 def take_padded(columns: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:

@@ -15,7 +15,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import LogError
+from holdfast.errors import LogError, MultiplicityOverflow
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.linear import NativeStep, run_step
@@ -33,6 +33,7 @@ from holdfast.operators.step import Context, Step
 from holdfast.store.footers import answers_footer
 from holdfast.store.here import here, member
 from holdfast.store.location import Location
+from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
@@ -225,7 +226,8 @@ class Router:
         change = pa.table(
             [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
         )
-        prepared = KINDS[operator.kind].prepare(operator.spec, port, change)
+        with _named(operator, self.epoch.number):
+            prepared = KINDS[operator.kind].prepare(operator.spec, port, change)
         since = self.report.spend("prepare", since)
         if route.local:
             self.here.setdefault(route.channel, []).append(prepared)
@@ -335,7 +337,8 @@ def run_operator(
             before=epoch.before,
             answers=_answers(operator, epoch),
         )
-        step = _step(operator, arrived, traces, context, epoch)
+        with _named(operator, epoch.number):
+            step = _step(operator, arrived, traces, context, epoch)
     since = report.spend("kernel", since)
     if step.answers:
         report.answers[operator.id] = step.answers
@@ -354,6 +357,19 @@ def run_operator(
             _note_written(report, operator, suffix, directory, name)
     report.spent[operator.id] = report.spend("write", since) - begun
     return _noted(report, operator, epoch, step.output)
+
+
+@contextmanager
+def _named(operator: Compiled, epoch: int) -> Iterator[None]:
+    """Say of which view and epoch it is that rows cannot be counted any more."""
+    try:
+        yield
+    except MultiplicityOverflow as error:
+        raise MultiplicityOverflow(
+            f"view '{operator.view}', epoch {epoch}: {error} ({operator.kind}); nothing of the epoch took effect: "
+            "take back the input that multiplies rows so often, or make them distinct before they are joined",
+            **{**error.fields, "view": operator.view, "epoch": epoch, "operator": operator.id},
+        ) from None
 
 
 def _quiet(operator: Compiled, partition: int, epoch: Epoch, report: Report) -> pa.Table:
@@ -389,7 +405,7 @@ def _note_written(report: Report, operator: Compiled, suffix: str, directory: Pa
 def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -> pa.Table:
     report.rows[operator.id] = output.num_rows
     if operator.kind == "log" and output.num_rows:
-        report.net[operator.id] = int(output.column("_diff").to_numpy().sum())
+        report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
     if operator.id in epoch.deliver:
         report.outputs[operator.id] = encode(output)
     return output

@@ -19,7 +19,7 @@ from holdfast.operators.calls import CallSpec
 from holdfast.operators.digits import Floats, Ints
 from holdfast.operators.extremes import Change, counted
 from holdfast.operators.ordering import sort_rows
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
@@ -54,9 +54,8 @@ def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
     kept = np.flatnonzero(counts)
     places, counts, column = values.places[kept], counts[kept], physical.take(values.column, kept)
     if call.function in ("collect_list", "collect_set"):
-        lengths = np.bincount(places, weights=counts, minlength=values.size).astype(np.int64)
-        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
-        elements = physical.take(column, np.repeat(np.arange(len(kept)), counts))
+        elements = physical.take(column, exact.repeated(counts))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(exact.sums_at(places, counts, values.size)))), pa.int32())
         return pa.ListArray.from_arrays(offsets, elements.cast(call.result_type.value_type), type=call.result_type)
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     if not len(starts):
@@ -82,9 +81,9 @@ def _modes(counts: Ints, starts: Ints) -> Ints:
 def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float) -> Floats:
     """Percentiles as Spark interpolates them, between the two values around (n - 1) · p."""
     doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    running = np.cumsum(counts)
+    running = exact.running(counts)
     before = running[starts] - counts[starts]
-    position = (np.add.reduceat(counts, starts) - 1) * percentage
+    position = (exact.sums(counts, starts) - 1) * percentage
     low, high = np.floor(position), np.ceil(position)
     one = doubles[np.searchsorted(running, before + low.astype(np.int64), side="right")]
     other = doubles[np.searchsorted(running, before + high.astype(np.int64), side="right")]

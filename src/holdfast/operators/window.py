@@ -36,7 +36,7 @@ from holdfast.operators.ordering import Order, sort_rows
 from holdfast.operators.over import OverSpec, evaluate
 from holdfast.operators.results import describe
 from holdfast.operators.step import Context, Step
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.order import order_prefix
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, equal_rows, group_rows
@@ -142,7 +142,7 @@ class _Side:
         copies = np.maximum(copies, 0)
         if spec.first is not None and spec.calls[spec.first[0]].function == "row_number":
             copies = np.minimum(copies, spec.first[1])
-        row = np.repeat(np.arange(rows.rows), copies)
+        row = exact.repeated(copies)
         copy = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
         places = _places(spec, rows, group, row)
         keys = rows.columns[: len(spec.partition)]

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows
 from holdfast.trace.physical import Bools, Ints, Words
 from holdfast.trace.rows import Block, Layout, consolidate
@@ -42,14 +42,14 @@ def first(
         left[i, which], right[i, which] = run_left, run_right
     shared = _shared(slices, layout, left, right)
     pending = np.flatnonzero((left < right).any(axis=0))
-    window = max(8, count + count // 4)
+    window = min(max(8, count + count // 4), 1 << 40)  # rows of a layer, where copies are counted once
     found = []
     while len(pending):
         starts, stops, complete = _windows(slices, left[:, pending], right[:, pending], window, last, shared[pending])
         block = consolidate(_read(slices, starts, stops).at(as_of), layout)
         block = block.filter(block.diff > 0)
         index = np.searchsorted(hashes[pending], block.hash)
-        total = np.bincount(index, weights=np.minimum(block.diff, count), minlength=len(pending))
+        total = exact.sums_at(index, np.minimum(block.diff, min(count, exact.MOST)), len(pending))
         done = complete | (total >= count)
         keep = done[index] & (shared[pending][index] | _within(index, block, count, last))
         found.append(block.filter(keep))
@@ -112,7 +112,7 @@ def _within(index: Ints, block: Block, count: int, last: bool) -> Bools:
     """Which rows (sorted by hash and sub) are among the first (last) ``count`` of their hash, or tie with them."""
     if not block.rows or block.sub is None:
         return np.zeros(block.rows, np.bool_)
-    diff = np.minimum(block.diff, count)  # so that no sum overflows
+    diff = np.minimum(block.diff, min(count, exact.MOST))  # so that no sum overflows
     running = np.cumsum(diff)
     starts = np.flatnonzero(np.concatenate(([True], index[1:] != index[:-1])))
     ends = np.concatenate((starts[1:], [len(index)]))

@@ -7,7 +7,7 @@ Additive columns are named ``+…``; one that is absent is zero everywhere.
 Canonical (``consolidate``): sorted by (hash, sub, row, epoch), no (row, epoch) twice, no row whose additive columns are
 all zero. *Row* stands for an order that only breaks ties: by a hash of all columns, and where even that is equal for
 different rows, by ``content_ranks``. So the canonical form of a bag of rows is one sequence, whatever the order or the
-splitting in which it came, and summing is integer addition: merging is associative, bit for bit.
+splitting in which it came, and summing is integer addition (`exact`): merging is associative, bit for bit.
 
 Cost: one sort of 64-bit keys, O(n log n); rows are only compared where hash and sub are equal, only hashed or ranked
 where the comparison finds a collision. Input that is sorted already is not sorted again.
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.equality import content_ranks, equal_rows
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import AnyArray, Bools, Ints, Words
@@ -171,7 +171,7 @@ def consolidate(block: Block, layout: Layout) -> Block:
     adds = {}
     for name, values in block.adds.items():
         values = values if order is None else values[order]
-        adds[name] = np.add.reduceat(values, starts) if merged else values
+        adds[name] = exact.sums(values, starts) if merged else values
     alive = np.zeros(len(starts), np.bool_)
     for values in adds.values():
         alive |= values != 0
