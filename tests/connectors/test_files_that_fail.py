@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.connectors.identity import Taken
-from holdfast.errors import BadFile
+from holdfast.errors import BadFile, DeclarationError
 from holdfast.testing import Fault, Plan, faults
 from holdfast.testing.faulty.plan import FOREVER, SHORT
 
@@ -51,3 +51,9 @@ def test_short_reads_do_not_change_what_identifies_a_file(place: Path) -> None:
         mark = taken.mark(path)
         with faults(Plan((Fault("read", 1, SHORT, FOREVER),)), under=[place]):
             assert taken.mark(path) == mark
+
+
+def test_a_place_that_cannot_be_looked_at_now_is_not_said_to_be_missing(place: Path) -> None:
+    with faults(Plan((Fault("stat", 1, "EIO", FOREVER),)), under=[place]), pytest.raises(DeclarationError) as raised:
+        hf.files(place, schema="n long")
+    assert "does not exist" not in str(raised.value) and "Input/output error" in str(raised.value)

@@ -45,13 +45,19 @@ def root(path: str | os.PathLike[str]) -> str:
     if "://" in text:
         raise DeclarationError(f"files {text!r}: only local paths can be read yet", path=text)
     absolute = os.path.abspath(os.path.expanduser(text))
-    if not os.path.exists(absolute):
+    try:
+        os.stat(absolute)
+    except (FileNotFoundError, NotADirectoryError):
         parent = Path(absolute).parent
-        there = "" if parent.exists() else f" (neither does {parent})"
+        there = "" if os.path.exists(parent) else f" (neither does {parent})"
         raise DeclarationError(
             f"files {text!r}: {absolute} does not exist{there}; create the directory first, it may be empty",
             path=absolute,
-        )
+        ) from None
+    except OSError as error:
+        raise DeclarationError(
+            f"files {text!r}: {absolute} cannot be looked at now: {error.strerror}", path=absolute, errno=error.errno
+        ) from error
     if not os.access(absolute, os.R_OK):
         raise DeclarationError(f"files {text!r}: {absolute} cannot be read by this user", path=absolute)
     return absolute
