@@ -22,6 +22,7 @@ from holdfast.connectors.sink import Lost, Sink
 from holdfast.coordinator.forms import Form, Forms, Span
 from holdfast.coordinator.history import Seen
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
+from holdfast.deliveries import Deliveries, names
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.operators.difference import difference
 from holdfast.operators.kept import Kept
@@ -51,10 +52,16 @@ class Delivery:
         self._doubtful: set[int] = set()
         """Sinks whose last commit raised: they may have taken it."""
 
+        self._names: dict[int, str] = {}
+        """Place → the name of a sink that cannot tell."""
+
+        self._deliveries: Deliveries | None = None
         try:
-            for view, sink in sinks:
+            for place, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 opened = sink.open(view, fields(view))
                 self.epochs.append(known.get(sink) if opened is None else opened)
+                if opened is None:
+                    self._names[place] = name
         except BaseException:
             with suppress(Exception):
                 self.close()
@@ -76,6 +83,14 @@ class Delivery:
                     self._held[place] = _unbroken(lineages)
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
+
+    def remember(self, deliveries: Callable[[Sequence[str]], Deliveries]) -> None:
+        """Find out which of the sinks that cannot tell are new to their views; ``deliveries`` gives what was written
+        down of those with these names."""
+        self._deliveries = deliveries(list(self._names.values()))
+        for place, name in self._names.items():
+            if self.epochs[place] is None and self._deliveries.is_new(name):
+                self.epochs[place] = -1
 
     def attach(
         self,
@@ -197,7 +212,7 @@ class Delivery:
             change = kept.change_at(epoch)
         else:
             change = difference(kept, epoch, self._kept(view, before.form), epoch - 1)
-        named = self._named(view, change)
+        named = self._named(view, change, epoch)
         return named.append_column("_epoch", pa.array(np.full(named.num_rows, epoch, dtype=np.int64)))
 
     def _catch_up(self, place: int, last: int) -> None:
@@ -276,12 +291,22 @@ class Delivery:
                 carried = to_lines([lineage])
             marks.reach("sink.before_commit")
             self._doubtful.add(place)
-            self._calling(place, epoch, lambda: sink.commit(epoch, self._named(view, change), carried))
+            number = self._number(place, epoch)
+            self._calling(place, epoch, lambda: sink.commit(number, self._named(view, change, epoch), carried))
             marks.reach("sink.after_commit")
             if sink.keeps_lineage:
                 self._held[place] = _grown(self._held[place], epoch, carried.count(b"\n"))
         self._doubtful.discard(place)
         self.epochs[place] = self._known[sink] = epoch
+        if self._deliveries is not None and place in self._names:
+            self._deliveries.given(self._names[place])
+
+    def _number(self, place: int, epoch: int) -> int:
+        """The number of an epoch for a sink: one that cannot tell what it has must never see one again for another."""
+        return self._deliveries.numbers.of(epoch) if self._deliveries is not None and place in self._names else epoch
+
+    def _has_all(self, place: int) -> bool:
+        return place not in self._doubtful and self.epochs[place] == len(self._history) - 1
 
     def _was_taken(self, place: int, epoch: int) -> bool:
         """Whether a commit that raised was made all the same: the sink is asked before it is made again."""
@@ -291,8 +316,9 @@ class Delivery:
         self._calling(place, epoch, lambda: found.append(self._sinks[place][1].taken()))
         return found[0] is not None and found[0] >= epoch
 
-    def _named(self, view: str, change: pa.Table) -> pa.Table:
-        return change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
+    def _named(self, view: str, change: pa.Table, epoch: int) -> pa.Table:
+        named = change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
+        return named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
 
     def _calling(self, place: int, epoch: int, work: Callable[[], None]) -> None:
         """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
@@ -307,11 +333,14 @@ class Delivery:
     def close(self) -> None:
         """Close every sink, whatever the others do. The errors that they raise come at the end."""
         with ExitStack() as closing:
+            if self._deliveries is not None and self._names and all(self._has_all(place) for place in self._names):
+                closing.callback(self._deliveries.close, len(self._history) - 1)
             for (view, sink), _ in reversed(list(zip(self._sinks, self.epochs, strict=False))):
                 closing.callback(_close, view, sink)
 
 
 def _close(view: str, sink: Sink) -> None:
+    """Close a sink; what it raises is an error that names the view."""
     try:
         sink.close()
     except HoldfastError:

@@ -33,6 +33,7 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
 from holdfast.declared import Told
+from holdfast.deliveries import Deliveries
 from holdfast.delivery import Delivery
 from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
@@ -163,6 +164,9 @@ class Engine:
         )
         descriptions = Descriptions(self._directory, replicas)
         self._forms = Forms(self.history, descriptions.before(self.history))
+        self._delivery.remember(
+            lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term)
+        )
         self._delivery.attach(
             lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,

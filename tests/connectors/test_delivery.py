@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.connectors import changelog
+from holdfast.connectors import changelog, foreach
 from holdfast.connectors.changelog import committed, delivered
 from holdfast.connectors.sink import Sink
 from holdfast.continuing import engine_of
@@ -244,6 +244,101 @@ def test_a_sink_that_lacks_changes_which_were_compacted_is_refused(shop: Shop) -
     engine = shop.open(("buyers", Recording(sink.rows[:1])), retain=2)  # as a backup of it has them
     with pytest.raises(SinkError, match="it has epoch 0, and the view's changes after that were compacted"):
         engine.step()
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+class Consumer:
+    """It adds up what it is given, and skips what it has dealt with, by its number."""
+
+    def __init__(self) -> None:
+        self.seen = -1
+        self.numbers: list[int] = []
+        self.total: Counter[tuple[Any, ...]] = Counter()
+        self.raising = ""
+
+    def __call__(self, epoch: int, change: pa.Table) -> None:
+        self.numbers.append(epoch)
+        if epoch <= self.seen:
+            return
+        if self.raising == "before":
+            raise ConnectionError("no answer")
+        for row in zip(*(column.to_pylist() for column in change.columns), strict=True):
+            self.total[row[:-1]] += row[-1]
+        self.seen = epoch
+        if self.raising == "after":
+            raise ConnectionError("no answer")
+
+
+def test_a_function_is_called_again_under_the_same_number_after_a_crash(shop: Shop) -> None:
+    consumer = Consumer()
+    shop.open(("spend", foreach(consumer)))
+    shop.run(3)
+    shop.die()
+    shop.open(("spend", foreach(consumer)))
+    shop.run(1)
+    assert consumer.numbers == [0, 1, 2, 2, 3]
+    assert +consumer.total == {(1, 40, 4): 1}
+
+
+def test_a_consumer_that_skips_what_it_has_seen_skips_nothing_new_after_a_lost_host(shop: Shop) -> None:
+    consumer = Consumer()
+    shop.open(("buyers", foreach(consumer)))
+    shop.run(2, user=1)
+    shop.run(1, user=2, upkeep=False)
+    shop.run(1, user=3, upkeep=False)
+    assert (consumer.seen, shop.engine and shop.engine.safe) == (3, 1)
+    shop.lose_host()
+    engine = shop.open(("buyers", foreach(consumer)))
+    assert engine.last == 1, "the epochs that were not safe are lost with the host"
+    shop.world.feeds["orders"][2:] = []  # other input comes in their place
+    shop.run(1, user=8)
+    shop.run(1, user=9)
+    assert engine.last == 3
+    assert consumer.total[8,] == consumer.total[9,] == 1
+    assert [number % 10**12 for number in consumer.numbers[-2:]] == [2, 3]
+    numbers = list(consumer.numbers)
+    shop.die()
+    shop.open(("buyers", foreach(consumer)))
+    shop.run(1, user=10)
+    assert consumer.numbers[len(numbers) :] == [numbers[-1], numbers[-1] + 1], "from then on numbers follow each other"
+
+
+def test_a_function_that_is_new_to_an_old_view_is_first_given_its_contents(shop: Shop) -> None:
+    first, second = Consumer(), Consumer()
+    shop.open(("spend", foreach(first)), retain=2)
+    shop.run(8)
+    shop.die()
+    shop.open(("spend", foreach(first)), ("spend", foreach(second)), retain=2)
+    shop.run(1)
+    assert +second.total == +first.total == {(1, 90, 9): 1}
+    assert first.numbers == [*range(8), 7, 8]
+    shop.lose_host()
+    shop.open(("spend", foreach(first)), ("spend", foreach(second)), retain=2)
+    shop.run(1)
+    assert +second.total == +first.total == {(1, 100, 10): 1}, "it is not new any more, also where the log is alone"
+
+
+@pytest.mark.parametrize("raising", ["before", "after"])
+def test_a_function_that_says_what_it_has_seen_is_called_once(shop: Shop, raising: str) -> None:
+    consumer = Consumer()
+
+    def sink() -> Sink:
+        return foreach(consumer, seen=lambda: consumer.seen)
+
+    shop.open(("spend", sink()))
+    shop.run(2)
+    consumer.raising = raising
+    with pytest.raises(SinkError, match="raised ConnectionError: no answer"):
+        shop.run(1)
+    consumer.raising = ""
+    shop.run(1)
+    shop.die()
+    shop.open(("spend", sink()))
+    shop.run(1)
+    assert consumer.numbers == [0, 1, 2, 3, 4] if raising == "after" else [0, 1, 2, 2, 3, 4]
+    assert +consumer.total == {(1, 50, 5): 1}
 
 
 # -- lineage ----------------------------------------------------------------------------------------------------------

@@ -11,27 +11,58 @@ from holdfast.errors import DeclarationError, SinkError
 from holdfast.plan.nodes import Field
 
 
-def foreach(function: Callable[[int, pa.Table], object]) -> Foreach:
+def foreach(function: Callable[[int, pa.Table], object], *, seen: Callable[[], int] | None = None) -> Foreach:
     """Call ``function(epoch, change)`` for every epoch in which the view changed.
 
-    ``change`` has the view's columns and ``_diff``. A function cannot say what it has seen, so after a crash it may be
-    called again for the last epochs; if that matters, let it remember the greatest epoch it has dealt with.
+    ``change`` has the view's columns and ``_diff``. A function that is new to a view is first given the view's
+    contents, change by change as far back as the log tells them apart, or as one change.
+
+    **At least once.** A function cannot say what it has dealt with, so after a crash, or after it raised, it may be
+    called again for the last epoch. If that matters, let it remember the greatest ``epoch`` it has dealt with, and skip
+    what is not greater: no number is ever used again for something else. To that end the numbers go on from
+    ``term * 10**12`` when the driver cannot know what was delivered before it (its host was lost, or started again
+    after a crash); ``change.schema.metadata[b"holdfast.epoch"]`` is always the flow's own number. What the function was
+    given of epochs that were lost with a host stays with it: they are run again, under new numbers.
+
+    **Exactly once.** With ``seen``, a function that returns the greatest ``epoch`` that was dealt with (-1: none), kept
+    in one transaction with its effects. It is asked when the flow is opened, and before a call that raised is made
+    again.
     """
-    return Foreach(function)
+    return Foreach(function, seen)
 
 
 class Foreach(Sink):
     """See `foreach`."""
 
-    def __init__(self, function: Callable[[int, pa.Table], object]) -> None:
+    def __init__(self, function: Callable[[int, pa.Table], object], seen: Callable[[], int] | None = None) -> None:
         if not callable(function):
             raise DeclarationError(f"foreach: expected a function (epoch, change), found {type(function).__name__}")
+        if seen is not None and not callable(seen):
+            raise DeclarationError(f"foreach: expected a function for seen, found {type(seen).__name__}")
         self._function = function
+        self._seen = seen
         self._view = ""
 
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
         self._view = view
-        return None
+        return self.taken()
+
+    def taken(self) -> int | None:
+        if self._seen is None:
+            return None
+        try:
+            epoch = self._seen()
+        except Exception as error:
+            raise SinkError(
+                f"view '{self._view}': the function that says what was seen raised {type(error).__name__}: {error}",
+                view=self._view,
+            ) from error
+        if not isinstance(epoch, int):
+            raise SinkError(
+                f"view '{self._view}': expected the greatest epoch that was seen (-1: none), found {epoch!r}",
+                view=self._view,
+            )
+        return epoch
 
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
         if change.num_rows == 0:
