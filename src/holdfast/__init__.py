@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from holdfast.errors import Fenced, HoldfastError, LeaseLost, MemberLost
     from holdfast.flow import Flow
     from holdfast.functions import nondeterministic
+    from holdfast.lease.address import zookeeper
     from holdfast.lease.events import LeaseEvent
     from holdfast.oneoff import query
     from holdfast.results import Approximation, Epoch, Recovery, Status
     from holdfast.spark.membership import on_membership
     from holdfast.spark.session import detection
+    from holdfast.store.location import location
 
 __version__ = "0.1.0"
 
@@ -49,11 +51,13 @@ __all__ = [
     "detection",
     "files",
     "foreach",
+    "location",
     "nondeterministic",
     "on_membership",
     "query",
     "rate",
     "table",
+    "zookeeper",
 ]
 
 _HOMES = {
@@ -79,11 +83,13 @@ _HOMES = {
     "detection": "spark.session",
     "files": "connectors.files",
     "foreach": "connectors.foreach",
+    "location": "store.location",
     "nondeterministic": "functions",
     "on_membership": "spark.membership",
     "query": "oneoff",
     "rate": "connectors.rate",
     "table": "connectors.table",
+    "zookeeper": "lease.address",
 }
 
 

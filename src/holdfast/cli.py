@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
+from holdfast.redaction import redact, redacted
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
@@ -56,8 +58,15 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
             command(*arguments, **options)
         except (HoldfastError, OSError) as error:
             if os.environ.get("HOLDFAST_TRACEBACK"):
-                raise
-            problems.print(f"holdfast: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+                print(redact(traceback.format_exc()), file=sys.stderr, end="")
+            else:
+                said = redact(f"holdfast: {error}")
+                problems.print(said, style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(_status(error)) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:
+            print(redact(traceback.format_exc()), file=sys.stderr, end="")
             raise typer.Exit(_status(error)) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
@@ -185,7 +194,7 @@ def status(
     if 0 < replicas < min_replicas:
         raise typer.BadParameter(f"there are {replicas} log locations; give more, or ask for less", param_hint="LOG")
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(redacted(found)))
     else:
         print_status(found, console)
 
@@ -277,7 +286,7 @@ def verify(
     with _bar("checking layers", problems.is_terminal and not as_json) as progress:
         report = check(logs, repair, progress)
     if as_json:
-        print(json.dumps(report.to_dict()))
+        print(json.dumps(redacted(report.to_dict())))
     else:
         print_report(report, console)
     if not report.ok:

@@ -18,7 +18,6 @@ with: then what is missing is brought back at once, as if the policy were to rep
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +34,7 @@ from holdfast.lease.lease import Lease
 from holdfast.operators.kept import Kept
 from holdfast.outcomes import due_of
 from holdfast.ready import Ready
+from holdfast.redaction import warn
 from holdfast.refusals import speaking
 from holdfast.results import Approximation, Recovery
 from holdfast.results import Epoch as EpochResult
@@ -115,7 +115,7 @@ class ContinuingEngine(Engine):
             self._durability.lost = frozenset()
             return False  # those that were left cannot be reached either
         self._branch, self._warned = branch, False
-        warnings.warn(
+        warn(
             f"holdfast: flow '{self.declared.name}' goes on without what it lost: {branch.said()}; nothing reaches "
             "sinks before flow.repair()",
             stacklevel=1,
@@ -194,7 +194,7 @@ class ContinuingEngine(Engine):
         settings, epochs = self.declared.settings, branch.last - self._durability.safe
         if settings.durable and not self._warned and not settings.bound.allows(self._durability.unsafe[0], epochs):
             self._warned = True
-            warnings.warn(
+            warn(
                 f"holdfast: flow '{self.declared.name}': {epochs} epochs are not safe, more than max_unsafe allows; "
                 "nothing waits for that, since none becomes safe before flow.repair()",
                 stacklevel=1,

@@ -27,6 +27,7 @@ from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.operators.difference import difference
 from holdfast.operators.kept import Kept
 from holdfast.plan.nodes import Field
+from holdfast.redaction import cause
 
 Held = tuple[int, int]
 """The first and the last epoch of the lineage that a sink holds, without a gap."""
@@ -328,7 +329,7 @@ class Delivery:
         except HoldfastError:
             raise
         except Exception as error:
-            raise SinkError(f"sink of view '{view}': epoch {epoch}: {error}", view=view, epoch=epoch) from error
+            raise SinkError(f"sink of view '{view}': epoch {epoch}: {error}", view=view, epoch=epoch) from cause(error)
 
     def close(self) -> None:
         """Close every sink, whatever the others do. The errors that they raise come at the end."""
@@ -348,7 +349,7 @@ def _close(view: str, sink: Sink) -> None:
     except Exception as error:
         raise SinkError(
             f"sink of view '{view}': it cannot be closed: {type(error).__name__}: {error}", view=view
-        ) from error
+        ) from cause(error)
 
 
 def _unbroken(lineages: Sequence[Lineage]) -> Held:

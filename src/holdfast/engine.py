@@ -13,7 +13,6 @@ The engine knows no Spark: a `Runner` does the work.
 from __future__ import annotations
 
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -56,6 +55,7 @@ from holdfast.recovery.layers import local_layers
 from holdfast.recovery.lineage import find_history
 from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.recoverer import Recoverer, timed
+from holdfast.redaction import warn
 from holdfast.refusals import speaking
 from holdfast.results import Approximation, Recovery, Status
 from holdfast.results import Epoch as EpochResult
@@ -385,7 +385,7 @@ class Engine:
         size, epochs = self._durability.unsafe
         troubles = [trouble.error for trouble in self._durability.troubles.values()]
         why = f": {troubles[0]}" if troubles else ""
-        warnings.warn(
+        warn(
             f"holdfast: flow '{self.declared.name}' waits for storage: {size / 1e6:,.1f} MB of {epochs} epochs are not "
             f"safe yet, more than max_unsafe allows{why}",
             stacklevel=1,

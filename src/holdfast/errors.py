@@ -38,13 +38,16 @@ Each carries, beside its text, the fields a program needs (``error.fields``).
 
 from __future__ import annotations
 
+from holdfast.redaction import redact, redacted
+
 
 class HoldfastError(Exception):
-    """Base of the tree. ``fields`` holds what a program needs: name, epoch, path, position, rows, ..."""
+    """Base of the tree. ``fields`` holds what a program needs: name, epoch, path, position, rows, ... Neither the text
+    nor a field shows a credential."""
 
     def __init__(self, message: str, **fields: object) -> None:
-        super().__init__(message)
-        self.fields = fields
+        super().__init__(redact(message))
+        self.fields: dict[str, object] = redacted(fields)
 
 
 class DeclarationError(HoldfastError):

@@ -33,6 +33,7 @@ from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
 from holdfast.members import H, Members
 from holdfast.plan import nodes
+from holdfast.redaction import shown
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.turns import Turns
 from holdfast.wanted import checked, working_directory
@@ -516,7 +517,7 @@ class Flow:
                 source.in_session(judge.session.conf.get("spark.sql.session.timeZone") or "UTC")
             left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
             declared = replace(declared, expiring=left)
-            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate")
+            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate", locations)
             self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
             self._members.start(self._spark, lambda: -1 if (engine := self._engine) is None else engine.last)
@@ -662,7 +663,7 @@ class Flow:
         self.close()
 
     def __repr__(self) -> str:
-        places = ", ".join(map(str, self._places))
+        places = ", ".join(map(shown, self._places))
         sources, views = list(self._catalog.sources), list(self._catalog.views)
         return f"Flow({self.name!r}, log={places}, sources={sources}, views={views})"
 

@@ -6,7 +6,6 @@ more layers, and epochs do not wait.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from holdfast.errors import HoldfastError, LogDamaged
 from holdfast.operators.program import partition_range
 from holdfast.pins import Pin, held
 from holdfast.priority import in_spare_time
+from holdfast.redaction import warn
 from holdfast.runner import Beside, Runner
 from holdfast.store.here import here
 from holdfast.trace.cover import Chain
@@ -116,7 +116,7 @@ class Maintenance:
 
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        warnings.warn(f"holdfast: maintenance failed, and will be tried again: {self.failure}", stacklevel=1)
+        warn(f"holdfast: maintenance failed, and will be tried again: {self.failure}", stacklevel=1)
 
     def close(self) -> None:
         self._background.close()

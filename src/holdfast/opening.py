@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.declared import Declared
 from holdfast.errors import StoreError
+from holdfast.redaction import warn
 from holdfast.results import Recovery
 from holdfast.store.replica import Claim, Replica
 
@@ -54,5 +54,5 @@ def claim_log(replicas: dict[str, Replica], durable: bool, drawn: int, recovery:
     if not replicas and durable:
         raise StoreError(next(iter(recovery.unreachable.values())))
     for uri, why in recovery.unreachable.items():
-        warnings.warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
+        warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
     return claim

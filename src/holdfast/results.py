@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from holdfast.answers import Coverage
+from holdfast.redaction import redacted
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ class Recovery:
         return self.layers_fetched, self.layers_handed, tuple(self.epochs), self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "epochs_replayed": self.epochs_replayed}
+        found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,4 +192,5 @@ class Status:
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        found: dict[str, Any] = redacted(asdict(self))
+        return found

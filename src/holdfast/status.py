@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.maintenance import Maintenance
+from holdfast.redaction import redacted
 from holdfast.results import Approximation, Status
 from holdfast.state import State
 
@@ -50,8 +51,8 @@ def status_of(
         traces=state.sizes(held),
         latency={"median": typical, "p99": ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0},
         partitions=partitions,
-        maintenance={"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure},
-        durability=_durability(state, durability, typical),
+        maintenance=redacted({"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure}),
+        durability=redacted(_durability(state, durability, typical)),
         placement=dict(placement),
         approximate=approximate,
     )

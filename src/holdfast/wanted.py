@@ -6,13 +6,13 @@ import getpass
 import hashlib
 import os
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast import arguments
 from holdfast.errors import DeclarationError
+from holdfast.redaction import warn
 
 if TYPE_CHECKING:
     from holdfast.durability import Settings
@@ -34,7 +34,7 @@ def working_directory(locations: Sequence[Location]) -> Path:
     make_private(base / mark, base)
     before = Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
     if os.path.lexists(before):
-        warnings.warn(
+        warn(
             f"holdfast: the working directory is {base / mark}; {before}, where it was before, is not used any more. "
             "What is safe comes from the log locations; remove the old directory",
             stacklevel=1,

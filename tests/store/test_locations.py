@@ -6,6 +6,7 @@ import os
 import pickle
 import secrets
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -323,8 +324,7 @@ def test_no_credentials_are_shown(s3: str) -> None:
     location = open_location(f"s3://AKIA:wJalr%2Fsecret@nosuchbucket/log?{query}")
     assert location.uri == f"s3://nosuchbucket/log?{s3}"
     error = refused(location)
-    assert error.__cause__ is None
-    for text in (str(error), repr(location), repr(error.fields)):
+    for text in (str(error), repr(location), repr(error.fields), "".join(traceback.format_exception(error))):
         assert not any(secret in text for secret in ("AKIA", "wJalr", "hush"))
     odd = open_location("odd://user:pass@host/log?sig=hush&region=x")
     assert odd.uri == "odd://host/log?region=x" and "pass" not in str(refused(odd)) and "hush" not in str(refused(odd))

@@ -16,7 +16,6 @@ one ``stat``, a mark, and (Parquet) a footer.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar, get_args
@@ -32,6 +31,7 @@ from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError,
 from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
+from holdfast.redaction import warn
 
 Format = Literal["parquet", "json", "csv"]
 OnBadFile = Literal["fail", "skip"]
@@ -166,7 +166,7 @@ class Files(Source):
         if self._zone is None:
             self._zone = zone
         elif self._zone != zone and self._format != "parquet" and text.ZONE not in self._options:
-            warnings.warn(
+            warn(
                 f"holdfast: {self._subject}: times without a zone go on being read in {self._zone}, as they were so "
                 f"far, although the session is in {zone}; options={{'timeZone': …}} says it for new files",
                 stacklevel=1,
@@ -329,7 +329,7 @@ class Files(Source):
                 self._warned = True
                 what = "is a copy of or link to" if other.there else "looks like"
                 gone = "" if other.there else ", which is gone"
-                warnings.warn(
+                warn(
                     f"holdfast: file {path!r} {what} {other.path!r}{gone}; both count, since identity='path' says that "
                     "a file is its path (said once)",
                     stacklevel=1,

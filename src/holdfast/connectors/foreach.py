@@ -9,6 +9,7 @@ import pyarrow as pa
 from holdfast.connectors.sink import Sink
 from holdfast.errors import DeclarationError, SinkError
 from holdfast.plan.nodes import Field
+from holdfast.redaction import cause
 
 
 def foreach(function: Callable[[int, pa.Table], object], *, seen: Callable[[], int] | None = None) -> Foreach:
@@ -75,4 +76,4 @@ class Foreach(Sink):
                 f"view '{self._view}': epoch {epoch}: the sink function {name} raised {type(error).__name__}: {error}",
                 view=self._view,
                 epoch=epoch,
-            ) from error
+            ) from cause(error)

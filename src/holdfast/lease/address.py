@@ -1,4 +1,4 @@
-"""The address of a lease: ``file:///shared/path``, or ``zk://host:port,host:port/path``.
+"""The address of a lease: ``file:///shared/path``, ``zk://host:port,host:port/path``, or ``zks://…``: with TLS.
 
 A flow is given one (``flow.run(lease=…)``). Any other work of which only one process may be at it can use one, too:
 
@@ -15,11 +15,17 @@ fenced by the lease: whoever receives it must be able to refuse a second one, as
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from holdfast import redaction
 from holdfast.errors import LeaseError
 from holdfast.lease.lease import Lease
+
+if TYPE_CHECKING:
+    from holdfast.lease.access import Identity
 
 DEFAULT_TIMEOUT = 5.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
@@ -34,6 +40,7 @@ def open_lease(lease: str | Lease, timeout: float | str | None = None) -> Lease:
     if not isinstance(lease, str):
         raise LeaseError(f"lease: expected {_FORMS}, found {lease!r}", lease=lease)
     seconds = DEFAULT_TIMEOUT if timeout is None else parse_timeout(timeout)
+    redaction.shown(lease)  # whatever is said of it from here on does not show its credentials
     scheme, marked, rest = lease.partition("://")
     if not marked:
         raise LeaseError(f"lease {lease!r}: expected {_FORMS}", lease=lease)
@@ -46,8 +53,10 @@ def open_lease(lease: str | Lease, timeout: float | str | None = None) -> Lease:
         from holdfast.lease.file import FileLease
 
         return FileLease(Path(unquote(rest)), seconds)
-    if scheme == "zk":
+    if scheme in ("zk", "zks"):
+        rest, _, query = rest.partition("?")
         hosts, _, path = rest.partition("/")
+        user, _, hosts = hosts.rpartition("@")
         for host in hosts.split(","):
             found = _HOST.fullmatch(host)
             if found is None or not 0 < int(found[2]) < 65536:
@@ -57,10 +66,41 @@ def open_lease(lease: str | Lease, timeout: float | str | None = None) -> Lease:
             raise LeaseError(
                 f"lease {lease!r}: expected a path after the servers, as in zk://host:2181/flows/revenue", lease=lease
             )
+        from holdfast.lease.access import access_of
         from holdfast.lease.zookeeper import ZooKeeperLease
 
-        return ZooKeeperLease(hosts, f"/{names}", seconds)
+        return ZooKeeperLease(hosts, f"/{names}", seconds, access=access_of(lease, scheme, user, query))
     raise LeaseError(f"lease {lease!r}: no such kind of lease, {scheme!r}; expected {_FORMS}", lease=lease)
+
+
+def zookeeper(
+    hosts: str,
+    path: str,
+    *,
+    timeout: float | str | None = None,
+    auth: Identity | Callable[[], Identity] | None = None,
+    acl: Sequence[Any] | None = None,
+    tls: bool = False,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    key_password: str | None = None,
+    check_hostname: bool = True,
+    sasl: Mapping[str, str] | None = None,
+) -> Lease:
+    """A lease in ZooKeeper, for ``flow.run(lease=…)``: what an address says, and what should not be in one.
+
+    ``auth`` is who this driver is, ``("digest", "user:password")``, or a function that returns that; then only the same
+    identity can touch the lease's nodes, unless ``acl`` (ACLs of ``kazoo.security``) says otherwise. ``tls`` speaks TLS
+    to servers whose certificates are signed by ``ca`` (a file; by default the system's); ``certificate`` and ``key``
+    are this driver's own, if servers ask for them. ``sasl`` is what kazoo takes as ``sasl_options``.
+    """
+    from holdfast.lease.access import Access
+    from holdfast.lease.zookeeper import ZooKeeperLease
+
+    seconds = open_lease(f"zk://{hosts}/{path.lstrip('/')}", timeout).timeout  # refuses what is no address
+    access = Access(auth, acl, tls, ca, certificate, key, key_password, check_hostname, sasl)
+    return ZooKeeperLease(hosts, f"/{path.strip('/')}", seconds, access=access)
 
 
 def parse_timeout(text: float | str) -> float:

@@ -17,13 +17,15 @@ made as short as that; so it must not be asked for, or a holder would count on a
 from __future__ import annotations
 
 import json
-import logging
 import secrets
+import ssl
 from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import LeaseError, LeaseLost
+from holdfast.lease.access import Access, open_to_anybody
 from holdfast.lease.lease import Clock, Holder, Lease, since_boot
+from holdfast.redaction import cause, logger
 
 _LONGEST = 40.0
 """Seconds: twenty ticks, as ZooKeeper's are unless set otherwise."""
@@ -31,17 +33,24 @@ _LONGEST = 40.0
 _PATIENCE = 10.0
 """Seconds within which a server must answer."""
 
-_SAID = logging.getLogger("holdfast.zookeeper")
-_SAID.addHandler(logging.NullHandler())  # what matters of it is said by the lease
+_SAID = logger("holdfast.zookeeper")
+"""What kazoo says. What matters of it is said by the lease."""
 
 
 class ZooKeeperLease(Lease):
     """See the head of this file."""
 
     def __init__(
-        self, hosts: str, path: str, timeout: float, clock: Clock = since_boot, patience: float = _PATIENCE
+        self,
+        hosts: str,
+        path: str,
+        timeout: float,
+        clock: Clock = since_boot,
+        patience: float = _PATIENCE,
+        access: Access | None = None,
     ) -> None:
-        super().__init__(f"zk://{hosts}{path}", timeout, clock)
+        self._access = access or Access()
+        super().__init__(f"zk{'s' if self._access.tls else ''}://{hosts}{path}", timeout, clock)
         if timeout > _LONGEST:
             raise LeaseError(
                 f"lease {self.url}: the timeout must be {_LONGEST:g}s at most, not {timeout:g}s: "
@@ -75,26 +84,42 @@ class ZooKeeperLease(Lease):
         self._timed_out, self._failed = KazooTimeoutError, KazooException
         # A session must be found again before it ends: attempts do not become rarer than that.
         again = {"max_tries": -1, "delay": 0.05, "max_delay": self.timeout / 8, "max_jitter": 0.1}
-        client = KazooClient(hosts=self._hosts, timeout=self.timeout, connection_retry=again, logger=_SAID)
+        options = self._access.options()
+        client = KazooClient(hosts=self._hosts, timeout=self.timeout, connection_retry=again, logger=_SAID, **options)
         client.add_listener(self._told)
         try:
             client.start(timeout=self._patience)
-        except (KazooTimeoutError, OSError) as error:
+        except (KazooTimeoutError, OSError, KazooException, ImportError) as error:
             with suppress(Exception):
                 client.stop()
                 client.close()
-            raise LeaseError(
-                f"lease {self.url}: no ZooKeeper server answered within {self._patience:g} s; is the address right, "
-                "and does it run?",
-                lease=self.url,
-            ) from error
+            raise LeaseError(f"lease {self.url}: {self._why_not(error)}", lease=self.url) from cause(error)
         self._client = client
         try:
             self._ask(client.ensure_path_async(self._path))
+            self._check_acl()
         except LeaseError:
             self._close()
             raise
         self._connected = True
+
+    def _why_not(self, error: Exception) -> str:
+        name = type(error).__name__
+        if name == "AuthFailedError":
+            return "the server does not take these credentials; check them, and that it knows their scheme"
+        if isinstance(error, ssl.SSLError | FileNotFoundError | ImportError):
+            return f"the way to the server cannot be made safe: {error}"
+        tls = ", does it speak TLS there, and is its certificate one that you trust" if self._access.tls else ""
+        return f"no ZooKeeper server answered within {self._patience:g} s; is the address right{tls}, and does it run?"
+
+    def _check_acl(self) -> None:
+        """Whoever may delete children of the path can take the lease away, whatever the ACL of a driver's node."""
+        if self._access.guarded and open_to_anybody(self._ask(self._client.get_acls_async(self._path))[0]):
+            raise LeaseError(
+                f"lease {self.url}: this driver authenticates, but the path, made before, is open to anybody; set "
+                f"its ACL (zkCli: setAcl {self._path} auth::cdrwa), or choose another path",
+                lease=self.url,
+            )
 
     def look(self) -> bool:
         started = self._clock()
@@ -178,9 +203,10 @@ class ZooKeeperLease(Lease):
             name = type(error).__name__
             why = {
                 "NoAuthError": "permission denied; give this client the right to create, read and delete there",
+                "AuthFailedError": "the server does not take these credentials any more",
                 "NoNodeError": "a node is gone",
             }.get(name, f"ZooKeeper does not answer now ({name})")
-            raise LeaseError(f"lease {self.url}: {why}", lease=self.url) from error
+            raise LeaseError(f"lease {self.url}: {why}", lease=self.url) from cause(error)
 
 
 def _place(name: str) -> int:

@@ -22,6 +22,7 @@ from holdfast.spark.epoch import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 from holdfast.spark.placement import Placement
 from holdfast.store.here import LOCAL
+from holdfast.store.location import Location
 
 
 def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
@@ -47,9 +48,17 @@ class Cluster:
 
     threads = True
 
-    def __init__(self, spark: SparkSession, own: SparkSession, partitions: int, heals: bool = True) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        own: SparkSession,
+        partitions: int,
+        heals: bool = True,
+        copies: tuple[Location, ...] = (),
+    ) -> None:
         """``own`` is the session for Holdfast's queries, with its settings. ``heals``: a loss is made up for, at once;
-        if not, whoever asked for it stops the flow."""
+        if not, whoever asked for it stops the flow. ``copies``: the log's locations, for tasks."""
+        self._copies = copies
         self._heals = heals
         self._news = ""
         self.placement = Placement(spark.sparkContext, partitions)
@@ -62,7 +71,7 @@ class Cluster:
 
     def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
         placement = self.placement if self.scattered else None
-        return EpochJob(self._own, flow, program, types, self.partitions, placement, self._heals)
+        return EpochJob(self._own, flow, program, types, self.partitions, placement, self._heals, self._copies)
 
     def owners(self) -> tuple[str, ...]:
         return self.placement.owners() or ("",) * self.partitions

@@ -47,7 +47,8 @@ from holdfast.spark.catalyst import (
 from holdfast.spark.failure import translated
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
-from holdfast.spark.told import current_epoch, current_partition, tell
+from holdfast.spark.told import Copies, current_epoch, current_partition, tell
+from holdfast.store.location import Location
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
@@ -70,10 +71,12 @@ class EpochJob:
         partitions: int,
         placement: Placement | None = None,
         heals: bool = True,
+        copies: tuple[Location, ...] = (),
     ) -> None:
         """With a ``placement`` each partition's tasks run on the member that has its layers. ``heals``: when one is
-        lost, the error says that it can be made up for."""
+        lost, the error says that it can be made up for. ``copies``: where a task on another member finds layers."""
         self._heals = heals
+        self._copies: Copies = None if placement is None else spark.sparkContext.broadcast(copies)
         self._spark = spark
         self._placement = placement
         self._flow = flow
@@ -85,7 +88,9 @@ class EpochJob:
         for stage in range(1, program.stages + 1):
             cross = crossing(flow, program, types, [operator.id for operator in program.at(stage)])
             if cross is not None:
-                self._crossings[stage] = self._prepared(cross, stage, _wide_stage_task(self._broadcast, stage, cross))
+                self._crossings[stage] = self._prepared(
+                    cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
+                )
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._crosses = any(path.catalyst for path in flow.paths)
         self._rows: int | None = None
@@ -193,7 +198,7 @@ class EpochJob:
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
-                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage))
+                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage, self._copies))
             if self._placement is not None:
                 rdd = self._placement.pinned(rdd, owners)
         return rdd
@@ -286,9 +291,9 @@ def _own_partition(partition: int) -> int:
     return partition
 
 
-def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+def _stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-        epoch = current_epoch()
+        epoch = current_epoch(copies)
         fetched = settle(broadcast.value, stage, partition, epoch)
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
@@ -301,9 +306,9 @@ def _stage_task(broadcast: Any, stage: int) -> Callable[[int, Iterable[Message]]
     return task
 
 
-def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing) -> ArrowTask:
+def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, epoch = current_partition(), current_epoch()
+        partition, epoch = current_partition(), current_epoch(copies)
         fetched = settle(broadcast.value, stage, partition, epoch)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
         router = Router(broadcast.value, epoch, Report(stage, partition))

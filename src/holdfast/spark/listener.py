@@ -7,7 +7,6 @@ context takes what any part of Holdfast wants to hear, as plain values.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
 from holdfast.coordinator.membership import Member
+from holdfast.redaction import warn
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Listener:
                 hear(event)
             except Exception as error:
                 # Spark would only log it, and those after this one would hear nothing.
-                warnings.warn(f"holdfast: a listener failed: {type(error).__name__}: {error}", stacklevel=1)
+                warn(f"holdfast: a listener failed: {type(error).__name__}: {error}", stacklevel=1)
 
     # Names are Spark's.
 

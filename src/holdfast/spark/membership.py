@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from holdfast import arguments
 from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
+from holdfast.redaction import warn
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 
 Handler = Callable[[Change], object]
@@ -146,7 +146,7 @@ class Watch:
                     f"membership handler {name!r}: {type(error).__name__}: {error}", handler=name, change=change
                 )
                 failure.__cause__ = error
-                warnings.warn(f"holdfast: {failure}", stacklevel=1)
+                warn(f"holdfast: {failure}", stacklevel=1)
             with self._changed:
                 if failure is not None:
                     self.failure = failure

@@ -1,7 +1,8 @@
 """Locations on any filesystem that pyarrow or fsspec can open: object stores, HDFS, SFTP, memory.
 
-A location holds only its URI; a process opens the filesystem when it first needs it, and does not hand it on
-(``_Opened`` is not pickled, and not used after a fork). ``pyarrow.fs`` is asked first: it needs no further packages.
+A location holds only its URI, and the function that gives its credentials, if there is one; a process opens the
+filesystem when it first needs it, and does not hand it on (``_Opened`` is not pickled, and not used after a fork).
+``pyarrow.fs`` is asked first: it needs no further packages.
 
 Blobs become whole in one of three ways. An object store shows an object when its upload is complete. A filesystem with
 a rename gets a hidden file and a rename. The rest are written plainly: that is as whole as they can be, and a torn blob
@@ -13,18 +14,18 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote_plus, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import fsspec
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
+from holdfast import redaction
 from holdfast.errors import StoreError
 from holdfast.store.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
 from holdfast.store.reasons import said
@@ -33,6 +34,7 @@ _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 """Spellings of the same kind of place."""
 
 Infos: TypeAlias = list[arrow_fs.FileInfo]
+Credentials: TypeAlias = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,19 @@ class _Opened:
 class FilesystemLocation(Location):
     """A URI that ``pyarrow.fs`` or, failing that, ``fsspec`` can open."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, credentials: Credentials | None = None) -> None:
+        """``credentials`` is called by each process that opens the filesystem; see ``hf.location``."""
         self._full = uri
-        self._uri, self._secrets = _without_secrets(uri)
+        self._credentials = credentials
+        self._uri = redaction.shown(uri)
         self._opened: _Opened | None = None
+        if redaction.parse(uri).ambiguous:
+            raise StoreError(
+                f"location {self._uri}: the credentials in its address have characters that end a part of a URL; "
+                "write them percent-encoded (/ is %2F, ? is %3F, # is %23, @ is %40), also an @ in the path behind "
+                "them, or leave them to the environment, or to hf.location(address, credentials=…)",
+                location=self._uri,
+            )
 
     @property
     def uri(self) -> str:
@@ -72,6 +83,10 @@ class FilesystemLocation(Location):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        redaction.shown(self._full)  # this process, too, must know what not to show
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FilesystemLocation) and self._full == other._full
@@ -176,18 +191,23 @@ class FilesystemLocation(Location):
             raise refusal(self, operation, path, "the path leads out of the location")
         try:
             if self._opened is None or self._opened.process != os.getpid():  # a fork must not share connections
-                self._opened = _open(self._full)
+                self._opened = self._open()
             yield self._opened
         except StoreError:
             raise
         except Exception as error:
             if missing and isinstance(error, FileNotFoundError):
-                raise
+                # What the filesystem calls the blob may be its whole address.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from redaction.cause(error)
             reason = said(error).replace(self._full, self._uri)
-            for secret in self._secrets:
-                reason = reason.replace(secret, "…")
-            # The chain would print the error as it was.
-            raise refusal(self, operation, path, reason) from (None if self._secrets else error)
+            raise refusal(self, operation, path, reason) from redaction.cause(error)
+
+    def _open(self) -> _Opened:
+        if self._credentials is None:
+            return _open(self._full)
+        given = self._credentials()
+        redaction.learn(*(value for value in given.values() if isinstance(value, str)))
+        return _open_with(self._full, given)
 
 
 def _open(uri: str) -> _Opened:
@@ -203,8 +223,19 @@ def _open(uri: str) -> _Opened:
     return _Opened(os.getpid(), files, root.rstrip("/"), is_store, None if is_store else files.move, lambda: None)
 
 
-def _open_with_fsspec(uri: str) -> _Opened:
-    files, root = fsspec.core.url_to_fs(uri)
+def _open_with(uri: str, credentials: Mapping[str, str]) -> _Opened:
+    """Open a filesystem with credentials that are not in its URI: S3 by pyarrow's names of them, others by fsspec's."""
+    parts = urlsplit(uri)
+    if parts.scheme != "s3":
+        return _open_with_fsspec(uri, **credentials)
+    switches = {"true": True, "false": False}
+    options = {name: switches.get(value, value) for name, value in parse_qsl(parts.query)}
+    files = arrow_fs.S3FileSystem(**options, **credentials)
+    return _Opened(os.getpid(), files, f"{parts.netloc}{unquote(parts.path)}".rstrip("/"), True, None, lambda: None)
+
+
+def _open_with_fsspec(uri: str, **options: str) -> _Opened:
+    files, root = fsspec.core.url_to_fs(uri, **options)
     # The base class "renames" by copying, which is not whole either.
     renames = type(files).mv is not fsspec.AbstractFileSystem.mv
     wrapped = arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(files))
@@ -235,23 +266,3 @@ def _is_file(files: arrow_fs.FileSystem, path: str) -> bool:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-_SECRET = re.compile(r"key|secret|token|passw|pwd|sig|sas|credential|auth", re.IGNORECASE)
-
-
-def _without_secrets(uri: str) -> tuple[str, tuple[str, ...]]:
-    """A URI for people, and the texts that were left out of it, in each of their spellings."""
-    parts = urlsplit(uri)
-    hidden: list[str] = []
-    user, at, host = parts.netloc.rpartition("@")
-    # Without a password it is no credential: it may be an account's container.
-    if at and ":" in user:
-        hidden += [user, *user.split(":", 1)]
-    else:
-        host = parts.netloc
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    hidden += [value for key, value in pairs if _SECRET.search(key)]
-    shown = urlencode([(key, value) for key, value in pairs if not _SECRET.search(key)], safe=":/")
-    spelled = {spelling for text in hidden for spelling in (text, unquote(text), quote_plus(text)) if spelling}
-    return urlunsplit((parts.scheme, host, parts.path, shown, "")), tuple(sorted(spelled, key=len, reverse=True))

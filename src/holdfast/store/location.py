@@ -22,13 +22,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from holdfast import redaction
 from holdfast.errors import StoreError
 from holdfast.store.atomic import make_directory, read_file, replace_file, sync_directory
 from holdfast.store.reasons import said
 from holdfast.store.retrying import retrying
+
+if TYPE_CHECKING:
+    from holdfast.store.filesystem import Credentials
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,13 @@ def open_location(place: str | os.PathLike[str] | Location) -> Location:
     text = os.fspath(place)
     if not text:
         raise StoreError("location '': it is empty; give a directory or a URI", location="")
+    if isinstance(place, str):
+        redaction.shown(text)  # whatever is said of it from here on does not show its credentials
+        if re.match(r"[\w+.:-]+://", text) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text):
+            raise StoreError(
+                f"location {redaction.shown(text)}: no such kind of place is known; check the part before ://",
+                location=redaction.shown(text),
+            )
     if not isinstance(place, str) or not (match := re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)):
         return LocalLocation(Path(text))
     if match[1].lower() == "file":
@@ -125,6 +136,25 @@ def open_location(place: str | os.PathLike[str] | Location) -> Location:
     from holdfast.store.filesystem import FilesystemLocation
 
     return FilesystemLocation(text)
+
+
+def location(address: str, *, credentials: Credentials | None = None) -> Location:
+    """A place for a flow's log: ``log=hf.location("s3://bucket/log", credentials=provider)``.
+
+    ``credentials`` is called with nothing, once in every process that opens the place (the driver and the Python
+    workers), and returns what the filesystem wants: for ``s3://`` pyarrow's names (``access_key``, ``secret_key``,
+    ``session_token``), for other addresses the options of their fsspec filesystem. It travels to workers as pickled
+    code, never as a setting or a job property, so have it read a file, the environment or a secret store *there*.
+    """
+    if credentials is None:
+        return open_location(address)
+    found = open_location(address)
+    if found.local() is not None or not callable(credentials):
+        what = "a local directory needs none" if callable(credentials) else "give a function that returns them"
+        raise StoreError(f"location {found.uri}: credentials: {what}", location=found.uri)
+    from holdfast.store.filesystem import FilesystemLocation
+
+    return FilesystemLocation(address, credentials)
 
 
 def refusal(location: Location, operation: str, path: str, reason: str, **fields: object) -> StoreError:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.lease.events import LeaseEvent
+from holdfast.redaction import redacted
 from holdfast.results import Epoch
 
 _WINDOW = 30.0
@@ -167,11 +168,11 @@ class Jsonl:
             "rows_per_second": round(rows, 1),
             "waiting": self._progress.waiting,
         }
-        print(json.dumps(line), flush=True)
+        print(json.dumps(redacted(line)), flush=True)
 
     def told(self, event: LeaseEvent) -> None:
         """How it stands with the lease: an object with ``event``."""
-        print(json.dumps({"flow": self._flow, "at": time.time(), **event.to_dict()}), flush=True)
+        print(json.dumps({"flow": self._flow, "at": time.time(), **redacted(event.to_dict())}), flush=True)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -29,11 +29,13 @@ _SMALL = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class ZooKeeperServer:
     """A server that can be paused and killed."""
 
-    def __init__(self, home: Path, tick: float) -> None:
+    def __init__(self, home: Path, tick: float, tls: tuple[Path, Path] | None = None) -> None:
         """``tick`` seconds is ZooKeeper's unit of time: sessions last two at least, and are ended at whole ones."""
         self._home = home
         self._tick = tick
+        self._tls = tls
         self.port = _free_port()
+        self.secure_port = _free_port() if tls is not None else None
         self._start()
 
     @property
@@ -71,6 +73,15 @@ class ZooKeeperServer:
             "maxClientCnxns": 0,
             "4lw.commands.whitelist": "srvr",
         }
+        if self._tls is not None:
+            settings |= {
+                "secureClientPort": self.secure_port,
+                "secureClientPortAddress": "127.0.0.1",
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": self._tls[0],
+                "ssl.trustStore.location": self._tls[1],
+                "ssl.clientAuth": "need",
+            }
         (self._home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with open(self._home / "said.txt", "ab") as said:
             self._process = subprocess.Popen(
@@ -104,12 +115,13 @@ class ZooKeeperServer:
 
 
 @contextmanager
-def zookeeper(tick: float = 0.5) -> Iterator[ZooKeeperServer]:
-    """A server of its own, with nothing in it."""
+def zookeeper(tick: float = 0.5, tls: tuple[Path, Path] | None = None) -> Iterator[ZooKeeperServer]:
+    """A server of its own, with nothing in it. ``tls``: it also speaks TLS, on ``secure_port``, with the first of these
+    PEM files (its key and certificate), to clients whose certificates are signed by those of the second."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-zookeeper-"))
     server = None
     try:
-        server = ZooKeeperServer(home, tick)
+        server = ZooKeeperServer(home, tick, tls)
         yield server
     finally:
         if server is not None:

@@ -1,0 +1,220 @@
+"""Redaction: no credential is printed, logged, warned of or raised.
+
+Everything that leaves Holdfast as text passes through this module: errors (the base class in ``errors.py``), warnings
+(`warn`), loggers (`logger`), what ``repr`` and ``status`` show of an address (`shown`), what the command line prints.
+
+Two rules find credentials in a text. First, *known* secrets: whoever is given an address or a credential calls `learn`,
+and from then on its text, in every spelling that a URL can have, is replaced wherever it occurs. That covers what other
+libraries say about it. Second, *patterns*: the user part of an address (``scheme://user:password@host``), query
+parameters whose names speak of secrets, and Authorization headers. That covers addresses that nobody has declared.
+
+An address shows its host, its path, and the query parameters that are known to be harmless (`_HARMLESS`). Any other
+parameter is left out: it may be a token under a name that nobody here has heard of.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import traceback
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+HIDDEN = "…"
+
+_SHORTEST = 4
+"""A secret of fewer characters is hidden in addresses, but not looked for in other texts: words have it in them."""
+
+_SHORTEST_NAME = 8
+"""The same for the name of a user, and for a parameter that may be no secret at all."""
+
+_HARMLESS = frozenset(
+    (
+        *("allow_bucket_creation", "allow_bucket_deletion", "endpoint_override", "endpoint_url", "region", "scheme"),
+        *("block_size", "buffer_size", "default_block_size", "force_virtual_addressing", "replication", "timeout"),
+    )
+)
+
+_NAMES = r"[\w.%-]*(?:secret|token|passw|pwd|sig|sas|credential|auth|delegation|key|ticket|session)[\w.%-]*"
+_SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
+_PARAMETER = re.compile(rf"(?<=[?&;])({_NAMES}=)[^&;\s'\"]+", re.IGNORECASE)
+_HEADER = re.compile(
+    r"\b(authorization\W{1,4}|bearer\s+|basic\s+(?=[\w+/]{12}))((?:bearer|basic)\s+)?[^\s'\",]+", re.IGNORECASE
+)
+_ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]+:/{1,3}[^\s'\"<>]+")
+_PARTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.:-]+?):(?P<slashes>/+)(?P<rest>.*)", re.DOTALL)
+_HOST = r"(?:[^:@,\[\]]*|\[[0-9A-Fa-f:.]*\])(?::\d{1,5})?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address taken apart: what may be shown of it, and what must not."""
+
+    shown: str
+    secrets: tuple[str, ...]
+    """What was left out and is looked for in other texts, as it was written."""
+
+    ambiguous: bool
+    """Whether a credential in it has a character that ends the part of a URL it is in (``/``, ``?``, ``#``, ``@``)."""
+
+
+def parse(address: str) -> Address:
+    """Take an address apart. Where it can be read in two ways, the one that hides more is taken."""
+    found = _PARTS.fullmatch(address)
+    if found is None:
+        return Address(address, (), False)
+    rest, secrets, ambiguous = found["rest"], list[str](), False
+    if (split := _split(rest)) is not None:
+        whole, rest, ambiguous = split
+        name, _, password = whole.partition(":")
+        least = _SHORTEST if "@" in found["rest"] else _SHORTEST_NAME  # a wrong port is no password
+        secrets += [each for each in (whole, password) if len(each) >= least]
+        secrets += [name] if len(name) >= _SHORTEST_NAME else []
+    place, mark, query = rest.partition("?")
+    kept = []
+    for pair in _pairs(query) if mark else ():
+        name, _, value = pair.partition("=")
+        if name in _HARMLESS:
+            kept.append(f"{name}={redact(unquote_plus(value))}")
+            continue
+        least = _SHORTEST if _SECRET_NAME.search(name) else _SHORTEST_NAME
+        secrets += [each for each in (value or name,) if len(each) >= least]
+    shown = f"{found['scheme']}:{found['slashes']}{place.partition('#')[0]}" + (f"?{'&'.join(kept)}" if kept else "")
+    return Address(shown, tuple(secrets), ambiguous)
+
+
+def _pairs(query: str) -> list[str]:
+    """The parameters of a query. What has no name belongs to the one before it: a secret with a ``&`` in it."""
+    pairs: list[str] = []
+    for piece in re.split("(?<=.)[&;]", query):
+        if pairs and "=" not in piece and pairs[-1].partition("=")[0] not in _HARMLESS:
+            pairs[-1] += "&" + piece
+        else:
+            pairs.append(piece)
+    return pairs
+
+
+def _split(rest: str) -> tuple[str, str, bool] | None:
+    """What follows ``scheme://``: the user with a password, the rest, and whether that is ambiguous; None if there is
+    no password. A user alone is no credential: it may be the container of an account."""
+    authority = re.match(r"[^/?#]*", rest)[0]  # type: ignore[index]  # it matches always
+    user, at, _ = authority.rpartition("@")
+    if (at and ":" not in user) or (not at and _HOSTS.fullmatch(authority)):
+        return None
+    whole, at, behind = rest.rpartition("@")
+    if not at:  # nothing says where the credential ends
+        return authority, rest[len(authority) :], True
+    return whole, behind, whole != user
+
+
+def shown(place: object) -> str:
+    """A path, an address, or any other place, for people: without credentials. What is left out is remembered."""
+    text = str(place)
+    if _PARTS.fullmatch(text) is None:
+        return redact(text)
+    address = parse(text)
+    learn(*address.secrets)
+    return address.shown
+
+
+# -- known secrets ----------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_known: set[str] = set()
+_pattern: re.Pattern[str] | None = None
+
+
+def learn(*secrets: str) -> None:
+    """Remember these texts as secret, in each of their spellings; from now on no text of this process shows them."""
+    global _pattern
+    spelled = set()
+    for text in secrets:
+        for plain in (text, unquote(text), unquote_plus(text)):
+            spelled |= {plain, quote(plain), quote(plain, safe=""), quote_plus(plain), repr(plain)[1:-1]}
+    spelled = {each for each in spelled if len(each) >= _SHORTEST}
+    with _lock:
+        if not spelled <= _known:
+            _known.update(spelled)
+            longest_first = sorted(_known, key=lambda each: (-len(each), each))
+            _pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+
+def redact(text: str) -> str:
+    """``text`` without credentials."""
+    pattern = _pattern
+    if pattern is not None:
+        text = pattern.sub(HIDDEN, text)
+    if "/" in text or "=" in text:
+        text = _ADDRESS.sub(_without_user, text)
+        text = _PARAMETER.sub(rf"\1{HIDDEN}", text)
+    return _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{HIDDEN}", text)
+
+
+def _without_user(found: re.Match[str]) -> str:
+    """An address inside a text: only its user part is judged here, since nobody declared it as an address."""
+    parts = _PARTS.fullmatch(found[0])
+    if parts is None or "@" not in parts["rest"] or (split := _split(parts["rest"])) is None:
+        return found[0]
+    return f"{parts['scheme']}:{parts['slashes']}{HIDDEN}@{split[1]}"
+
+
+def redacted(value: Any) -> Any:
+    """A value with every text in it redacted: dictionaries, lists, tuples and sets are looked into."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping) and type(value) is dict:
+        return {redacted(key): redacted(item) for key, item in value.items()}
+    if type(value) in (list, tuple, set, frozenset):
+        items: Iterable[Any] = value
+        return type(value)(redacted(item) for item in items)
+    return value
+
+
+# -- what is raised, warned of and logged -----------------------------------------------------------------------------
+
+
+class Redacted(Exception):
+    """An error of another library whose text had credentials in it, without them."""
+
+
+def cause(error: BaseException) -> BaseException:
+    """``error`` as the cause of an error of ours: itself, if nothing that Python would print of it is secret."""
+    said = "".join(traceback.format_exception(error))
+    if redact(said) == said:
+        return error
+    return Redacted(redact(f"{type(error).__name__}: {error}")).with_traceback(error.__traceback__)
+
+
+def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """Python's ``warnings.warn``, redacted."""
+    warnings.warn(redact(message), category, stacklevel=stacklevel + 1)
+
+
+class _Redacting(logging.Filter):
+    """Redacts a record before any handler sees it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.DEBUG:
+            return False  # kazoo says the passwords of its sessions there
+        record.msg, record.args = redact(record.getMessage()), ()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = redact("".join(traceback.format_exception(record.exc_info[1]))).rstrip()
+            record.exc_info, record.exc_text = None, text
+        return True
+
+
+_redacting = _Redacting()
+
+
+def logger(name: str) -> logging.Logger:
+    """The logger of that name, redacted. It says nothing unless a program asks for it."""
+    found = logging.getLogger(name)
+    found.addFilter(_redacting)  # to add it again changes nothing
+    if not found.handlers:
+        found.addHandler(logging.NullHandler())
+    return found
