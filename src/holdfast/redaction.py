@@ -30,7 +30,10 @@ _SHORTEST = 4
 """A secret of fewer characters is hidden in addresses, but not looked for in other texts: words have it in them."""
 
 _SHORTEST_NAME = 8
-"""The same for the name of a user, and for a parameter that may be no secret at all."""
+"""The same for a parameter that may be no secret at all."""
+
+_SHORTEST_USER = 16
+"""The same for the name of a user: names are words, the identifiers of access keys are not."""
 
 _HARMLESS = frozenset(
     (
@@ -74,7 +77,7 @@ def parse(address: str) -> Address:
         name, _, password = whole.partition(":")
         least = _SHORTEST if "@" in found["rest"] else _SHORTEST_NAME  # a wrong port is no password
         secrets += [each for each in (whole, password) if len(each) >= least]
-        secrets += [name] if len(name) >= _SHORTEST_NAME else []
+        secrets += [name] if len(name) >= _SHORTEST_USER else []
     place, mark, query = rest.partition("?")
     kept = []
     for pair in _pairs(query) if mark else ():
