@@ -37,8 +37,11 @@ def query() -> Iterator[str]:
 
 def found_in(data: bytes) -> set[str]:
     """The secrets in some bytes: as they are, or packed as job properties were."""
-    packed = [base64.b64decode(one + b"=" * (-len(one) % 4)) for one in re.findall(rb"[A-Za-z0-9+/]{24,}", data)]
-    return {secret for secret in SECRETS for each in (data, *packed) if secret.encode() in each}
+    found = {secret for secret in SECRETS if secret.encode() in data}
+    for one in re.findall(rb"[A-Za-z0-9+/]{24,}", data):
+        unpacked = base64.b64decode(one[: len(one) // 4 * 4])
+        found |= {secret for secret in SECRETS if secret.encode() in unpacked}
+    return found
 
 
 def test_no_output_of_a_flow_and_no_event_log_has_a_secret_in_it(query: str, tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ that Spark takes it for a host, and a directory of its own (``HOLDFAST_LOCAL`` i
 their Python workers), which dies with it. No process is left behind, not even if the one that made the cluster is
 killed: a janitor (`janitor.py`) waits for its end.
 
+With ``namespaces=True`` the master, each worker and each driver is a node of a network of its own (`network.py`; it
+takes root), whose links can be cut and healed: ``cluster.cut("driver-0", "worker-1")``. Drivers are processes of their
+own then, and ``cluster.node(name)`` makes further nodes, for a ZooKeeper for instance.
+
 A driver can be a process of its own, to be killed as well: `Cluster.driver`. What it runs gets a `Handle`, by which it
 can kill others in turn.
 """
@@ -26,12 +30,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.testing.network import ADDRESS, Network, Node, add_node, make_network
 from holdfast.testing.processes import Process, Spawner, below, kill, marked, send, wait_gone
 
 if TYPE_CHECKING:
@@ -46,6 +51,7 @@ _SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Many JVMs on few cores, for seconds: compile little, collect with one thread."""
 
 _PATIENCE = 60.0
+_NETWORK = "network"
 
 
 @dataclass(frozen=True)
@@ -76,14 +82,18 @@ class Handle:
         from holdfast.spark.session import CLUSTER_SETTINGS, SETTINGS
 
         own = {key.replace("__", "."): str(value) for key, value in settings.items()}
-        return {**SETTINGS, **CLUSTER_SETTINGS, **self.settings, "spark.master": self.master, **own}
+        address = os.environ.get(ADDRESS)
+        here = {"spark.driver.host": address, "spark.driver.bindAddress": address} if address else {}
+        return {**SETTINGS, **CLUSTER_SETTINGS, **self.settings, "spark.master": self.master, **here, **own}
 
     def session(self, **settings: object) -> SparkSession:
         """A session on this cluster, in this process; `wait_for_executors` says when it has all of them."""
         from pyspark.sql import SparkSession
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        if (self.directory / _NETWORK).exists() and ADDRESS not in os.environ:
+            raise RuntimeError("a cluster with namespaces is reached from its own nodes alone; use Cluster.driver")
+        os.environ["SPARK_LOCAL_IP"] = os.environ.get(ADDRESS, "127.0.0.1")
         builder = SparkSession.builder.appName("holdfast-cluster")
         for key, value in self.conf(**settings).items():
             builder = builder.config(key, value)
@@ -140,6 +150,19 @@ class Handle:
             send(pids, signal.SIGSTOP)
             kill(pids)
             time.sleep(0.01)
+
+    @property
+    def network(self) -> Network:
+        """The nodes and links of a cluster with namespaces."""
+        return Network(self.directory / _NETWORK)
+
+    def cut(self, one: str, other: str, *, both: bool = True) -> None:
+        """Lose, silently, what a node (``"master"``, ``"worker-0"``, ``"driver-0"``) sends to another, and back."""
+        self.network.cut(one, other, both)
+
+    def heal(self) -> None:
+        """Make all links whole."""
+        self.network.heal()
 
     def pause(self, which: int | str) -> Executor:
         """SIGSTOP an executor and its Python workers: it is there, and silent."""
@@ -204,8 +227,9 @@ class Cluster(Handle):
         memory: int = 512,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        namespaces: bool = False,
     ) -> None:
-        """``settings``: of all sessions; ``environment``: of all processes."""
+        """``settings``: of all sessions; ``environment``: of all processes; ``namespaces``: see the module."""
         if sys.platform != "linux":
             raise OSError("holdfast.testing.cluster runs on Linux only: it finds processes through /proc")
         mark, directory = secrets.token_hex(8), Path(tempfile.mkdtemp(prefix="holdfast-cluster-"))
@@ -217,10 +241,19 @@ class Cluster(Handle):
         self._processes: list[subprocess.Popen[bytes]] = []
         self._workers = 0
         self._drivers = 0
+        self._namespaces = namespaces
         port, flags = _free_port(), " ".join(_SMALL_JVM)
+        try:
+            if namespaces:
+                self.directory, self.mark = directory, mark
+                make_network(directory / _NETWORK, self._started)
+            host = self._place("master", "127.0.0.1")
+        except BaseException:
+            self.close()
+            raise
         super().__init__(
             mark,
-            f"spark://127.0.0.1:{port}",
+            f"spark://{host}:{port}",
             directory,
             {
                 "spark.executor.cores": str(max(1, cores // executors_per_worker)),
@@ -234,8 +267,8 @@ class Cluster(Handle):
             },
         )
         try:
-            self._java("master", "master.Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"], {})
-            _wait_for_port(port)
+            self._java("master", "master.Master", ["--host", host, "--port", str(port), "--webui-port", "0"], {})
+            _wait_for_port(port, self.network.node("master") if namespaces else None)
             for _ in range(workers):
                 self.add_worker()
         except BaseException:
@@ -250,7 +283,8 @@ class Cluster(Handle):
         """Start one more worker; its number. It offers itself to running applications at once."""
         number = self._workers
         self._workers += 1
-        host, home = f"127.0.0.{11 + number}", self.directory / f"worker-{number}"
+        home = self.directory / f"worker-{number}"
+        host = self._place(f"worker-{number}", f"127.0.0.{11 + number}")
         for name in ("local", "spark", "work"):
             (home / name).mkdir(parents=True)
         arguments = [
@@ -272,9 +306,16 @@ class Cluster(Handle):
         home.mkdir()
         (home / "call").write_bytes(cloudpickle.dumps((function, self, arguments)))
         with (home / "output").open("wb") as output:
+            address = self._place(name, "")
             process = self._spawner.start(
-                [sys.executable, "-m", "holdfast.testing.driver", str(home)],
-                {**self._marked(), DRIVER: name, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+                self._on(name, [sys.executable, "-m", "holdfast.testing.driver", str(home)]),
+                {
+                    **self._marked(),
+                    DRIVER: name,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYTHONUNBUFFERED": "1",
+                    **({ADDRESS: address} if address else {}),
+                },
                 output,
             )
         self._processes.append(process)
@@ -334,11 +375,33 @@ class Cluster(Handle):
             str(java), *_SMALL_JVM, "-Xmx192m", "-cp", str(home / "jars" / "*"), *_OPENED,
             f"org.apache.spark.deploy.{what}", *arguments,
         ]  # fmt: skip
-        environment = {**self._marked(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **own}
+        environment = {**self._marked(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": self._address(name), **own}
         # Spark's scripts would find this out; without them it looks for a source tree.
         environment["SPARK_SCALA_VERSION"] = "2.13"
         with (self.directory / f"{name}.log").open("wb") as output:
-            self._processes.append(self._spawner.start(command, environment, output, self.directory))
+            self._processes.append(self._spawner.start(self._on(name, command), environment, output, self.directory))
+
+    # -- nodes of a network -------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node:
+        """A further node of a cluster with namespaces: ``node.inside(command)`` is run there."""
+        return add_node(self.network, name, self._started)
+
+    def _place(self, name: str, otherwise: str) -> str:
+        """The address of a new node; ``otherwise``, if nodes have no namespaces."""
+        return self.node(name).address if self._namespaces else otherwise
+
+    def _address(self, name: str) -> str:
+        return self.network.node(name).address if self._namespaces else "127.0.0.1"
+
+    def _on(self, name: str, command: Sequence[str]) -> Sequence[str]:
+        return self.network.node(name).inside(command) if self._namespaces else command
+
+    def _started(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with open(os.devnull, "wb") as nowhere:
+            process = self._spawner.start(command, {**environment, MARK: self.mark}, nowhere)
+        self._processes.append(process)
+        return process
 
 
 _OPENED = tuple(
@@ -365,11 +428,14 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for_port(port: int) -> None:
+def _wait_for_port(port: int, node: Node | None) -> None:
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
+            if node is None:
+                socket.create_connection(("127.0.0.1", port), 1.0).close()
+            elif node.asked(port) is None:
+                raise ConnectionRefusedError(port)
             return
         except OSError:
             if time.monotonic() > deadline:

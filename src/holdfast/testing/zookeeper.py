@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holdfast.testing.network import Node
 from holdfast.testing.processes import die_with_parent
 
 _PATIENCE = 30.0
@@ -29,18 +30,20 @@ _SMALL = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class ZooKeeperServer:
     """A server that can be paused and killed."""
 
-    def __init__(self, home: Path, tick: float, tls: tuple[Path, Path] | None = None) -> None:
+    def __init__(self, home: Path, tick: float, tls: tuple[Path, Path] | None = None, node: Node | None = None) -> None:
         """``tick`` seconds is ZooKeeper's unit of time: sessions last two at least, and are ended at whole ones."""
         self._home = home
         self._tick = tick
         self._tls = tls
+        self._node = node
+        self._host = "127.0.0.1" if node is None else node.address
         self.port = _free_port()
         self.secure_port = _free_port() if tls is not None else None
         self._start()
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -68,7 +71,7 @@ class ZooKeeperServer:
             "tickTime": int(self._tick * 1000),
             "dataDir": self._home / "data",
             "clientPort": self.port,
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": self._host,
             "admin.enableServer": "false",
             "maxClientCnxns": 0,
             "4lw.commands.whitelist": "srvr",
@@ -76,16 +79,17 @@ class ZooKeeperServer:
         if self._tls is not None:
             settings |= {
                 "secureClientPort": self.secure_port,
-                "secureClientPortAddress": "127.0.0.1",
+                "secureClientPortAddress": self._host,
                 "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
                 "ssl.keyStore.location": self._tls[0],
                 "ssl.trustStore.location": self._tls[1],
                 "ssl.clientAuth": "need",
             }
         (self._home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = [_java(), *_SMALL, "-cp", _jars(), _MAIN, str(self._home / "zoo.cfg")]
         with open(self._home / "said.txt", "ab") as said:
             self._process = subprocess.Popen(
-                [_java(), *_SMALL, "-cp", _jars(), _MAIN, str(self._home / "zoo.cfg")],
+                command if self._node is None else self._node.inside(command),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -105,23 +109,32 @@ class ZooKeeperServer:
             if self._process.poll() is not None:
                 break
             # The port is open before anything that comes through it is answered.
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as asked:
-                asked.sendall(b"srvr")
-                if b"Mode:" in asked.recv(4096):
-                    return
+            if b"Mode:" in (self._asked(b"srvr") or b""):
+                return
             time.sleep(0.05)
         said = (self._home / "said.txt").read_text(errors="replace")[-2000:]
         raise RuntimeError(f"ZooKeeper did not start on {self.address}:\n{said}")
 
+    def _asked(self, question: bytes) -> bytes | None:
+        if self._node is not None:
+            return self._node.asked(self.port, question)
+        with suppress(OSError), socket.create_connection((self._host, self.port), timeout=1.0) as asked:
+            asked.sendall(question)
+            return asked.recv(4096)
+        return None
+
 
 @contextmanager
-def zookeeper(tick: float = 0.5, tls: tuple[Path, Path] | None = None) -> Iterator[ZooKeeperServer]:
+def zookeeper(
+    tick: float = 0.5, tls: tuple[Path, Path] | None = None, node: Node | None = None
+) -> Iterator[ZooKeeperServer]:
     """A server of its own, with nothing in it. ``tls``: it also speaks TLS, on ``secure_port``, with the first of these
-    PEM files (its key and certificate), to clients whose certificates are signed by those of the second."""
+    PEM files (its key and certificate), to clients whose certificates are signed by those of the second.
+    ``node``: it runs there, on a cluster with namespaces."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-zookeeper-"))
     server = None
     try:
-        server = ZooKeeperServer(home, tick, tls)
+        server = ZooKeeperServer(home, tick, tls, node)
         yield server
     finally:
         if server is not None:
