@@ -188,7 +188,8 @@ class Delivery:
         view, sink = self._sinks[place]
         for lost in sink.lost():
             try:
-                changes = [self._content_change(view, lost, epoch) for epoch in range(lost.first, lost.last + 1)]
+                epochs = range(max(lost.first, lost.start), lost.last + 1)
+                changes = [self._content_change(view, lost, epoch) for epoch in epochs]
             except EpochUnavailable as error:
                 raise SinkError(
                     f"sink of view '{view}': {lost.what} is damaged, and the view's log does not reach back to epoch "

@@ -17,9 +17,10 @@ import pytest
 
 from holdfast.connectors import changelog
 from holdfast.connectors.changelog import Changelog, committed, delivered
+from holdfast.connectors.changelog_files import data_files, listed
 from holdfast.connectors.progress import CHUNK
 from holdfast.connectors.sink import Lost
-from holdfast.errors import Fenced, SinkError
+from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
 
 FIELDS = (Field("user", "string"), Field("total", "double"))
@@ -284,3 +285,94 @@ def test_lineage_is_kept_in_few_files_while_it_is_durable_nowhere_else(tmp_path:
     again.release_lineage(count - 1)
     again.commit(count, change(), b"lineage of %d\n" % count)
     assert len(os.listdir(tmp_path / "_progress")) == 1
+
+
+# -- compaction -------------------------------------------------------------------------------------------------------
+
+
+def compacting(path: Path, epochs: int, factor: int = 4, first: int = 0) -> Changelog:
+    """A changelog that puts files together, given these epochs."""
+    sink = changelog(path, compact=factor)
+    sink.open("top", FIELDS)
+    for epoch in range(first, epochs):
+        sink.release_lineage(epoch)
+        sink.commit(epoch, change(("ada", float(epoch), 1)), b"lineage of %d\n" % epoch)
+    return sink
+
+
+def totals(path: Path) -> list[float]:
+    tables = [pq.read_table(file) for file in data_files(path)]
+    return pa.concat_tables(tables).sort_by("_epoch").column("total").to_pylist()
+
+
+def test_old_files_are_put_together_and_no_row_is_lost(tmp_path: Path) -> None:
+    compacting(tmp_path, 100)
+    files = listed(tmp_path)
+    assert len(files) <= 4 + 3 * 4, "a few per level, and the newest"
+    assert files[0].last - files[0].first + 1 == 64
+    assert [(each.first, each.last) for each in files[-4:]] == [(epoch, epoch) for epoch in range(96, 100)]
+    assert totals(tmp_path) == [float(epoch) for epoch in range(100)]
+    assert pq.read_table(tmp_path).sort_by("_epoch").column("_epoch").to_pylist() == list(range(100))
+    assert changelog(tmp_path).open("top", FIELDS) == 99
+
+
+def test_a_compaction_that_breaks_off_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, 30):
+        path = tmp_path / str(step)
+        compacting(path, 7)
+        left = step
+
+        def broken(function: Callable[..., Any]) -> Callable[..., Any]:
+            def counted(*arguments: Any, **named: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+                return function(*arguments, **named)
+
+            return counted
+
+        for name in ("link", "unlink", "fsync", "rename"):
+            monkeypatch.setattr(os, name, broken(getattr(os, name)))
+        try:
+            compacting(path, 8, first=7)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            monkeypatch.undo()
+        assert totals(path) == [float(epoch) for epoch in range(len(totals(path)))], f"a consumer, after step {step}"
+        again = changelog(path)
+        has = again.open("top", FIELDS)
+        assert has in (6, 7) and pq.read_table(path).num_rows == has + 1, f"opened again, after step {step}"
+
+
+def test_a_compaction_that_fails_does_not_refuse_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compacting(tmp_path, 7)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.warns(UserWarning, match="files were not put together, and will be: .*No space left"):
+        compacting(tmp_path, 8, first=7)
+    monkeypatch.undo()
+    assert delivered(tmp_path) == 7 and len(listed(tmp_path)) == 8
+    compacting(tmp_path, 12, first=8)
+    assert listed(tmp_path)[0].last == 3
+    assert totals(tmp_path) == [float(epoch) for epoch in range(12)]
+
+
+def test_lineage_that_is_durable_nowhere_else_is_not_put_together(tmp_path: Path) -> None:
+    sink = changelog(tmp_path, compact=2)
+    sink.open("top", FIELDS)
+    for epoch in range(9):
+        sink.commit(epoch, change(("ada", float(epoch), 1)), b"lineage of %d\n" % epoch)
+    assert len(listed(tmp_path)) == 9
+
+
+@pytest.mark.parametrize("wrong", [0, 1, "4", True, 2.0])
+def test_a_wrong_number_of_files_is_refused(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(DeclarationError, match="compact must be a number of files from 2 on"):
+        changelog(tmp_path, compact=wrong)

@@ -180,6 +180,19 @@ def test_a_changelog_torn_in_the_middle_is_restored_from_the_views_log(shop: Sho
     assert len(os.listdir(out / "_damaged")) == 2
 
 
+def test_files_that_were_put_together_are_restored_together(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("spend", changelog(out, compact=2)), retain=20)
+    shop.run(8)
+    before = pq.read_table(out).sort_by("_epoch").to_pylist()
+    shop.die()
+    (out / "epochs-000000000000-000000000003.parquet").write_bytes(b"PAR1")
+    shop.open(("spend", changelog(out, compact=2)), retain=20)
+    shop.run(1)
+    assert pq.read_table(out).sort_by("_epoch").to_pylist()[: len(before)] == before
+    assert total(out) == {(1, 90, 9): 1}
+
+
 def test_what_the_log_no_longer_holds_is_an_error_that_names_the_file(shop: Shop) -> None:
     out = shop.root / "out"
     shop.open(("spend", changelog(out)), retain=2)

@@ -24,6 +24,7 @@ import os
 import re
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -34,10 +35,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast import arguments
+from holdfast.connectors.changelog_compaction import put_together
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, recent
 from holdfast.connectors.progress import DAMAGED, Progress, Record, Torn, set_aside
 from holdfast.connectors.sink import Lost, Sink
-from holdfast.errors import Fenced, SinkError
+from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 
@@ -49,11 +51,14 @@ _ABANDONED = 3600.0
 """Seconds: a hidden file of that age that no record names belongs to nobody who still runs."""
 
 
-def changelog(path: str | os.PathLike[str]) -> Changelog:
-    """Write a view's changes to the directory ``path``, as Parquet, exactly once.
+def changelog(path: str | os.PathLike[str], *, compact: int | None = None) -> Changelog:
+    """Write a view's changes to the directory ``path``, as Parquet, exactly once: a file per epoch that has any.
 
-    A consumer may delete the files of epochs that it has read, once a later epoch is there or the flow is closed."""
-    return Changelog(path)
+    A consumer may delete the files of epochs that it has read. Or the flow keeps them few: with ``compact=64``, files
+    of older epochs are put together 64 at a time, again and again, and the newest 64 epochs stay as they are. Rows keep
+    their ``_epoch`` and ``_diff``. A consumer must know about it then: a file ``epochs-<first>-<last>.parquet`` has the
+    rows of files that it may have read, and takes their place (docs/format.md says how to read such a directory)."""
+    return Changelog(path, compact=compact)
 
 
 class Changelog(Sink):
@@ -61,7 +66,10 @@ class Changelog(Sink):
 
     keeps_lineage = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, compact: int | None = None) -> None:
+        if compact is not None and (not isinstance(compact, int) or isinstance(compact, bool) or compact < 2):
+            raise DeclarationError(f"changelog: compact must be a number of files from 2 on, or None, not {compact!r}")
+        self._factor = compact
         self.path = Path(os.path.abspath(os.path.expanduser(arguments.path("changelog", "path", path))))
         self._view = ""
         self._schema = pa.schema([])
@@ -205,6 +213,21 @@ class Changelog(Sink):
         with suppress(OSError, Torn):
             # The epoch is delivered. What is not tidied now is tidied with the next one.
             self._progress.trim(self._released)
+        if self._factor is not None and (epoch + 1) % self._factor == 0 and not self._lost:
+            self._compact(self._factor)
+
+    def _compact(self, factor: int) -> None:
+        """Put older files together. The epoch is delivered whatever comes of it."""
+        try:
+            # Lineage that is durable nowhere else stays where it is; so do the newest epochs.
+            put_together(self.path, factor, min(self._released, self._last - factor), self._write_together)
+        except (OSError, pa.ArrowException) as error:
+            warnings.warn(
+                f"holdfast: changelog {self.path}: files were not put together, and will be: {error}", stacklevel=1
+            )
+
+    def _write_together(self, file: DataFile, rows: pa.Table, newest: dict[bytes, bytes]) -> Path:
+        return self._write(file, rows, _lineage_in(newest))
 
     def _is_there(self, file: DataFile, lineage: bytes) -> bool:
         """Whether the file is there, of this very epoch: then its record was lost, in a power cut or by hand."""

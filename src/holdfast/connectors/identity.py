@@ -91,8 +91,7 @@ class Taken:
         if offered.mark in about_to_be:
             return True
         return _key(offered.file.size, offered.mark) in self._alike or any(
-            other.same_time and (not other.there or same_content(other.path, offered))
-            for other in self.others(offered)
+            other.same_time and (not other.there or same_content(other.path, offered)) for other in self.others(offered)
         )
 
     def pass_over(self, file: File) -> None:

@@ -35,8 +35,7 @@ def offer_of(files: Sequence[Offered]) -> Offer:
     names = [os.path.relpath(each.file.path, under) for each in files]
     if len(files) <= _FEW:
         rows: list[list[Any]] = [
-            [name, each.file.size, each.file.changed, each.mark.hex()]
-            for name, each in zip(names, files, strict=True)
+            [name, each.file.size, each.file.changed, each.mark.hex()] for name, each in zip(names, files, strict=True)
         ]
         return {"under": under, "files": rows}
     times = [each.file.changed for each in files]
