@@ -69,12 +69,16 @@ class Background:
         finally:
             self.busy = False
 
-    def close(self) -> None:
-        """End the thread. A pass at work is waited for."""
+    def stop(self) -> None:
+        """Have the thread end after the pass at work, without waiting for that."""
         self._closing.set()
         self._wanted.set()
         self._asked.set()
         self._hurried.set()
+
+    def close(self) -> None:
+        """End the thread. A pass at work is waited for."""
+        self.stop()
         if self._thread is not None:
             self._thread.join()
             self._thread = None

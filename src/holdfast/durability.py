@@ -1,14 +1,17 @@
 """Durability, off the critical path: each layer climbs from memory to disk to the log locations, in the background.
 
-A *round* makes everything up to the last complete epoch durable: it syncs the local layers, and ships to each location
-what that one lacks (`coordinator/replication.py` decides, tasks of low weight do it). Epochs never wait for a round;
+A *round* makes everything up to the last complete epoch durable at one location: it ships what that one lacks
+(`coordinator/replication.py` decides, tasks of low weight do it). Each location has rounds of its own, side by side
+with those of the others (`lanes.py`); local layers are synced in a lane of their own. Epochs never wait for a round;
 while one is slow, epochs pile up, and the next round takes them all at once. After a round the safe point is computed
-from the names that are there, and sources may forget what lies behind it.
+from the names that were seen everywhere, from whichever locations have them, and sources may forget what lies behind
+it.
 
 Order matters in two places, and both are kept here:
 
 * Lineage first, then layers, then the safe point, then the claims: a driver that finds its own claim still the greatest
-  *after* its epochs were durable may release input, since whoever claims the log later will find them there.
+  *after* its epochs were durable may release input, since whoever claims the log later will find them there. The claims
+  that count are those of the locations that make the epochs safe.
 * A layer is removed only after the layers that replace it were seen in a listing.
 """
 
@@ -23,7 +26,6 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import marks
-from holdfast.background import Background
 from holdfast.coordinator.lineage import Lineage, to_lines
 from holdfast.coordinator.replication import (
     Holding,
@@ -37,13 +39,14 @@ from holdfast.coordinator.replication import (
 )
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
+from holdfast.lanes import Lanes
 from holdfast.locations import Locations
 from holdfast.operators.program import partition_range
 from holdfast.runner import Beside, Runner
-from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all
+from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim
-from holdfast.store.syncing import Sync, Unsynced, forget_others, make_durable, sync_all
+from holdfast.store.syncing import forget_others, sync_all
 from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
 from holdfast.trace.name import LayerName
@@ -55,6 +58,9 @@ PAUSE = 5.0
 _SYNC = 30.0
 """Seconds: local layers are synced no more often while epochs come and are copied. Most are merged and removed before
 then, and what a copy has is durable without them."""
+
+_SLOW = 5.0
+"""Seconds: a location to which the copies of one round take longer is slow."""
 
 _ATTEMPTS = 3
 
@@ -108,10 +114,13 @@ class Durability:
         self._chain = chain
         self._changed = threading.Condition()
         self._written: deque[tuple[int, int]] = deque()
-        self._background = Background(
+        self._lock = threading.RLock()
+        """Held by a round while it changes what all of them know."""
+
+        self._background = Lanes(
             runner,
             "holdfast-durability",
-            self._round,
+            [*(partial(self._round_at, number) for number in range(len(locations))), self._sync_round],
             0.0 if settings.strategy == "synchronous-log" else PAUSE,
         )
         self.safe = -1
@@ -136,6 +145,9 @@ class Durability:
         self.holdings: dict[int, Holding] = {}
         """Location → what it held when it was last looked at."""
 
+        self._confirmed: dict[int, Holding] = {}
+        """Location → what it held before its claims were last looked at, and found to be this driver's."""
+
         self._unchanged: set[int] = set()
         """Locations that hold what they did when they were last looked at, and maybe more: as far as we know."""
 
@@ -150,8 +162,8 @@ class Durability:
         """Partitions whose members do not have their layers, while a flow goes on without them: nothing of these can be
         copied before they are back, so no epoch after what copies have of them becomes safe."""
 
-        self._doubtful: set[str] = set()
-        """Traces of which the last round did not find all layers with the members that should have them."""
+        self._doubtful: dict[int, set[str]] = {}
+        """Location → traces of which its last round did not find all layers with the members that should have them."""
 
         self._former_safe: frozenset[str] = frozenset()
         self.is_settled: Callable[[], bool] = lambda: False
@@ -160,7 +172,12 @@ class Durability:
         self._settled: set[int] = set()
         """Locations (-1: the local directory) from which such traces were removed."""
 
-        self.failure: str | None = None
+        self._slow: set[int] = set()
+        """Locations whose last round took long: they take turns among themselves, so as not to hold up the others."""
+
+        self._failures: dict[int, str] = {}
+        """Location (-1: syncing) → why its last round failed."""
+
         self.rounds = 0
         self.shipped = 0
         """Bytes sent to locations."""
@@ -183,6 +200,11 @@ class Durability:
     def busy(self) -> bool:
         """Whether a round is at work."""
         return self._background.busy
+
+    @property
+    def failure(self) -> str | None:
+        """Why a round failed last, other than because of its location."""
+        return next(iter(list(self._failures.values())), None)
 
     # -- what the engine says and asks --------------------------------------------------------------------------------
 
@@ -303,80 +325,113 @@ class Durability:
     # -- a round ------------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
+        """One round at every location, and of syncing."""
+        self._background.each()
+
+    def _round_at(self, number: int) -> None:
+        """One round at a location."""
         last = len(self._history) - 1
         if last < 0 or self.fenced is not None:
             return
-        try:
-            self._make_durable(last)
-            self.failure = None
-        except HoldfastError as error:
-            self.failure = str(error)
-        except Exception as error:
-            # Nothing is lost: epochs go on, and the next round tries again.
-            self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        self.rounds += 1
+        if self._places.is_able(number):
+            self._attempt(number, lambda: self._make_durable(number, last))
+            self.rounds += 1
         with self._changed:
             while self._written and self._written[0][0] <= self.safe:
                 self._written.popleft()
             self._changed.notify_all()
-        if (self.safe < last and not self.lost) or self.troubles or self.synced < last:
-            self._background.request()
+        if (self._lags(number, last) and not self.lost) or number in self.troubles:
+            self._background.request(number)
 
-    def _make_durable(self, last: int) -> None:
+    def _lags(self, number: int, last: int) -> bool:
+        holding = self.holdings.get(number)
+        return holding is None or reached(holding, list(self._traces), last) < last
+
+    def _attempt(self, number: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+            self._failures.pop(number, None)
+        except HoldfastError as error:
+            self._failures[number] = str(error)
+        except Exception as error:
+            # Nothing is lost: epochs go on, and the next round tries again.
+            self._failures[number] = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+
+    def _make_durable(self, number: int, last: int) -> None:
         traces = list(self._traces)
-        able = self._places.able()
         # What was there at the end of the last round is there now. If not, the look at the end of this one tells.
-        known = {number: self.holdings[number] for number in able if number in self._unchanged}
-        self._unchanged.clear()
-        holdings = {**known, **self._look([number for number in able if number not in known], traces)}
+        known = self.holdings.get(number) if number in self._unchanged else None
+        self._unchanged.discard(number)
+        holding = known or self._look([number], traces).get(number)
+        if holding is None:
+            return
         marks.reach("round.before_lineage")
-        self._places.each(holdings, lambda number: self._places.flush(number, holdings[number].lineage, last))
+        self._places.each([number], lambda each: self._places.flush(each, holding.lineage, last))
+        if not self._places.is_able(number):
+            return
         count = self._runner.partitions
         ranges = [partition_range(each, count) for each in range(count) if each not in self.lost]
         marks.reach("round.before_layers")
-        working = {number: holdings[number] for number in self._places.able() if number in holdings}
-        shipments = [self._shipment(ship) for ship in plan_ships(working, traces, ranges, last)]
-        shipments += self._former_shipments(working, ranges)
+        shipments = [self._shipment(ship) for ship in plan_ships({number: holding}, traces, ranges, last)]
+        shipments += self._former_shipments({number: holding}, ranges)
         locations = self.locations
-        syncs = self._syncs(traces, last)
-        items: list[Sync | Shipment] = [*(() if self._runner.scattered else syncs), *shipments]
+        started = time.monotonic()
         results = self._runner.tasks(
-            "making layers durable", lambda some: make_durable(some, locations), items, Beside.COPYING, _low
+            "making layers durable",
+            lambda some: ship_all(some, locations),
+            shipments,
+            self._turn(number),
+            lambda one: one.ship.low,
         )
-        unsynced = [result for result in results if isinstance(result, Unsynced)]
-        damage = self._noted([result for result in results if not isinstance(result, Unsynced)])
-        if syncs:
-            self._synced_at = time.monotonic()
-            if not self._runner.scattered:
-                self.unsynced = {one.trace: one.why for one in unsynced}
-            if not damage and not self.unsynced:
-                self.synced = last
+        (self._slow.add if time.monotonic() - started > _SLOW else self._slow.discard)(number)
+        self._noted(number, results)
+        if not self._places.is_able(number):
+            return
         marks.reach("round.before_look")
-        holdings = self._look([number for number in self._places.able() if number in working], traces)
-        self.holdings.update(holdings)
-        self._settle(traces, last)
-        self._unchanged = holdings.keys() - self.troubles.keys()
-        if self._places.check_claims(holdings):
-            self.cleared = self.safe
-            self._tidy(holdings, ranges, last)
-            self._places.merge_lineage(holdings)
-            self._forget(holdings)
-        if not self.lost and any(reached(holding, traces, last) < last for holding in holdings.values()):
-            self._background.request()
+        found = self._look([number], traces)
+        if number not in found:
+            return
+        with self._lock:
+            self.holdings.update(found)
+            self._settle(traces, last)
+            if number not in self.troubles:
+                self._unchanged.add(number)
+        if self._places.check_claims([number]):
+            with self._lock:
+                self._confirmed.update(found)
+                self.cleared = max(self.cleared, min(self.safe, self._safe_point(self._confirmed, traces, last)))
+            self._tidy(number, found[number], ranges, last)
+            self._places.merge_lineage(found)
+            self._forget(found)
 
-    def _syncs(self, traces: Sequence[str], last: int) -> list[Sync]:
-        """The local layers to sync in this round. Where members have them, that has been done then."""
+    def _turn(self, number: int) -> Beside:
+        return Beside.LAGGING if number in self._slow else Beside.COPYING
+
+    def _sync_round(self) -> None:
+        """Sync local layers: not in every round, since most are merged and removed before that matters."""
+        last = len(self._history) - 1
+        if last < 0 or self.fenced is not None or not self.settings.durable:
+            return
         recent = self._runner.threads and time.monotonic() - self._synced_at < _SYNC
         moves, self._round_before = last > self._round_before, last
-        if recent and moves and not self.troubles:
-            return []
-        after, directories = self.synced, [str(self._directory / trace) for trace in traces]
+        if not (recent and moves and not self.troubles):
+            self._attempt(-1, lambda: self._sync(last))
+        if self.synced < last:
+            self._background.request(len(self.locations))
+
+    def _sync(self, last: int) -> None:
+        after, directories = self.synced, [str(self._directory / trace) for trace in self._traces]
         if self._runner.scattered:
-            failed = self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
-            self.unsynced = {
-                one.trace: f"member {member}: {one.why}" for member, some in failed.items() for one in some
-            }
-        return [Sync(directory, after) for directory in directories]
+            found = self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
+            self.unsynced = {one.trace: f"member {member}: {one.why}" for member, some in found.items() for one in some}
+        else:
+            failed = self._runner.tasks(
+                "syncing layers", lambda some: sync_all(some, after), directories, Beside.COPYING
+            )
+            self.unsynced = {one.trace: one.why for one in failed}
+        self._synced_at = time.monotonic()
+        if not self.unsynced:
+            self.synced = last
 
     def _shipment(self, ship: Ship) -> Shipment:
         return Shipment(
@@ -388,6 +443,11 @@ class Durability:
             since=self.since(ship.trace) if ship.trace in self._traces else -1,
             metadata={},
         )
+
+    def _safe_point(self, holdings: Mapping[int, Holding], traces: Sequence[str], last: int) -> int:
+        """The safe point, if the locations hold this."""
+        known = [holdings.get(number, Holding({}, -1)) for number in range(len(self.locations))]
+        return safe_point(known, traces, last, self.settings.min_replicas)
 
     def _settle(self, traces: Sequence[str], last: int) -> None:
         known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self.locations))]
@@ -402,14 +462,16 @@ class Durability:
         ]
         self._former_safe = frozenset() if unsafe else frozenset(former)
         last = min([last, *unsafe])
-        self.safe = max(self.safe, safe_point(known, traces, last, self.settings.min_replicas))
+        self.safe = max(self.safe, self._safe_point(self.holdings, traces, last))
 
     def look(self) -> None:
         """See how far everything is durable, without changing anything."""
         if not self.settings.durable or not self._history:
             return
-        self.holdings.update(self._look(range(len(self.locations)), list(self._traces)))
-        self._settle(list(self._traces), len(self._history) - 1)
+        found = self._look(range(len(self.locations)), list(self._traces))
+        with self._lock:
+            self.holdings.update(found)
+            self._settle(list(self._traces), len(self._history) - 1)
 
     def look_again(self, traces: Collection[str]) -> None:
         """Have layers that were set aside count again in their locations if they have their checksums after all."""
@@ -452,7 +514,9 @@ class Durability:
         if wanted := [number for number in numbers if number not in self._settled]:
             marks.reach("round.before_forgetting")
             self._places.each(wanted, forget)
-        if -1 not in self._settled:
+        with self._lock:
+            if -1 in self._settled:
+                return
             directory, kept = self._directory, frozenset(self._traces)
             self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
             self._settled.add(-1)
@@ -460,19 +524,17 @@ class Durability:
     def _look(self, numbers: Collection[int], traces: Sequence[str]) -> dict[int, Holding]:
         return self._places.look(numbers, [*traces, *self.former])
 
-    def _noted(self, results: Sequence[Result]) -> bool:
-        """Take note of what tasks reported; whether a local layer was found damaged."""
-        damage, before = False, self._doubtful
-        self._doubtful = set()
+    def _noted(self, number: int, results: Sequence[Result]) -> None:
+        """Take note of what the tasks of a location's round reported."""
+        before, doubtful = self._doubtful.get(number, set()), set()
         for result in results:
             match result:
                 case Copied():
                     self.shipped += result.bytes
                 case Failed(location=-1, error=LogDamaged() as error):
-                    damage = True
                     if self._runner.scattered and "path" not in error.fields and result.trace not in before:
                         # Its partition may just be on its way to another member. If not, the next round says so again.
-                        self._doubtful.add(result.trace)
+                        doubtful.add(result.trace)
                     else:
                         self.damaged.append(error)
                 case Failed(error=LogDamaged(), name=name) if name is not None:
@@ -482,8 +544,8 @@ class Durability:
                     self._unchanged.discard(result.location)
                     self._places.note(result.location, result.error)
                 case Failed():
-                    self.failure = str(result.error)
-        return damage
+                    self._failures[number] = str(result.error)
+        self._doubtful[number] = doubtful
 
     def _set_aside(self, number: int, trace: str, name: LayerName) -> None:
         self._places.replicas[number].set_aside(trace, name)
@@ -505,44 +567,36 @@ class Durability:
         last = len(self._history) - 1
         return min(self.safe, last - 1) if self.settings.durable else last - 1
 
-    def _tidy(self, holdings: Mapping[int, Holding], ranges: Sequence[tuple[int, int]], last: int) -> None:
-        """Compact each location by itself, and remove what was replaced before."""
+    def _tidy(self, number: int, holding: Holding, ranges: Sequence[tuple[int, int]], last: int) -> None:
+        """Compact a location by itself, and remove what was replaced before."""
         marks.reach("round.before_removal")
-        removals = plan_removals(holdings, last, self.live_after)
-
-        def remove(number: int) -> None:
-            mine = [each for each in removals if each.location == number]
-            self._places.remove(number, [(removal.trace, name) for removal in mine for name in removal.names])
-
-        self._places.each(sorted({removal.location for removal in removals}), remove)
-        gone = {(removal.location, removal.trace, name) for removal in removals for name in removal.names}
-        same: dict[tuple[str, int, int, int, int], list[Wanted]] = {}
+        holdings = {number: holding}
+        gone = {(each.trace, name) for each in plan_removals(holdings, last, self.live_after) for name in each.names}
+        if gone:
+            self._places.each([number], lambda each: self._places.remove(each, sorted(gone)))
+        compactions = []
         for compact in plan_compactions(holdings, ranges, last):
-            if any((compact.location, compact.trace, name) in gone for name in compact.names):
+            if any((compact.trace, name) in gone for name in compact.names):
                 continue
-            among = tuple(holdings[compact.location].layers[compact.trace])
+            among = tuple(holding.layers[compact.trace])
             since = self.since(compact.trace)
             after, upto, _ = outline(compact.names, compact.low, compact.high, since, trusting(last), among=among)
-            extent = (compact.trace, compact.low, compact.high, after, upto)
-            same.setdefault(extent, []).append(Wanted(compact, among, since, last))
-        # Locations that want the same merge get the same file: it is made once.
-        compactions = [
-            Compaction(self._shipment(Ship(*extent, tuple(one.compact.location for one in wanted))), tuple(wanted))
-            for extent, wanted in same.items()
-        ]
+            merged = Ship(compact.trace, compact.low, compact.high, after, upto, (compact.location,))
+            compactions.append(Compaction(self._shipment(merged), (Wanted(compact, among, since, last),)))
         if compactions:
             marks.reach("round.before_compaction")
             locations = self.locations
             self._noted(
+                number,
                 self._runner.tasks(
                     "compacting copies",
                     lambda items: compact_all(items, locations),
                     compactions,
-                    Beside.COPYING,
+                    self._turn(number),
                     lambda one: one.shipment.ship.low,
-                )
+                ),
             )
-            self._background.request()
+            self._background.request(number)
 
     # -- status -------------------------------------------------------------------------------------------------------
 
@@ -558,7 +612,3 @@ class Durability:
 
 def _only(holding: Holding, trace: str) -> Holding:
     return Holding({trace: holding.layers.get(trace, {})}, holding.lineage)
-
-
-def _low(item: Sync | Shipment) -> int:
-    return item.ship.low if isinstance(item, Shipment) else 0

@@ -54,9 +54,10 @@ class Locations:
 
     def able(self) -> list[int]:
         """Those that may be asked now."""
-        return [number for number in range(len(self.all)) if self._is_able(number)]
+        return [number for number in range(len(self.all)) if self.is_able(number)]
 
-    def _is_able(self, number: int) -> bool:
+    def is_able(self, number: int) -> bool:
+        """Whether a location may be asked now."""
         trouble = self.troubles.get(number)
         return trouble is None or trouble.again <= time.monotonic()
 
@@ -80,7 +81,7 @@ class Locations:
             except (StoreError, FileNotFoundError, LogDamaged) as error:
                 self.note(number, error)
             else:
-                if number in self.troubles and self._is_able(number):
+                if number in self.troubles and self.is_able(number):
                     del self.troubles[number]
 
         self._at_once(attempt, numbers, len(numbers))

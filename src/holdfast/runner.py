@@ -50,6 +50,7 @@ class Beside(Enum):
 
     MERGING = "merging"
     COPYING = "copying"
+    LAGGING = "copying to slow places"
 
 
 class Job(Protocol):

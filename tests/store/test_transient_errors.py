@@ -19,7 +19,7 @@ from holdfast.store.lineage import read_stash
 from holdfast.store.location import LocalLocation
 from holdfast.store.parquet import durable_name, encode_layer
 from holdfast.store.replica import Replica
-from holdfast.store.syncing import Sync, Unsynced, make_durable
+from holdfast.store.syncing import Unsynced, sync_all
 from holdfast.testing import Fault, Plan, faults
 from holdfast.testing.faulty.plan import FOREVER
 from holdfast.testing.memory import MemoryLocation
@@ -214,7 +214,7 @@ def test_a_layer_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch:
     name = layer(tmp_path / "t")
     before = (tmp_path / "t" / name.text()).stat().st_ino
     monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.EIO, times=1))
-    assert make_durable([Sync(str(tmp_path / "t"), -1)], []) == []
+    assert sync_all([str(tmp_path / "t")], -1) == []
     assert (tmp_path / "t" / name.text()).stat().st_ino != before, "pages whose sync failed cannot be trusted again"
     monkeypatch.setattr(os, "fsync", Failing(os.fsync, errno.EIO))
-    assert [type(each) for each in make_durable([Sync(str(tmp_path / "t"), -1)], [])] == [Unsynced]
+    assert [type(each) for each in sync_all([str(tmp_path / "t")], -1)] == [Unsynced]

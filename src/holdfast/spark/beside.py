@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pyspark import SparkContext
 
 from holdfast.runner import Beside
 
 _COPIES = 3
-"""So many flows copy at once, in a task each. Copying mostly waits for storage, and one that waits for
+"""So many copies are made at once, in a task each. Copying mostly waits for storage, and one that waits for
 long should not hold up all others."""
 
 
@@ -36,9 +36,16 @@ _MAKING = threading.Lock()
 @contextmanager
 def turn(context: SparkContext, work: Beside) -> Iterator[int]:
     """Wait until it is this work's turn among the flows of a context, and have so many slots until the block is
-    left."""
-    with _MAKING:
-        at_once = 1 if work is Beside.MERGING else _COPIES
-        gate = _GATES.setdefault((context.applicationId, work), threading.Semaphore(at_once))
-    with gate:
+    left. Of copies to slow places there is one at a time, so that these never take all turns of copying."""
+    with ExitStack() as turns:
+        if work is Beside.LAGGING:
+            turns.enter_context(_gate(context, Beside.LAGGING))
+            work = Beside.COPYING
+        turns.enter_context(_gate(context, work))
         yield _slots(work, context.defaultParallelism)
+
+
+def _gate(context: SparkContext, work: Beside) -> threading.Semaphore:
+    with _MAKING:
+        at_once = _COPIES if work is Beside.COPYING else 1
+        return _GATES.setdefault((context.applicationId, work), threading.Semaphore(at_once))

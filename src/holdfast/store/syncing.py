@@ -1,4 +1,4 @@
-"""What a round of durability does where the layers are: sync them to the host's disk, and make the copies of them.
+"""Syncing local layers to the host's disk, where they are, and removing those of traces that are not used any more.
 
 All functions run in tasks, or on each member, and touch only what their arguments name.
 """
@@ -15,20 +15,10 @@ from pathlib import Path
 
 from holdfast.errors import LogError
 from holdfast.store.atomic import read_file, replace_file, sync_directory
-from holdfast.store.copying import Result, Shipment, ship_all
 from holdfast.store.here import here
-from holdfast.store.location import Location
 from holdfast.store.retrying import retrying
 from holdfast.trace.layer import check_bytes, list_layers
 from holdfast.trace.name import LayerName
-
-
-@dataclass(frozen=True)
-class Sync:
-    """Sync the local layers of a trace after an epoch."""
-
-    directory: str
-    after: int
 
 
 @dataclass(frozen=True)
@@ -37,15 +27,6 @@ class Unsynced:
 
     trace: str
     why: str
-
-
-def make_durable(items: Sequence[Sync | Shipment], locations: Sequence[Location]) -> list[Result | Unsynced]:
-    """In a task: sync, then ship. A disk that cannot sync keeps nobody from shipping."""
-    directories = [(item.directory, item.after) for item in items if isinstance(item, Sync)]
-    results: list[Result | Unsynced] = []
-    for directory, after in directories:
-        results += sync_all([directory], after)
-    return [*results, *ship_all([item for item in items if isinstance(item, Shipment)], locations)]
 
 
 def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
