@@ -104,6 +104,9 @@ def run(
         help="After so long without a sign of the leader another takes over, such as 2s (default: 5s).",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch, and per change of the lease."),
+    accept_loss: bool = typer.Option(
+        False, "--accept-loss", help="Begin although log locations are missing that alone may have epochs."
+    ),
 ) -> None:
     """Run the flow of FILE until stopped. Ctrl-C ends it after the epoch at hand.
 
@@ -119,6 +122,8 @@ def run(
         raise typer.BadParameter("it says when a lease is lost; give --lease, too", param_hint="--lease-timeout")
     held = open_lease(lease, lease_timeout) if lease is not None else None
     with load_flow(file) as flow, _connected(held):
+        if accept_loss:
+            flow._accept_loss()
         # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.
         if held is None:
             flow.status()

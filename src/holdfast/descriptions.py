@@ -48,12 +48,17 @@ class Descriptions:
         if self._old_forms:
             # Nothing else says what they were, until an epoch does.
             description["before"] = self._old_forms
+        self._description = description
         self._directory.write_collections(description)
         for replica in self._replicas.values():
             try:
                 replica.write_collections(description)
             except StoreError as error:
                 recovery.unreachable[replica.location.uri] = str(error)
+
+    def renew(self, replica: Replica) -> None:
+        """Have a location that has lost what it held say what the flow keeps."""
+        replica.write_collections(self._description)
 
     def _known(self, last: int) -> tuple[dict[str, str], dict[str, str]]:
         """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""

@@ -34,10 +34,10 @@ from holdfast.coordinator.replication import (
     plan_removals,
     plan_ships,
     reached,
-    safe_point,
     trusting,
 )
 from holdfast.coordinator.retention import Bound, Retention
+from holdfast.enrolment import Enrolment
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.lanes import Lanes
 from holdfast.locations import Locations
@@ -73,6 +73,8 @@ class Settings:
     min_replicas: int = 1
     bound: Bound = field(default_factory=Bound)
     retention: Retention = field(default_factory=Retention)
+    accept_loss: bool = False
+    """Begin although too few locations are there to be sure that nothing is lost."""
 
     @property
     def durable(self) -> bool:
@@ -101,10 +103,12 @@ class Durability:
         history: Sequence[Lineage],
         chain: Callable[[], Chain],
         claim: Claim,
+        enrolment: Enrolment,
     ) -> None:
         """``history`` is the lineage of all complete epochs, as it grows; ``directory`` holds the local traces."""
         self._runner = runner
         self._places = Locations(locations, history, claim, runner.threads)
+        self._enrolment = enrolment
         self.locations = self._places.all
         self.troubles = self._places.troubles
         self.settings = settings
@@ -340,7 +344,7 @@ class Durability:
             while self._written and self._written[0][0] <= self.safe:
                 self._written.popleft()
             self._changed.notify_all()
-        if (self._lags(number, last) and not self.lost) or number in self.troubles:
+        if (self._lags(number, last) and not self.lost) or number in self.troubles or not self.counts(number):
             self._background.request(number)
 
     def _lags(self, number: int, last: int) -> bool:
@@ -363,7 +367,7 @@ class Durability:
         known = self.holdings.get(number) if number in self._unchanged else None
         self._unchanged.discard(number)
         holding = known or self._look([number], traces).get(number)
-        if holding is None:
+        if holding is None or not self._meet(number):
             return
         marks.reach("round.before_lineage")
         self._places.each([number], lambda each: self._places.flush(each, holding.lineage, last))
@@ -403,6 +407,32 @@ class Durability:
             self._tidy(number, found[number], ranges, last)
             self._places.merge_lineage(found)
             self._forget(found)
+            self._places.each([number], lambda each: self._renew(each, traces))
+
+    def _meet(self, number: int) -> bool:
+        """See that a location is what it was; whether it can be written to."""
+        replica = self._places.replicas[number]
+        met: list[int] = []
+
+        def meet(each: int) -> None:
+            self._enrolment.meet(each, replica)
+            met.append(each)
+
+        self._places.each([number], meet)
+        return bool(met)
+
+    def _renew(self, number: int, traces: Sequence[str]) -> None:
+        with self._lock:
+            holdings = dict(self.holdings)
+        self._enrolment.renew(
+            number, self._places.replicas[number], holdings, traces, len(self._history) - 1, self.safe
+        )
+        with self._lock:
+            self._settle(traces, len(self._history) - 1)
+
+    def counts(self, number: int) -> bool:
+        """Whether what a location holds makes epochs safe."""
+        return self._enrolment.counts(number)
 
     def _turn(self, number: int) -> Beside:
         return Beside.LAGGING if number in self._slow else Beside.COPYING
@@ -446,20 +476,12 @@ class Durability:
 
     def _safe_point(self, holdings: Mapping[int, Holding], traces: Sequence[str], last: int) -> int:
         """The safe point, if the locations hold this."""
-        known = [holdings.get(number, Holding({}, -1)) for number in range(len(self.locations))]
-        return safe_point(known, traces, last, self.settings.min_replicas)
+        return self._enrolment.safe(holdings, traces, last)
 
     def _settle(self, traces: Sequence[str], last: int) -> None:
-        known = [self.holdings.get(number, Holding({}, -1)) for number in range(len(self.locations))]
-        lineage = sorted((holding.lineage for holding in known), reverse=True)
-        if lineage and 0 < self.settings.min_replicas <= len(lineage):
-            self.flushed = max(self.flushed, min(last, lineage[self.settings.min_replicas - 1]))
+        self.flushed = max(self.flushed, self._safe_point(self.holdings, (), last))
         former = dict(self.former)
-        unsafe = [
-            upto
-            for trace, (_, upto) in former.items()
-            if safe_point([_only(one, trace) for one in known], [trace], upto, self.settings.min_replicas) < upto
-        ]
+        unsafe = [upto for trace, (_, upto) in former.items() if self._safe_point(self.holdings, [trace], upto) < upto]
         self._former_safe = frozenset() if unsafe else frozenset(former)
         last = min([last, *unsafe])
         self.safe = max(self.safe, self._safe_point(self.holdings, traces, last))
@@ -608,7 +630,3 @@ class Durability:
             holding = self.holdings.get(number)
             found[location.uri] = -1 if holding is None else reached(holding, traces, last)
         return found
-
-
-def _only(holding: Holding, trace: str) -> Holding:
-    return Holding({trace: holding.layers.get(trace, {})}, holding.lineage)

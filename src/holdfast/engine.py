@@ -43,7 +43,7 @@ from holdfast.intake import Intake
 from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
-from holdfast.opening import claim_log, open_replicas
+from holdfast.opening import Opening, say
 from holdfast.operators.kept import Kept
 from holdfast.operators.stage import Epoch
 from holdfast.outcomes import answers_of, crowded, delivered, due_of, result_of, written_by
@@ -124,9 +124,10 @@ class Engine:
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
-            replicas = open_replicas(self.declared, recovery)
+            opening = Opening(self.declared, recovery, self._runner.threads)
+            replicas = opening.replicas
             self._lead.check()
-            claim = claim_log(replicas, self.declared.settings.durable, self._runner.draw(), recovery)
+            claim = opening.claim(self._runner.draw())
             self._lead.check()
             if self._runner.scattered:
                 self._state.directory = traces_of(self.declared.local, claim.term)
@@ -137,9 +138,8 @@ class Engine:
             asking = {each: self._state.directory / self._state.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
             history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
-            if not history and recovery.unreachable:
-                # It may hold all that there ever was: to begin anew would be to forget it.
-                raise StoreError(next(iter(recovery.unreachable.values())))
+            opening.check_begun(history)
+            enrolment = opening.enrol(claim, len(history) - 1)
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
@@ -156,6 +156,7 @@ class Engine:
             self.history,
             self._coordinator.chain,
             claim,
+            enrolment,
         )
         self._lead.attach(self._durability)
         self._maintenance = Maintenance(
@@ -201,6 +202,8 @@ class Engine:
         self._begun = Begun(begun, self.history[self._durability.flushed + 1 :])
         # Only now: a crash before this leaves an operator that is new as new as it was.
         descriptions.write(self._state.description(), self.last, self._edits.declared, recovery)
+        enrolment.describe = descriptions.renew
+        say(self._recoverer.recovery)
         self._durability.request()
 
     @property
@@ -571,6 +574,7 @@ class Engine:
         holding = self._durability.holdings.get(location)
         return (
             holding is not None
+            and self._durability.counts(location)
             and reached(holding, list(self._state.layouts), self._coordinator.last) == self._coordinator.last
         )
 

@@ -32,6 +32,7 @@
         ├── Fenced                another driver has taken over; this one must stop
         │   └── LeaseLost         … or may do so, since this one has lost its lease
         └── StoreError            a place that holds a copy of the log failed
+            └── TooFewLocations   too few of them are there to be sure that nothing is lost
 
 Each carries, beside its text, the fields a program needs (``error.fields``).
 """
@@ -174,3 +175,7 @@ class LeaseLost(Fenced):
 
 class StoreError(LogError):
     """A place that holds a copy of the log failed."""
+
+
+class TooFewLocations(StoreError):
+    """Too few of the log's locations are reachable and whole to be sure that nothing is lost that was safe."""

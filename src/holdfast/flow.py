@@ -59,6 +59,9 @@ class Flow:
     directory, an address that pyarrow or fsspec opens (``s3://bucket/path``), or several of them: then each gets a
     complete copy, in the background. An epoch is *safe* when ``min_replicas`` of them have it. Epochs never wait for
     that, unless more is unsafe than ``max_unsafe`` allows (``"512MB"``, or a number of epochs): then the next waits.
+    Any ``min_replicas - 1`` of the locations may be lost without losing what was safe. If more are missing when the
+    flow is opened, or were emptied, it says so (`TooFewLocations`) and does not begin; with ``accept_loss`` it begins
+    with what is left, and `last_recovery` says what may be lost.
     ``local`` is the directory of the working files, by default in the first location that is a local directory.
 
     With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
@@ -95,6 +98,7 @@ class Flow:
         local: str | Path | None = None,
         on_loss: str = "replay",
         detection_timeout: float | None = None,
+        accept_loss: bool = False,
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
@@ -108,7 +112,9 @@ class Flow:
         if local is not None:
             arguments.path(subject, "local", local)
         self.name = name
-        self._places, self._settings = checked(name, log, retain, min_replicas, max_unsafe, strategy)
+        self._places, self._settings = checked(
+            name, log, retain, min_replicas, max_unsafe, strategy, accept_loss
+        )
         if on_loss not in ("replay", "terminate", "continue"):
             raise DeclarationError(
                 f"flow '{name}': on_loss must be 'replay', 'terminate' or 'continue', not {on_loss!r}", flow=name
@@ -364,6 +370,7 @@ class Flow:
         on_lease: Callable[[LeaseEvent], None] | None = None,
         min_members: int | None = None,
         timeout: float | None = None,
+        accept_loss: bool = False,
     ) -> int:
         """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
 
@@ -374,6 +381,9 @@ class Flow:
         ``"zk://host:port/path"``) one leads; the others wait, ready to go on when it ends, dies, or does not renew the
         lease within ``lease_timeout`` (``"2s"``; by default 5 s). The log is closed and the lease given back at the
         end. `Fenced` if another driver took over, `LeaseLost` if the lease was lost. ``on_lease`` is told what happens.
+
+        With ``accept_loss`` it begins although too few of the log's locations are there to be sure that nothing is
+        lost (see `Flow`).
 
         From any thread. Other threads have their turns between epochs; several that run at once share the epochs, and
         each counts its own. Not from code that an epoch calls.
@@ -398,6 +408,8 @@ class Flow:
         if self._turns.inside:
             with self._turns.taken("run()"):
                 pass  # says that it cannot be
+        if accept_loss:
+            self._accept_loss()
         with self._running():
             if min_members is not None:
                 with self._turns.taken("run()"):
@@ -426,6 +438,12 @@ class Flow:
         finally:
             with self._counting:
                 self._runs -= 1
+
+    def _accept_loss(self) -> None:
+        """Open the log although something may be lost, if it is not open yet."""
+        if not self._settings.accept_loss and self._engine is None:
+            self._settings = replace(self._settings, accept_loss=True)
+            self._ready = None
 
     def _loop(
         self, until: str | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None

@@ -1,58 +1,228 @@
-"""Taking a log over: which of its locations can be used, and the claim that tells a driver before this one to stop."""
+"""Taking a log over: which of its locations can be used, whether they are enough, and the claim that tells a driver
+before this one to stop.
+
+Of the locations on the log's roster (`coordinator/roster.py`) so many must be reachable, and be what they were, that
+all that was ever safe is in them. If fewer are, the flow does not begin, unless the user accepts the loss.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import socket
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+from holdfast.coordinator.roster import Roster
 from holdfast.declared import Declared
-from holdfast.errors import StoreError
+from holdfast.enrolment import Enrolment
+from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.redaction import warn
 from holdfast.results import Recovery
+from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
 
 T = TypeVar("T")
 
-
-def open_replicas(declared: Declared, recovery: Recovery) -> dict[str, Replica]:
-    """The log locations that can be used."""
-    if not declared.settings.durable:
-        return {}
-    found = {}
-    for location in declared.locations:
-        replica = Replica(location)
-        try:
-            replica.open(declared.name)
-            found[location.uri] = replica
-        except StoreError as error:
-            recovery.unreachable[location.uri] = str(error)
-    return found
+_LOG = logging.getLogger("holdfast.recovery")
 
 
-def claim_log(replicas: dict[str, Replica], durable: bool, drawn: int, recovery: Recovery) -> Claim:
-    """Claim the log, before its history is read: a driver before this one that still runs will notice. Locations that
-    refuse are done without (and taken out of ``replicas``); there must be one that does not. ``drawn`` tells two
-    drivers apart that claim at once."""
+class Opening:
+    """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
 
-    def each(work: Callable[[Replica], T]) -> list[T]:
-        done = []
-        for uri, replica in list(replicas.items()):
+    def __init__(self, declared: Declared, recovery: Recovery, threads: bool) -> None:
+        self._declared = declared
+        self._recovery = recovery
+        self._threads = threads
+        self.replicas: dict[str, Replica] = {}
+        self._roster: Roster | None = None
+        self._accepted = False
+        """Whether too few locations are there, and the user wants to begin all the same."""
+
+        if declared.settings.durable:
+            self._open()
+            self._check_enough()
+
+    def _open(self) -> None:
+        replicas = {location.uri: Replica(location) for location in self._declared.locations}
+        self.replicas = dict(replicas)
+
+        def open_one(replica: Replica) -> Roster | None:
+            replica.open(self._declared.name)
+            return replica.read_roster()
+
+        rosters = self._each(open_one)
+        self._tell_apart()
+        self._roster = max((roster for roster in rosters if roster), key=lambda roster: roster.version, default=None)
+        if self._roster is not None and not self._roster.locations:
+            self._roster = None  # whoever began this log did not come to its first epoch
+
+    def _each(self, work: Callable[[Replica], T]) -> list[T]:
+        """Do something at each location at once. One that refuses is done without from now on."""
+
+        def attempt(replica: Replica) -> T | StoreError:
             try:
-                done.append(work(replica))
+                return work(replica)
             except StoreError as error:
-                recovery.unreachable[uri] = str(error)
-                del replicas[uri]
+                return error
+
+        some = list(self.replicas.items())
+        if self._threads and len(some) > 1:
+            with ThreadPoolExecutor(len(some)) as pool:
+                found = list(pool.map(lambda one: attempt(one[1]), some))
+        else:
+            found = [attempt(replica) for _, replica in some]
+        done: list[T] = []
+        for (uri, _), result in zip(some, found, strict=True):
+            if isinstance(result, StoreError):
+                self._recovery.unreachable[uri] = str(result)
+                del self.replicas[uri]
+            else:
+                done.append(result)
         return done
 
-    terms = [claim.term for claims in each(Replica.claims) for claim in claims]
-    claim = Claim(max(terms, default=0) + 1, f"{drawn:016x}")
-    said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    each(lambda replica: replica.claim(claim, said))
-    if not replicas and durable:
-        raise StoreError(next(iter(recovery.unreachable.values())))
+    def _tell_apart(self) -> None:
+        """Two locations with one identity are one place that is spelled in two ways, or a copy of a directory."""
+        seen: dict[str, Replica] = {}
+        for replica in self.replicas.values():
+            other = seen.setdefault(replica.identity, replica) if replica.identity else replica
+            if other is replica:
+                continue
+            if _is_same(other.location, replica.location):
+                raise DeclarationError(
+                    f"flow '{self._declared.name}': {other.location.uri} and {replica.location.uri} are the same "
+                    "place; a copy must be in another place, on another disk",
+                    flow=self._declared.name,
+                )
+            replica.identity = ""  # a copy of the other: it becomes a location of its own
+
+    def _check_enough(self) -> None:
+        recovery, settings = self._recovery, self._declared.settings
+        here = {replica.identity for replica in self.replicas.values()}
+        if self._roster is None:
+            # A log of a version before, or a new one: the locations that were given are those that it has.
+            count, found = len(self._declared.locations), len(self.replicas)
+            least, needed = settings.min_replicas, count - settings.min_replicas + 1
+            missing = [f"{uri} cannot be reached ({why})" for uri, why in recovery.unreachable.items()]
+        else:
+            count, needed, least = len(self._roster.locations), self._roster.needed, self._roster.min_replicas
+            gone = {each: uri for each, uri in self._roster.locations.items() if each not in here}
+            found, missing = count - len(gone), [self._missing(uri) for uri in gone.values()]
+        for one in missing:
+            said = f"log location {one}"
+            if "cannot be reached" not in one and said not in recovery.lost:
+                recovery.lost.append(said)
+        if found >= needed:
+            return
+        text = (
+            f"flow '{self._declared.name}': {found} of the {count} locations of its log are reachable and whole, and "
+            f"{needed} must be: with min_replicas={least}, epochs that were safe may be in the others alone. "
+            f"Missing: {'; '.join(missing)}"
+        )
+        if not settings.accept_loss:
+            raise TooFewLocations(
+                f"{text}. Bring them back, or begin with what is left: accept_loss=True (holdfast run --accept-loss)",
+                flow=self._declared.name,
+                found=found,
+                needed=needed,
+                missing=missing,
+            )
+        if not self._accepted:
+            recovery.lost.append(f"{text}. The loss was accepted")
+        self._accepted = True
+
+    def _missing(self, uri: str) -> str:
+        if uri in self._recovery.unreachable:
+            return f"{uri} cannot be reached ({self._recovery.unreachable[uri]})"
+        if uri in self.replicas:
+            return f"{uri} was emptied or made again, and has lost what it held"
+        return f"{uri} is not among the locations that were given"
+
+    def claim(self, drawn: int) -> Claim:
+        """Claim the log, before its history is read: a driver before this one that still runs will notice. Locations
+        that refuse are done without. ``drawn`` tells two drivers apart that claim at once."""
+        terms = [claim.term for claims in self._each(Replica.claims) for claim in claims]
+        claim = Claim(max(terms, default=0) + 1, f"{drawn:016x}")
+        self._each(lambda replica: replica.claim(claim, _said()))
+        if self._declared.settings.durable:
+            if not self.replicas:
+                raise StoreError(next(iter(self._recovery.unreachable.values())))
+            self._check_enough()
+        for uri, why in self._recovery.unreachable.items():
+            warn(
+                f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1
+            )
+        return claim
+
+    def check_begun(self, history: Sequence[object]) -> None:
+        """A log without a history may have one in a location that does not answer: to begin anew would be to forget
+        it."""
+        if not history and self._recovery.unreachable and not self._declared.settings.accept_loss:
+            raise StoreError(next(iter(self._recovery.unreachable.values())))
+
+    def enrol(self, claim: Claim, last: int) -> Enrolment:
+        """Have every location that can be used know which one it is; the roster that is in force from now on. ``last``:
+        the last epoch of the history."""
+        settings = self._declared.settings
+        roster = self._roster or Roster((claim.term, 0), settings.min_replicas, {})
+        if self.replicas:
+            self._each(lambda replica: _identify(replica, roster))
+            if self._roster is None or self._accepted:
+                roster = self._found_anew(roster, claim)
+        numbers = {location.uri: number for number, location in enumerate(self._declared.locations)}
+        return Enrolment(
+            self._declared.name,
+            roster,
+            {numbers[uri]: replica.identity for uri, replica in self.replicas.items()},
+            self._declared.locations,
+            last,
+            settings.min_replicas,
+            claim,
+            _said(),
+        )
+
+    def _found_anew(self, before: Roster, claim: Claim) -> Roster:
+        """A roster of the locations that are there: those of the one before if there are any, else all."""
+        mine = {replica.identity: uri for uri, replica in self.replicas.items()}
+        locations = {each: uri for each, uri in mine.items() if each in before.locations} or mine
+        least = min(self._declared.settings.min_replicas, max(1, len(locations)))
+        roster = Roster((claim.term, 1), least, locations)
+        written = self._each(lambda replica: replica.write_roster(roster, replica.identity))
+        if not written:
+            raise StoreError(next(iter(self._recovery.unreachable.values())))
+        return roster
+
+
+def _identify(replica: Replica, roster: Roster) -> None:
+    if not replica.identity:
+        replica.write_roster(roster, secrets.token_hex(8))
+
+
+def _said() -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+
+
+def _is_same(one: Location, other: Location) -> bool:
+    """Whether what is written to one location is found in the other."""
+    probe = f".same-{secrets.token_hex(8)}.tmp"
+    one.write(probe, b"holdfast")
+    try:
+        other.read(probe)
+        return True
+    except FileNotFoundError:
+        return False
+    finally:
+        one.remove(probe)
+
+
+def say(recovery: Recovery) -> None:
+    """Log what a recovery found to be lost, damaged or out of reach."""
+    for what in recovery.lost:
+        _LOG.warning("lost: %s", what)
+    for what in recovery.damaged:
+        _LOG.warning("damaged, and set aside: %s", what)
     for uri, why in recovery.unreachable.items():
-        warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
-    return claim
+        _LOG.warning("log location %s cannot be used now: %s", uri, why)

@@ -114,6 +114,10 @@ class Recovery:
     unreachable: dict[str, str] = field(default_factory=dict)
     """Log locations that could not be used → why."""
 
+    lost: list[str] = field(default_factory=list)
+    """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
+    (``accept_loss``)."""
+
     seconds: dict[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
 

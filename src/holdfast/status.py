@@ -71,6 +71,7 @@ def _durability(state: State, durability: Durability, typical: float) -> dict[st
                 "uri": location.uri,
                 "layers": len(sizes),
                 "bytes": sum(sizes),
+                "counts": durability.counts(number),
                 "failure": None if trouble is None else trouble.error,
             }
         )

@@ -70,6 +70,7 @@ def checked(
     min_replicas: object,
     max_unsafe: object,
     strategy: object,
+    accept_loss: object = False,
 ) -> tuple[list[Place], Settings]:
     """The log locations, and what is wanted of them, checked."""
     from holdfast.coordinator.retention import parse_bound, parse_retention
@@ -93,6 +94,8 @@ def checked(
             f"flow '{name}': min_replicas must be from 1 to the number of log locations ({len(places)}), not {count!r}",
             flow=name,
         )
+    if not isinstance(accept_loss, bool):
+        raise DeclarationError(f"flow '{name}': accept_loss must be True or False, not {accept_loss!r}", flow=name)
     try:
         retention = parse_retention(retain)
     except ValueError as error:
@@ -101,4 +104,4 @@ def checked(
         bound = parse_bound(max_unsafe)
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, Settings(str(strategy), count, bound, retention)
+    return places, Settings(str(strategy), count, bound, retention, accept_loss)

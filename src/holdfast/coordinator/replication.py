@@ -36,6 +36,12 @@ class Holding:
     lineage: int
     """The lineage up to this epoch is there; -1: none."""
 
+    location: str = ""
+    """The identity of the location (`coordinator/roster.py`); none if it has none."""
+
+    roster: tuple[int, int] = (-1, -1)
+    """The version of its roster."""
+
 
 @dataclass(frozen=True)
 class Ship:

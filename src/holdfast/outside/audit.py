@@ -41,7 +41,10 @@ _LOOKS = 4
 _PAUSE = 0.2
 """A running flow changes a place while it is listed: what seems to be missing is looked for so often, so far apart."""
 
-_OWN = {"claims", "collections.json", "damaged", "delivered.json", "layers", "lineage", "lock", "sinks.json", "traces"}
+_OWN = {
+    "claims", "collections.json", "damaged", "delivered.json", "layers", "lineage", "lock", "roster", "sinks.json",
+    "traces",
+}  # fmt: skip
 
 Progress = Callable[[int, int], None]
 """Told the bytes that were checked, and all that there are to check."""

@@ -33,7 +33,11 @@ from holdfast.store.reasons import fix
 FORMAT = 2
 """The format that this version writes and reads."""
 
-_OWN = ("holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces")
+_OWN = (
+    "holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces",
+    # A log location is often the same directory.
+    "claims", "damaged", "layers", "roster",
+)  # fmt: skip
 _ATTEMPTS = 5
 _PAUSE = 0.05
 

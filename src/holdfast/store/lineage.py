@@ -94,6 +94,8 @@ class LineageLog:
         """Say that an epoch is complete: all of its line is there, or, if this raises, none that counts."""
         line = lineage.to_json().encode() + b"\n"
         try:
+            if not os.path.lexists(self.path):
+                self._anew()
             if self._torn:
                 self._cut()
             if os.write(self._file, line) != len(line):
@@ -114,6 +116,15 @@ class LineageLog:
         """Take away what a write left that failed in the middle."""
         os.ftruncate(self._file, self._size)
         self._torn = False
+
+    def _anew(self) -> None:
+        """The directory was lost while the flow ran: write all of it again, where the next driver looks."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        wanted = to_lines(self.history)
+        replace_file(self.path, wanted)
+        os.close(self._file)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        self._size, self._torn = len(wanted), False
 
     def close(self) -> None:
         if self._file >= 0:

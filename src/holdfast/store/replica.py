@@ -2,6 +2,7 @@
 
     <location>/holdfast.json                              {"format": 2, "flow": "revenue"}; written once
     <location>/collections.json                           what the flow keeps; for tools that only read
+    <location>/roster/<term>-<count>-<location>.json      which locations the log has, and which one this is
     <location>/claims/<term>-<owner>.json                 which driver claims the log; the highest wins
     <location>/lineage/<first>-<last>-<digest>.jsonl      segments of the lineage
     <location>/layers/<trace>/<layer>.parquet             durable layers
@@ -23,6 +24,7 @@ from typing import Any
 
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.replication import Holding
+from holdfast.coordinator.roster import Roster, Version
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
 from holdfast.store.directory import FORMAT
 from holdfast.store.location import Location
@@ -30,6 +32,7 @@ from holdfast.trace.layer import check_bytes
 from holdfast.trace.name import LayerName
 
 _SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
+_ROSTER = re.compile(r"(\d{12,})-(\d{6,})-([0-9a-f]{16})\.json")
 _CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
 _SEGMENTS = 8
 """So many segments of the lineage are merged into one."""
@@ -73,6 +76,10 @@ class Replica:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self.identity = ""
+        """Which location it is (`coordinator/roster.py`), as it was seen last; none if it has none."""
+
+        self.roster_version: Version = (-1, -1)
         self._segments: list[Segment] = []
         """Those that were there when it was last looked at."""
 
@@ -134,6 +141,33 @@ class Replica:
         if not isinstance(held, dict):
             raise LogDamaged(f"log {self.location.uri}: {path} does not hold a JSON object")
         return held
+
+    # -- which location it is ---------------------------------------------------------------------------------------
+
+    def identify(self) -> list[tuple[Version, str]]:
+        """Look which location this is; the rosters that are there, the newest first."""
+        found = [_ROSTER.fullmatch(entry.name) for entry in self.location.list("roster")]
+        there = sorted((((int(each[1]), int(each[2])), each[3]) for each in found if each), reverse=True)
+        self.roster_version, self.identity = there[0] if there else ((-1, -1), "")
+        return there
+
+    def read_roster(self) -> Roster | None:
+        """The newest roster that is there, and reads."""
+        for version, identity in self.identify():
+            with suppress(LogDamaged, FileNotFoundError, KeyError, TypeError, ValueError):
+                held = self._json(_roster_path(version, identity)) or {}
+                locations = {str(each): str(uri) for each, uri in held["locations"].items()}
+                return Roster(version, int(held["min_replicas"]), locations)
+        return None
+
+    def write_roster(self, roster: Roster, identity: str) -> None:
+        """Have this be the location ``identity`` of a log with this roster."""
+        said = {"min_replicas": roster.min_replicas, "locations": dict(roster.locations)}
+        self.location.write(_roster_path(roster.version, identity), _text(said))
+        for version, other in self.identify():
+            if (version, other) < (roster.version, identity) or other != identity:
+                self.location.remove(_roster_path(version, other))
+        self.roster_version, self.identity = roster.version, identity
 
     # -- who drives -------------------------------------------------------------------------------------------------
 
@@ -213,8 +247,10 @@ class Replica:
 
     def holding(self, history: Sequence[Lineage], traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
         """What of this history it holds, from names alone."""
-        looks: list[Callable[[], Any]] = [self.segments, *(partial(self.layers, trace) for trace in traces)]
-        self._segments, *found = at_once(lambda look: look(), looks)
+        looks: list[Callable[[], Any]] = [
+            self.identify, self.segments, *(partial(self.layers, trace) for trace in traces)
+        ]  # fmt: skip
+        _, self._segments, *found = at_once(lambda look: look(), looks)
         upto = -1
         for segment in self._segments:
             if segment.first <= upto + 1 and _is_of(segment, history):
@@ -223,7 +259,7 @@ class Replica:
             trace: {name: size for name, size in all_of_it.items() if is_true(name, history)}
             for trace, all_of_it in zip(traces, found, strict=True)
         }
-        return Holding(layers, upto)
+        return Holding(layers, upto, self.identity, self.roster_version)
 
     def read_layer(self, trace: str, name: LayerName) -> bytes:
         return self.location.read(layer_path(trace, name))
@@ -280,6 +316,10 @@ def _check_chain(lineages: list[Lineage], segment: Segment) -> None:
         parent = lineage.digest
     if len(lineages) != segment.last - segment.first + 1 or parent != segment.digest:
         raise ValueError("it does not hold the epochs that its name says")
+
+
+def _roster_path(version: Version, identity: str) -> str:
+    return f"roster/{version[0]:012d}-{version[1]:06d}-{identity}.json"
 
 
 def _claim_path(claim: Claim) -> str:
