@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import LogDamaged
+from holdfast.errors import LogDamaged, LogError
 from holdfast.recovery.layers import Layers
 from holdfast.results import Recovery
 from holdfast.runner import Runner
 from holdfast.store.atomic import read_file, replace_file
 from holdfast.store.here import here
+from holdfast.store.reasons import fix
 from holdfast.trace.layer import check_bytes, unreadable
 from holdfast.trace.name import LayerName
 
@@ -83,6 +84,13 @@ def write_layers(given: Sequence[Handing]) -> list[int]:
     """On the member that needs them; how many there are."""
     for one in given:
         directory = here(one.directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        replace_file(directory / one.name.text(), one.data)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            replace_file(directory / one.name.text(), one.data)
+        except OSError as error:
+            raise LogError(
+                f"log {directory}: a layer of {len(one.data):,} bytes cannot be written: {fix(error)}",
+                path=str(directory),
+                errno=error.errno,
+            ) from error
     return [len(given)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast import marks
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import Holding, trusting
-from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.operators.program import partition_range
 from holdfast.results import Recovery
 from holdfast.runner import Runner
@@ -211,6 +211,10 @@ class Layers:
             return False
         return True
 
+    def sizes(self, fetches: Sequence[Fetch]) -> int:
+        """How many bytes the layers to fetch have in the locations."""
+        return sum(self._holdings[one.locations[0]].layers[one.trace][one.name] for one in fetches)
+
     def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
         """What to fetch so that the local layers cover as much as the log's copies can."""
         wanted: dict[tuple[LayerName, int], None] = {}
@@ -241,6 +245,18 @@ class Layers:
 
 def _low(fetch: Fetch) -> int:
     return fetch.low
+
+
+def _too_small(error: HoldfastError, size: int, count: int) -> LogError:
+    """The local directory cannot take what has to be brought back."""
+    free = error.fields.get("free", -1)
+    room = f"{free / 1e6:,.1f} MB are free, and " if isinstance(free, int) and free >= 0 else ""
+    return LogError(
+        f"log {error}; {room}{count} layers are to be brought back, {size / 1e6:,.1f} MB in the log's locations, which "
+        "take several times that here. Nothing is lost: make room there, or give the flow a larger directory with "
+        "local=…, and open it again",
+        **{**error.fields, "needed": size, "layers": count},
+    )
 
 
 def fetch_missing(
@@ -275,6 +291,8 @@ def fetch_missing(
                         continue
                     recovery.damaged.append(str(result.error))
                     progress = True
+                case Failed(location=-1):
+                    raise _too_small(result.error, layers.sizes(fetches), len(fetches))
                 case Failed():
                     recovery.unreachable[locations[result.location].uri] = str(result.error)
         if not progress:

@@ -7,20 +7,23 @@ same blob. A failure of one location is a result, not an exception, so that it c
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from holdfast.coordinator.replication import Compact, Ship, trusting
-from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, StoreError
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, StoreError
 from holdfast.priority import in_spare_time
 from holdfast.store.here import here
 from holdfast.store.location import Location
 from holdfast.store.parquet import decode_layer, durable_name, encode_layer
+from holdfast.store.reasons import fix
 from holdfast.store.replica import Replica
 from holdfast.trace.cover import Chain, Piece, cover
 from holdfast.trace.layer import list_layers, write_layer
@@ -49,7 +52,8 @@ class Copied:
 
 @dataclass(frozen=True)
 class Failed:
-    """What did not work: a location that failed (``location`` ≥ 0), or a damaged layer (``path`` names it)."""
+    """What did not work: a location that failed (``location`` ≥ 0), a damaged layer (``path`` names it), or the local
+    disk."""
 
     location: int
     trace: str
@@ -193,13 +197,26 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
             results.append(Failed(number, fetch.trace, known))
             continue
         name = fetch.name
-        local = write_layer(
-            here(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
-            digest=name.digest, since=name.since, metadata=metadata,
-        )  # fmt: skip
+        try:
+            local = write_layer(
+                here(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
+                digest=name.digest, since=name.since, metadata=metadata,
+            )  # fmt: skip
+        except OSError as error:
+            # The copy is good, and no other would fit better.
+            results.append(Failed(-1, fetch.trace, _no_room(here(fetch.directory), error)))
+            break
         results.append(Copied(number, fetch.trace, local, len(data)))
         break
     return results
+
+
+def _no_room(directory: Path, error: OSError) -> LogError:
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:
+        free = -1
+    return LogError(f"{directory}: {fix(error)}", path=str(directory), errno=error.errno, free=free)
 
 
 def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
