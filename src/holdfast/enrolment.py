@@ -108,5 +108,5 @@ class Enrolment:
         with self._lock:
             if wanted is self._next:
                 self._have_next.add(identity)
-                if is_in_force(self.roster, self._have_next, declared, all_known):
+                if is_in_force(self.roster, wanted, self._have_next, declared, all_known):
                     self.roster, self._next = wanted, None

@@ -81,12 +81,13 @@ def test_local_layers_are_synced_although_no_more_epochs_come(shop: Shop, tmp_pa
 
 def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Shop, tmp_path: Path) -> None:
     good, bad, local = tmp_path / "good", copy(tmp_path, "bad"), tmp_path / "local"
-    flow = shop.open([good, bad], local=local)
+    places = [good, bad, tmp_path / "better"]
+    flow = shop.open(places, local=local, min_replicas=2)
     shop.run(flow, 1)
     flow.close()
     bad.fail_before = 1.0
     with pytest.warns(UserWarning, match="cannot be used now, and will be tried again: .*made up: nothing happened"):
-        flow = shop.open([good, bad], local=local)
+        flow = shop.open(places, local=local, min_replicas=2)
     recovery = flow.last_recovery
     assert recovery is not None and list(recovery.unreachable) == [bad.uri]
     shop.run(flow, 1)

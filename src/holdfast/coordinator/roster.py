@@ -92,9 +92,12 @@ def successor(
     return new if safe_under([new], held, traces, last, least) >= promised else None
 
 
-def is_in_force(before: Roster, have_next: Collection[str], declared: Collection[str], all_known: bool) -> bool:
-    """Whether nobody can open the log by the roster ``before`` any more without seeing the next one, which these
-    locations have. Those that are gone for good need not have it."""
+def is_in_force(
+    before: Roster, new: Roster, have_it: Collection[str], declared: Collection[str], all_known: bool
+) -> bool:
+    """Whether nobody can open the log any more without seeing the new roster, which these locations have: neither by
+    the one before (those of it that are gone for good need not have the new one), nor by the new one itself."""
     gone = {each for each in before.locations if all_known and each not in declared}
     wanted = min(before.min_replicas, len(before.locations) - len(gone))
-    return bool(have_next) and len(set(have_next) & before.locations.keys()) >= wanted
+    have = set(have_it)
+    return len(have & before.locations.keys()) >= wanted and len(have & new.locations.keys()) >= new.min_replicas
