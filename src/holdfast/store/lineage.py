@@ -122,8 +122,8 @@ class LineageLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         wanted = to_lines(self.history)
         replace_file(self.path, wanted)
-        os.close(self._file)
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        before, self._file = self._file, os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        os.close(before)
         self._size, self._torn = len(wanted), False
 
     def close(self) -> None:
