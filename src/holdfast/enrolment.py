@@ -6,17 +6,17 @@ new one: it gets a head, a claim and an identity, is filled again, and counts wh
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.coordinator.replication import Holding
 from holdfast.coordinator.roster import Roster, by_identity, is_in_force, safe_under, successor
+from holdfast.redaction import logger
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
 
-_LOG = logging.getLogger("holdfast.recovery")
+_LOG = logger("holdfast.recovery")
 
 
 class Enrolment:

@@ -7,7 +7,6 @@ all that was ever safe is in them. If fewer are, the flow does not begin, unless
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -20,14 +19,14 @@ from holdfast.coordinator.roster import Roster
 from holdfast.declared import Declared
 from holdfast.enrolment import Enrolment
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
-from holdfast.redaction import warn
+from holdfast.redaction import logger, warn
 from holdfast.results import Recovery
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim, Replica
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger("holdfast.recovery")
+_LOG = logger("holdfast.recovery")
 
 
 class Opening:
@@ -152,9 +151,7 @@ class Opening:
                 raise StoreError(next(iter(self._recovery.unreachable.values())))
             self._check_enough()
         for uri, why in self._recovery.unreachable.items():
-            warn(
-                f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1
-            )
+            warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
         return claim
 
     def check_begun(self, history: Sequence[object]) -> None:
