@@ -55,12 +55,18 @@ class Chain:
                 node = self._merge(node, using)
             self.units = [as_one(node)]
         if how in ("semi", "anti"):
+            # No column of the other side is left that could be hidden; but the columns of USING come first in ``*``.
+            self.merged = {f"\0{right.name}": left.name for left, right in using} | self.merged
             return
         self.relations = [*self.relations, *relations]
         if how == "right":
-            self.merged |= {left.name: right.name for left, right in using}
+            self._hide({left.name: right.name for left, right in using})
         elif how != "full":
-            self.merged |= {right.name: left.name for left, right in using}
+            self._hide({right.name: left.name for left, right in using})
+
+    def _hide(self, merged: dict[str, str]) -> None:
+        """Show these columns (hidden → shown) as one. The latest USING comes first, as in Spark's ``*``."""
+        self.merged = merged | {hidden: shown for hidden, shown in self.merged.items() if hidden not in merged}
 
     def settled(self) -> Node:
         """What waits, joined."""
@@ -72,10 +78,12 @@ class Chain:
 
     def _merge(self, node: Node, using: list[tuple[Tree, Tree]]) -> Node:
         """``node`` with a column for each pair: whichever of the two is there."""
+        found: dict[str, str] = {}
         for left, right in using:
             shown = next(name for name, inner in self.scope.visible() if inner == left.name)
             inner = unique(shown, node.columns)
             node = extend(node, [(inner, exp.Anonymous(this="coalesce", expressions=[left.copy(), right.copy()]))])
             self.relations = [*self.relations, Relation("", node, (shown,), (inner,))]
-            self.merged |= {left.name: inner, right.name: inner}
+            found |= {left.name: inner, right.name: inner}
+        self._hide(found)
         return node

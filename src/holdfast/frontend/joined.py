@@ -77,5 +77,5 @@ def _apart(state: _State, taken: Sequence[str]) -> tuple[Node, tuple[Relation, .
             inner.append(names[old])
         relations.append(Relation(relation.alias, relation.node, relation.columns, tuple(inner)))
     node = linear(state.node, None, [(names[old], column(old)) for old in state.node.columns if old in names])
-    merged = {names[hidden]: names[shown] for hidden, shown in state.scope.merged.items()}
+    merged = {names.get(hidden, hidden): names[shown] for hidden, shown in state.scope.merged.items()}
     return node, tuple(relations), merged

@@ -71,9 +71,10 @@ class Scope:
         if relation is not None:
             return list(zip(relation.columns, relation.internal, strict=True))
         pairs = [pair for each in self.relations for pair in zip(each.columns, each.internal, strict=True)]
-        keys = set(self.merged.values())
+        keys = {inner: place for place, inner in enumerate(dict.fromkeys(self.merged.values()))}
         pairs = [pair for pair in pairs if pair[1] not in self.merged]
-        return [pair for pair in pairs if pair[1] in keys] + [pair for pair in pairs if pair[1] not in keys]
+        first = sorted((pair for pair in pairs if pair[1] in keys), key=lambda pair: keys[pair[1]])
+        return first + [pair for pair in pairs if pair[1] not in keys]
 
     def called(self, alias: str) -> list[Relation]:
         """The relations of that alias: one at most in SQL; several where a verb joined a table to itself."""

@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from holdfast.errors import DeclarationError, SqlError, Unsupported
+from holdfast.frontend.comments import blanked
 from holdfast.plan.expression import Faithful, Tree
 from holdfast.plan.nodes import UserFunction
 
@@ -56,8 +57,9 @@ class Text:
         if not isinstance(self.sql, str):
             raise SqlError(f"{self.subject}: SQL must be a string, found {type(self.sql).__name__}", view=self.view)
         try:
-            self.tokens = Faithful().tokenize(self.sql)
+            self.tokens = Faithful().tokenize(blanked(self.sql))
             _read_windows_as_names(self.tokens)
+            _read_as_names(self.tokens)
             statements = Faithful().parser().parse(self.tokens, self.sql)
         except TokenError as error:
             raise self._syntax(str(error).split("\n")[0], len(self.sql.rstrip()) - 1) from None
@@ -165,6 +167,25 @@ class Text:
         """``construct`` is right in Spark, but cannot be maintained (yet)."""
         message = f"{construct} is not supported" + (f": {advice}" if advice else "")
         return self.error(Unsupported, message, tree, keyword, after=after, construct=construct)
+
+
+_NAMES = frozenset(
+    getattr(TokenType, name)
+    for name in (
+        "CURRENT_DATE", "CURRENT_DATETIME", "CURRENT_SCHEMA", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER",
+        "CURRENT_USER_ID", "CURRENT_ROLE", "CURRENT_CATALOG", "SESSION_USER", "LOCALTIME", "LOCALTIMESTAMP",
+        "ISNULL", "NOTNULL",
+    )
+)  # fmt: skip
+
+
+def _read_as_names(tokens: list[Token]) -> None:
+    """What is a word of its own to sqlglot and a name to Spark. ``current_date`` is a column, if there is one of that
+    name, and only otherwise a call; ``x isnull`` is ``x AS isnull``."""
+    for place, token in enumerate(tokens):
+        called = place + 1 < len(tokens) and tokens[place + 1].token_type == TokenType.L_PAREN
+        if token.token_type in _NAMES and not called:
+            token.token_type = TokenType.VAR
 
 
 def _read_windows_as_names(tokens: list[Token]) -> None:

@@ -315,6 +315,9 @@ class _Resolver:
         if function == "any_value" and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
             arguments = arguments[:1]  # first(x, true): ignore nulls
         if function == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+            if distinct:
+                # To Spark this is count(DISTINCT a, b, …): rows with a NULL in any column do not count.
+                raise self.text.unsupported("count(DISTINCT *)", call, "name the columns")
             return aggregate(call, arguments, False, condition, self.text)
         visited = [self.visit(each, variables, True) for each in arguments]
         return aggregate(call, visited, distinct, condition, self.text)

@@ -191,6 +191,8 @@ class Planner:
                 chains.append(Chain([relation]))
             else:
                 self._extend(chains, join, how, relation)
+        if any(chain.merged for chain in chains[1:]) and any(isinstance(each, exp.Star) for each in select.expressions):
+            raise self.text.unsupported("* over a USING behind a comma", select, "name the columns", "SELECT")
         merged = {hidden: shown for chain in chains for hidden, shown in chain.merged.items()}
         scope = self._scope(tuple(each for chain in chains for each in chain.relations), merged, linked)
         units = [unit for chain in chains for unit in chain.units]

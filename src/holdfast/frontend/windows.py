@@ -234,6 +234,8 @@ def _frame(
 
 
 def _bound(value: object, side: object, outer: str, rows: bool, tree: Tree, text: Text) -> int | _End | None:
+    # sqlglot keeps these words as they are written.
+    value, side = (each.upper() if isinstance(each, str) else each for each in (value, side))
     if value == "CURRENT ROW":
         return 0
     if value == "UNBOUNDED":
