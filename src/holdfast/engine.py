@@ -138,7 +138,7 @@ class Engine:
             asking = {each: self._state.directory / self._state.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
             history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
-            opening.check_begun(history)
+            opening.check_found(history)
             enrolment = opening.enrol(claim, len(history) - 1)
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
@@ -565,7 +565,7 @@ class Engine:
         if not self._durability.wait(wanted, timeout, lambda: self.closed) and not self.closed:
             why = self._durability.why_not()
             raise StoreError(
-                f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:g} s: {why}", epoch=wanted
+                f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:.3g} s: {why}", epoch=wanted
             )
         return self._durability.safe
 

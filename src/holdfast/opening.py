@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -98,18 +98,23 @@ class Opening:
                 )
             replica.identity = ""  # a copy of the other: it becomes a location of its own
 
-    def _check_enough(self) -> None:
-        recovery, settings = self._recovery, self._declared.settings
-        here = {replica.identity for replica in self.replicas.values()}
+    def _check_enough(self, unread: Mapping[str, str] | None = None) -> None:
+        """Raise unless enough locations are reachable and whole. ``unread``: those that can be reached, but did not
+        give all that they should have, and why."""
+        recovery, settings, unread = self._recovery, self._declared.settings, unread or {}
+        here = {replica.identity for uri, replica in self.replicas.items() if uri not in unread}
         if self._roster is None:
             # A log of a version before, or a new one: the locations that were given are those that it has.
-            count, found = len(self._declared.locations), len(self.replicas)
+            count, found = len(self._declared.locations), len(self.replicas.keys() - unread.keys())
             least, needed = settings.min_replicas, count - settings.min_replicas + 1
             missing = [f"{uri} cannot be reached ({why})" for uri, why in recovery.unreachable.items()]
+            missing += [f"{uri} {why}" for uri, why in unread.items() if uri not in recovery.unreachable]
         else:
             count, needed, least = len(self._roster.locations), self._roster.needed, self._roster.min_replicas
             gone = {each: uri for each, uri in self._roster.locations.items() if each not in here}
-            found, missing = count - len(gone), [self._missing(uri) for uri in gone.values()]
+            now = {replica.identity: uri for uri, replica in self.replicas.items()}
+            missing = [self._missing(now.get(each, uri), unread) for each, uri in gone.items()]
+            found = count - len(gone)
         for one in missing:
             said = f"log location {one}"
             if "cannot be reached" not in one and said not in recovery.lost:
@@ -133,9 +138,11 @@ class Opening:
             recovery.lost.append(f"{text}. The loss was accepted")
         self._accepted = True
 
-    def _missing(self, uri: str) -> str:
+    def _missing(self, uri: str, unread: Mapping[str, str]) -> str:
         if uri in self._recovery.unreachable:
             return f"{uri} cannot be reached ({self._recovery.unreachable[uri]})"
+        if uri in unread:
+            return f"{uri} {unread[uri]}"
         if uri in self.replicas:
             return f"{uri} was emptied or made again, and has lost what it held"
         return f"{uri} is not among the locations that were given"
@@ -154,9 +161,16 @@ class Opening:
             warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
         return claim
 
-    def check_begun(self, history: Sequence[object]) -> None:
-        """A log without a history may have one in a location that does not answer: to begin anew would be to forget
-        it."""
+    def check_found(self, history: Sequence[object]) -> None:
+        """The history was found: see that what could not be read cannot have made it longer."""
+        unread = {uri: why for uri, why in self._recovery.unreachable.items() if uri in self.replicas}
+        for uri, replica in self.replicas.items():
+            if later := [segment for segment in replica.torn if segment.last >= len(history)]:
+                first, last = min(each.first for each in later), max(each.last for each in later)
+                unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, len(history)), last)}")
+        if unread:
+            self._check_enough(unread)
+        # To begin anew would be to forget what a location may have that does not answer.
         if not history and self._recovery.unreachable and not self._declared.settings.accept_loss:
             raise StoreError(next(iter(self._recovery.unreachable.values())))
 
@@ -191,6 +205,10 @@ class Opening:
         if not written:
             raise StoreError(next(iter(self._recovery.unreachable.values())))
         return roster
+
+
+def _epochs(first: int, last: int) -> str:
+    return f"epoch {first}" if first == last else f"epochs {first} to {last}"
 
 
 def _identify(replica: Replica, roster: Roster) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import DeclarationError, StoreError
+from holdfast.outside.verify import verify
 from holdfast.store.location import LocalLocation
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation
+from holdfast.trace.layer import forget_all
 
 from .simulated import Shop, die
 
@@ -185,6 +187,45 @@ class _Renamed(Unreliable):
         return "elsewhere"
 
 
+@pytest.mark.parametrize("how", ["damaged", "unreadable"])
+def test_lineage_that_cannot_be_read_may_be_of_epochs_that_were_safe(shop: Shop, tmp_path: Path, how: str) -> None:
+    store = MemoryLocation("a")
+    a, b = Unreliable(store), Unreliable(MemoryLocation("b"))
+    engine = shop.open([a, b], sinks=False)
+    shop.run(engine, 2)
+    settled(shop, engine)
+    b.fail_before = 1.0
+    shop.run(engine, 2)
+    assert engine.safe == 3
+    die(engine)
+    b.fail_before = 0.0
+    shutil.rmtree(tmp_path / "host0")
+    newest = max(path for path in store.snapshot() if path.startswith("lineage/") and "-000000000003-" in path)
+    if how == "damaged":
+        store.write(newest, store.read(newest)[:-9])
+        why = "memory:a has a damaged lineage of epoch 3"
+    else:
+        store.__class__ = _Unreadable
+        why = "memory:a cannot be reached .*made up"
+    with pytest.raises(StoreError, match=f"1 of the 2 locations .* {why}"):
+        shop.open([a, b], sinks=False)
+    if how == "damaged":
+        engine = shop.open([a, b], sinks=False, accept_loss=True)
+        assert engine.last == 2 and any(why in lost for lost in engine.recovery.lost)
+    else:
+        store.__class__ = MemoryLocation
+        engine = shop.open([a, b], sinks=False)
+        assert engine.last == 3
+    die(engine)
+
+
+class _Unreadable(MemoryLocation):
+    def read(self, path: str) -> bytes:
+        if path.startswith("lineage/"):
+            raise StoreError("made up")
+        return super().read(path)
+
+
 # -- lost while the flow runs -----------------------------------------------------------------------------------------
 
 
@@ -231,5 +272,31 @@ def test_a_location_that_is_lost_while_the_flow_runs_counts_no_more_until_it_is_
     die(engine)
     shutil.rmtree(tmp_path / "host0")
     engine = shop.open([a, b])
+    shop.check(engine)
+    engine.close()
+
+
+# -- what was set aside -----------------------------------------------------------------------------------------------
+
+
+def test_a_repair_puts_back_what_was_set_aside_and_is_good(shop: Shop, tmp_path: Path) -> None:
+    place, local = LocalLocation(tmp_path / "copy"), tmp_path / "local"
+    engine = shop.open([place], local=local)
+    shop.run(engine, 2)
+    engine.close()
+    forget_all()
+    aside = []
+    for root, pattern, at in ((local, "traces/*/*.arrow", local), (place.path, "layers/*/*.parquet", place.path)):
+        path = sorted(root.glob(pattern))[0]
+        target = at / "damaged" / path.parent.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+        aside.append((path, target))
+    report = verify([str(local), str(place.path)], repair=True)
+    assert report.ok, report
+    for path, target in aside:
+        assert path.exists() and not target.exists()
+    engine = shop.open([place], local=local)
+    assert engine.recovery.layers_fetched == 0 and engine.recovery.epochs == []
     shop.check(engine)
     engine.close()

@@ -10,7 +10,7 @@ nobody.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.coordinator.history import Seen, choose, extend
@@ -26,6 +26,9 @@ from holdfast.store.replica import Replica, is_true
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import layer_metadata
 from holdfast.trace.name import ALL
+
+_LOOKS = 5
+"""So often a location is listed whose segments are merged meanwhile."""
 
 
 def find_history(
@@ -46,17 +49,7 @@ def find_history(
     _found(recovery, "local", records)
     for name, replica in replicas.items():
         try:
-            for segment in replica.segments():
-                if segment.digest in known and whole:
-                    _found(recovery, name, [], segment.last)
-                    continue
-                try:
-                    lineages = replica.read_segment(segment)
-                except LogDamaged as error:
-                    recovery.damaged.append(str(error))
-                    continue
-                _found(recovery, name, lineages)
-                records += lineages
+            records += _records(name, replica, known if whole else (), recovery)
         except (StoreError, FileNotFoundError) as error:
             recovery.unreachable[name] = str(error)
     for seen, given in sinks:
@@ -87,6 +80,29 @@ def find_history(
         _found(recovery, "layers", history)
     recovery.epoch = len(history) - 1
     return history
+
+
+def _records(name: str, replica: Replica, known: Collection[str], recovery: Recovery) -> list[Lineage]:
+    """What a location holds, without the segments whose last digest is known. A segment that is gone was merged by a
+    driver that has not noticed this one yet: what it was merged into is in the next listing."""
+    for attempt in range(_LOOKS):
+        records: list[Lineage] = []
+        try:
+            for segment in replica.segments():
+                if segment.digest in known:
+                    _found(recovery, name, [], segment.last)
+                    continue
+                try:
+                    records += replica.read_segment(segment)
+                except LogDamaged as error:
+                    if str(error) not in recovery.damaged:
+                        recovery.damaged.append(str(error))
+            break
+        except FileNotFoundError:
+            if attempt == _LOOKS - 1:
+                raise
+    _found(recovery, name, records)
+    return records
 
 
 def _found(recovery: Recovery, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from holdfast.coordinator.lineage import Lineage, to_lines
 from holdfast.errors import LogError
+from holdfast.store.atomic import read_file
 
 FILE = "begun.jsonl"
 _GROWN = 256
@@ -27,7 +28,7 @@ _GROWN = 256
 def read_begun(path: Path) -> list[Lineage]:
     """The epochs that were begun and not abandoned, in order. A line that is damaged says nothing."""
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except FileNotFoundError:
         return []
     found: dict[str, Lineage] = {}

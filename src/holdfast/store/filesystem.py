@@ -29,6 +29,7 @@ from holdfast import redaction
 from holdfast.errors import StoreError
 from holdfast.store.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
 from holdfast.store.reasons import said
+from holdfast.store.retrying import retrying
 
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 """Spellings of the same kind of place."""
@@ -128,7 +129,7 @@ class FilesystemLocation(Location):
     def read(self, path: str) -> bytes:
         with self._doing("read", path, missing=True) as opened:
             try:
-                return _get(opened.files, f"{opened.root}/{path}")
+                return retrying(lambda: _get(opened.files, f"{opened.root}/{path}"))
             except FileNotFoundError:
                 self._check_bucket(opened)
                 raise
@@ -145,7 +146,8 @@ class FilesystemLocation(Location):
         with self._doing("list", directory) as opened:
             opened.refresh()
             place = f"{opened.root}/{directory}".rstrip("/")
-            found: Infos = opened.files.get_file_info(arrow_fs.FileSelector(place, allow_not_found=True))
+            wanted = arrow_fs.FileSelector(place, allow_not_found=True)
+            found: Infos = retrying(lambda: opened.files.get_file_info(wanted))
             if not found:
                 self._check_bucket(opened)
             return found

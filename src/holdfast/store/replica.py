@@ -80,6 +80,9 @@ class Replica:
         """Which location it is (`coordinator/roster.py`), as it was seen last; none if it has none."""
 
         self.roster_version: Version = (-1, -1)
+        self.torn: list[Segment] = []
+        """Segments of the lineage that were read and do not hold what their names say."""
+
         self._segments: list[Segment] = []
         """Those that were there when it was last looked at."""
 
@@ -201,6 +204,7 @@ class Replica:
                 break
             except ValueError as error:
                 if attempt:  # it was so at a second look, too
+                    self.torn.append(segment)
                     raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
         return lineages
 
