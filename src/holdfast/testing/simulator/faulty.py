@@ -4,7 +4,8 @@ A seed draws a flow, what happens to it (rows arrive, epochs, background work, d
 or the local directory that is lost), and a plan of faults for everything that touches its files. What must hold:
 
 * whatever is raised is an error of Holdfast's, and a step that raised has not happened, or says that it has;
-* an epoch that a step returned from is there when the flow is opened again;
+* an epoch that a step returned from is there when the flow is opened again, and none that was not said to count, but
+  for the one in which the driver died;
 * no file of a source, and no whole file of a changelog, is ever removed or changed;
 * when the faults end, the flow opens, takes what is left, and every view and changelog is exact and safe.
 """
@@ -30,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast import marks
 from holdfast.connectors.changelog import changelog
 from holdfast.connectors.changelog_files import DataFile, data_files, listed
 from holdfast.connectors.files import files
@@ -45,7 +47,9 @@ from holdfast.ready import Ready
 from holdfast.store.location import LocalLocation
 from holdfast.testing.faulty.layer import Faults, faults
 from holdfast.testing.faulty.plan import Plan
+from holdfast.testing.simulator.actions import MARKS
 from holdfast.testing.simulator.model import ORDERS, START, VIEWS, Bag, expected, left, plans, types
+from holdfast.testing.simulator.run import Crash
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import Broken, Change, World, bag_of, difference
 from holdfast.trace.layer import forget_all
@@ -54,7 +58,16 @@ from holdfast.trace.name import ALL
 LENGTH = 24
 _PLACES = ("a", "b", "c")
 _MIN_REPLICAS = 2
-_ACTIONS = {"feed": 7.0, "step": 9.0, "upkeep": 5.0, "kill": 1.0, "close": 0.7, "lose": 0.5, "lose local": 0.3}
+_ACTIONS = {
+    "feed": 7.0,
+    "step": 9.0,
+    "upkeep": 5.0,
+    "kill": 0.7,
+    "crash": 0.7,
+    "close": 0.7,
+    "lose": 0.5,
+    "lose local": 0.3,
+}
 
 
 class NumberedFiles(Source):
@@ -130,8 +143,11 @@ class FaultySimulation:
         self.last = -1
         """The last epoch that counts, as far as the driver was told."""
 
-        self.unsure = False
-        """Whether something was lost since the flow was open that may hold later epochs."""
+        self.crashed = False
+        """Whether the driver died in the middle of something: one more epoch may count than was told."""
+
+        self.dying: tuple[str, int] | None = None
+        """The driver dies when it comes to this mark, for the n-th time."""
 
         self.kept: dict[Path, bytes] = {}
         """Files of the user that are whole → their digests."""
@@ -158,9 +174,9 @@ class FaultySimulation:
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
             self.engine = engine_of(Ready(declared, plans(world.flow), types(world.flow), runner), Told())
-            if self.engine.last != self.last and not (self.unsure and self.engine.last < self.last):
+            if not self.last <= self.engine.last <= self.last + self.crashed:
                 raise Broken(f"epoch {self.last} was the last that counted, and the flow opens with {self.engine.last}")
-            self.last, self.unsure = self.engine.last, False
+            self.last, self.crashed = self.engine.last, False
         return self.engine
 
     def step(self) -> None:
@@ -190,6 +206,13 @@ class FaultySimulation:
             finally:
                 forget_all()
 
+    def reached(self, mark: str) -> None:
+        if self.dying is not None and self.dying[0] == mark:
+            self.dying = (mark, self.dying[1] - 1)
+            if not self.dying[1]:
+                self.dying = None
+                raise Crash(mark)
+
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def do(self, action: str) -> None:
@@ -201,6 +224,8 @@ class FaultySimulation:
             self.engine.upkeep()
         elif action == "kill":
             self.die()
+        elif action == "crash":
+            self.dying = (self.chance.choice(MARKS), self.chance.choice((1, 1, 2, 3)))
         elif action == "close":
             self.close()
         elif action.startswith("lose"):
@@ -347,7 +372,7 @@ def simulate_faults(
                 simulation.layer = layer
                 for action in chosen:
                     run.actions.append(action)
-                    if action in ("feed", "kill", "lose", "lose local"):
+                    if action in ("feed", "kill", "crash", "lose", "lose local"):
                         with layer.paused():
                             simulation.do(action)
                     else:
@@ -369,17 +394,25 @@ def simulate_faults(
 
 
 def _tolerant(simulation: FaultySimulation, action: str) -> None:
-    """Something that may fail, but only with an error of Holdfast's."""
+    """Something that may fail, but only with an error of Holdfast's; or the driver dies in it."""
+    assert simulation.layer is not None
+    marks.hook = simulation.reached
     try:
         simulation.do(action)
     except Broken:
         raise
+    except Crash as crash:
+        simulation.run.actions[-1] += f" (died at {crash})"
+        with simulation.layer.paused():
+            simulation.die()
+        simulation.crashed = True
     except HoldfastError as error:
         simulation.run.errors[type(error).__name__] += 1
         simulation.run.actions[-1] += f" ({type(error).__name__})"
-        assert simulation.layer is not None
         if simulation.engine is not None and type(error).__name__ == "Fenced":
             with simulation.layer.paused():
                 simulation.die()
     except BaseException as error:
         raise Broken(f"{action} raised what is no error of Holdfast's: {type(error).__name__}: {error}") from error
+    finally:
+        marks.hook = None
