@@ -98,12 +98,16 @@ class Run:
         flow: hf.Flow | None = None
         for number in range(STEPS):
             self.feed(number)
+            before = flow._engine.last if flow is not None and flow._engine is not None else None
             try:
                 if flow is None:
                     flow = declare(self.root, self.spark)
                 flow.step()
             except HoldfastError as error:
                 self.raised.append(f"{type(error).__name__}: {str(error)[:200]}")
+                engine = flow._engine if flow is not None else None
+                if engine is not None and before not in (None, engine.last) and not error.fields.get("complete"):
+                    return f"a step raised, and epoch {engine.last} counts: {error}"
                 if type(error).__name__ == "Fenced" and flow is not None:
                     flow = self._left(flow)
             except Exception as error:
