@@ -137,14 +137,14 @@ class Subject:
             "copies: files": len(copies),
             "copies: bytes": sum(copies) / 1e3,
             "changelogs: files": len(out),
-            "changelogs: bytes": sum(out) / 1e3,
+            "changelogs: bytes per epoch": sum(out) / (self.engine.last + 1),
         }
 
 
 UNITS = {
     "driver: memory": "MB", "driver: epochs of lineage": "", "local: files": "", "local: bytes": "kB",
     "local: bytes of lineage": "kB", "copies: files": "", "copies: bytes": "kB", "changelogs: files": "",
-    "changelogs: bytes": "kB", "opening": "ms", "an epoch": "ms",
+    "changelogs: bytes per epoch": "", "opening": "ms", "an epoch": "ms",
 }  # fmt: skip
 
 
