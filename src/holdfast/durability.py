@@ -40,13 +40,14 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.enrolment import Enrolment
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.lanes import Lanes
+from holdfast.localsync import LocalSync
 from holdfast.locations import Locations
 from holdfast.operators.program import partition_range
 from holdfast.runner import Beside, Runner
 from holdfast.store.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
 from holdfast.store.location import Location
 from holdfast.store.replica import Claim
-from holdfast.store.syncing import forget_others, sync_all
+from holdfast.store.syncing import forget_others
 from holdfast.trace.cover import Chain
 from holdfast.trace.merge import outline
 from holdfast.trace.name import LayerName
@@ -54,10 +55,6 @@ from holdfast.trace.rows import Layout
 
 PAUSE = 5.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
-
-_SYNC = 30.0
-"""Seconds: local layers are synced no more often while epochs come and are copied. Most are merged and removed before
-then, and what a copy has is durable without them."""
 
 _SLOW = 5.0
 """Seconds: a location to which the copies of one round take longer is slow."""
@@ -133,16 +130,7 @@ class Durability:
         self.cleared = -1
         """Up to here input may be released: it was safe, and after that nobody else had claimed the log."""
 
-        self.synced = -1
-        """The local layers up to this epoch are on disk."""
-
-        self.unsynced: dict[str, str] = {}
-        """Traces whose local layers could not be synced → why. What copies hold of them is durable all the same."""
-
-        self._synced_at = float("-inf")
-        self._round_before = -1
-        """The last epoch when the round before began: if there is no later one, epochs pause."""
-
+        self.disk = LocalSync(runner, list(traces), directory)
         self.flushed = -1
         """The lineage up to this epoch is durable."""
 
@@ -438,30 +426,14 @@ class Durability:
         return Beside.LAGGING if number in self._slow else Beside.COPYING
 
     def _sync_round(self) -> None:
-        """Sync local layers: not in every round, since most are merged and removed before that matters."""
+        """Sync local layers, if it is time."""
         last = len(self._history) - 1
         if last < 0 or self.fenced is not None or not self.settings.durable:
             return
-        recent = self._runner.threads and time.monotonic() - self._synced_at < _SYNC
-        moves, self._round_before = last > self._round_before, last
-        if not (recent and moves and not self.troubles):
-            self._attempt(-1, lambda: self._sync(last))
-        if self.synced < last:
+        if self.disk.is_due(last, bool(self.troubles)):
+            self._attempt(-1, lambda: self.disk.sync(last))
+        if self.disk.synced < last:
             self._background.request(len(self.locations))
-
-    def _sync(self, last: int) -> None:
-        after, directories = self.synced, [str(self._directory / trace) for trace in self._traces]
-        if self._runner.scattered:
-            found = self._runner.everywhere("syncing layers", lambda: sync_all(directories, after))
-            self.unsynced = {one.trace: f"member {member}: {one.why}" for member, some in found.items() for one in some}
-        else:
-            failed = self._runner.tasks(
-                "syncing layers", lambda some: sync_all(some, after), directories, Beside.COPYING
-            )
-            self.unsynced = {one.trace: one.why for one in failed}
-        self._synced_at = time.monotonic()
-        if not self.unsynced:
-            self.synced = last
 
     def _shipment(self, ship: Ship) -> Shipment:
         return Shipment(
@@ -625,7 +597,7 @@ class Durability:
     def levels(self, traces: Sequence[str]) -> dict[str, int]:
         """Level → the last epoch that these traces have reached on it."""
         last = len(self._history) - 1
-        found = {"memory": last, "disk": self.synced}
+        found = {"memory": last, "disk": self.disk.synced}
         for number, location in enumerate(self.locations):
             holding = self.holdings.get(number)
             found[location.uri] = -1 if holding is None else reached(holding, traces, last)

@@ -88,5 +88,5 @@ def _durability(state: State, durability: Durability, typical: float) -> dict[st
         "shipped": durability.shipped,
         "busy": durability.busy,
         "failure": durability.failure,
-        "unsynced": dict(durability.unsynced),
+        "unsynced": dict(durability.disk.unsynced),
     }
