@@ -154,7 +154,7 @@ class ContinuingEngine(Engine):
         self._intake.settle()
         while True:
             started = time.perf_counter()
-            offers = self._intake.poll(self.sources)
+            offers = self._intake.poll(self.sources, self._patient)
             if not offers and not self._is_time():
                 return EpochResult(None, approximate=branch.said())
             self._warn(branch)

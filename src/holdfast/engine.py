@@ -95,6 +95,7 @@ class Engine:
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
         self._statistics = Statistics()
+        self._patient = False
         self._due: int | None = 0
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
@@ -247,9 +248,10 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
-    def step(self) -> EpochResult:
+    def step(self, patient: bool = False) -> EpochResult:
         """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
-        view over nothing has a result too."""
+        view over nothing has a result too. ``patient``: as in `Intake.poll`."""
+        self._patient = patient
         try:
             if self._durability.fenced is not None:
                 raise self._durability.fenced
@@ -282,7 +284,7 @@ class Engine:
         while True:
             started = time.perf_counter() - waited
             # A source that no view reads keeps what it has, for the view that will.
-            offers = self._intake.poll(self.sources)
+            offers = self._intake.poll(self.sources, self._patient)
             if self.last >= 0 and self._edits.awaited():
                 self._edits.secure(self._exactly)
             elif not offers and self.last >= 0 and not self._is_time():

@@ -347,13 +347,14 @@ class Flow:
             raise DeclarationError(f"flow '{self.name}' is closed")
         return result
 
-    def _step(self) -> Epoch:
-        """The same; nothing is done if the flow is closed while this waits for storage."""
+    def _step(self, patient: bool = False) -> Epoch:
+        """The same; nothing is done if the flow is closed while this waits for storage. ``patient``: sources that had
+        nothing need not be asked again at once."""
         with self._turns.taken("step()"):
             while True:
                 engine = self._started()
                 with self._members.watched(partial(getattr, engine, "safe")):
-                    result = engine.step()
+                    result = engine.step(patient)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
@@ -450,7 +451,7 @@ class Flow:
     ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
-            result = self._step()
+            result = self._step(patient=until is None)
             if not result.idle:
                 done += 1
                 if on_epoch is not None:

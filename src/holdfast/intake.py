@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.lineage import Lineage
@@ -10,14 +11,26 @@ from holdfast.declared import Told
 from holdfast.errors import HoldfastError, InputError
 from holdfast.runner import Work
 
+_SHARE = 0.05
+"""So much of its time a flow spends at most on asking sources that have nothing."""
+
 
 class Intake:
     """The sources of an open flow."""
 
-    def __init__(self, sources: Mapping[str, Source], told: Told, history: Iterable[Lineage]) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        told: Told,
+        history: Iterable[Lineage],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """``told`` is what the sources know already, from an engine before this one."""
         self._sources = sources
         self._told = told
+        self._clock = clock
+        self._rested: dict[str, float] = {}
+        """Source → when it is asked again by those who are patient, if it had nothing."""
         self.taken: dict[str, list[tuple[int, Offer]]] = {}
         """Source → what complete epochs took of it, each with its epoch."""
 
@@ -27,9 +40,21 @@ class Intake:
         for lineage in history:
             self.take(lineage)
 
-    def poll(self, names: Collection[str]) -> dict[str, Offer]:
-        """What waits, of these sources."""
-        return {name: offer for name in names if (offer := self._sources[name].poll()) is not None}
+    def poll(self, names: Collection[str], patient: bool = False) -> dict[str, Offer]:
+        """What waits, of these sources. ``patient``: one that had nothing, and for which looking takes long, is left
+        alone for a while, as far as it allows."""
+        asked = [name for name in names if not patient or self._rested.get(name, 0.0) <= self._clock()]
+        return {name: offer for name in asked if (offer := self._asked(name)) is not None}
+
+    def _asked(self, name: str) -> Offer | None:
+        began = self._clock()
+        offer = self._sources[name].poll()
+        if offer is None:
+            ended = self._clock()
+            self._rested[name] = ended + min(self._sources[name].patience, (ended - began) / _SHARE)
+        else:
+            self._rested.pop(name, None)
+        return offer
 
     def work(self, offers: Mapping[str, Offer]) -> list[Work]:
         return [Work(name, self._sources[name], [offer]) for name, offer in offers.items()]

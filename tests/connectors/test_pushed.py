@@ -7,13 +7,15 @@ import json
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from holdfast.connectors import Input, pushed
 from holdfast.connectors.pushed import Pending
@@ -66,6 +68,84 @@ def test_rows_come_in_many_forms(make: Callable[[Any], Any]) -> None:
     source = orders()
     source.insert(make([(1, "ada", 20.0), (2, None, None)]))
     assert read(source) == [(1, "ada", 20.0, 1), (2, None, None, 1)]
+
+
+class Backwards(NamedTuple):
+    amount: float | None
+    user: str | None
+    id: int
+
+
+@dataclass
+class Order:
+    amount: float | None
+    id: int
+    user: str | None
+
+
+class Streamed:
+    """What Polars and others offer: nothing but Arrow's C stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, b, c: Row(user=b, amount=c, id=a),
+        lambda a, b, c: Row("amount", "user", "id")(c, b, a),
+        lambda a, b, c: Backwards(c, b, a),
+        lambda a, b, c: Order(c, a, b),
+        lambda a, b, c: {"user": b, "amount": c, "id": a},
+        lambda a, b, c: (a, b, c),
+        lambda a, b, c: Row(a, b, c),
+        lambda a, b, c: Row(user=b, amount=c, id=a) if b else (a, b, c),
+    ],
+)
+def test_rows_that_have_names_are_matched_by_name(make: Callable[..., Any]) -> None:
+    source = orders()
+    source.insert([make(1, "ada", 20.0), make(2, None, None)])
+    assert read(source) == [(1, "ada", 20.0, 1), (2, None, None, 1)]
+
+
+def test_columns_of_any_table_are_matched_by_name() -> None:
+    source = orders("first string, last string")
+    table = pa.table({"last": ["l"], "first": ["f"]})
+    source.insert(Streamed(table))
+    source.insert(table)
+    source.insert(table.to_pandas())
+    assert read(source) == [("f", "l", 1)] * 3
+
+
+def test_structs_inside_rows_are_matched_by_name() -> None:
+    source = orders("x struct<a:int,b:array<struct<c:int,d:int>>,m:map<string,struct<c:int,d:int>>>")
+    inner = Row(d=4, c=3)
+    source.insert([(Row(m={"k": inner}, b=[inner], a=1),)])
+    source.insert([{"x": {"m": {"k": inner}, "b": [inner], "a": 1}}])
+    source.insert([((1, [(3, 4)], {"k": (3, 4)}),)])
+    inside = {"c": 3, "d": 4}
+    assert read(source) == [({"a": 1, "b": [inside], "m": [("k", inside)]}, 1)] * 3
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (Row(id=1, user="a", amuont=1.0), "row 0: column 'amuont' is not in the schema; did you mean 'amount'"),
+        (Row(id=1, user="a"), "row 0: column 'amount' is missing"),
+        (Row("id", "user", "amount", "id")(1, "a", 1.0, 2), "row 0: a column is there twice"),
+        (dataclass(type("Short", (), {"__annotations__": {"id": int}}))(1), "row 0: column 'user' is missing"),
+    ],
+)
+def test_names_that_are_missing_or_too_many_are_said(row: Any, message: str) -> None:
+    for rows in ([row], [(1, "a", 2.0), row][::-1]):
+        with pytest.raises(SchemaError, match=message):
+            orders().insert(rows)
+    with pytest.raises(SchemaError, match=r"a single row goes in a list"):
+        orders().insert(row)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.connectors import Files, files, table
-from holdfast.errors import BadFile, DeclarationError
+from holdfast.connectors import Files, Input, files, table
+from holdfast.errors import BadFile, DeclarationError, SchemaError
 from holdfast.plan.nodes import Field
 
 SCHEMA = "id long, name string"
@@ -222,3 +223,15 @@ def test_what_is_not_a_fixed_dataframe_is_refused(spark: SparkSession) -> None:
         table(spark.sql("SELECT 1 AS a, 2 AS a"))
     with pytest.raises(DeclarationError, match="streaming"):
         table(spark.readStream.format("rate").load())
+
+
+def test_rows_of_a_dataframe_are_pushed_by_name(spark: SparkSession) -> None:
+    source = Input("people", (Field("first", "string"), Field("last", "string")))
+    source.insert(spark.sql("SELECT 'l' AS last, 'f' AS first"))
+    offer = source.poll()
+    assert offer is not None
+    schema = pa.schema([("c0", pa.string()), ("c1", pa.string())])
+    [table] = [table for part in source.parts(offer) for table in part.read(schema)]
+    assert table.to_pylist() == [{"c0": "f", "c1": "l", "_diff": 1}]
+    with pytest.raises(SchemaError, match="column 'lsat' is not in the schema; did you mean 'last'"):
+        source.insert(spark.sql("SELECT 'l' AS lsat, raise_error('never run') AS first"))

@@ -96,6 +96,8 @@ def files(
 class Files(Source):
     """See `files`."""
 
+    patience = 2.0
+
     def __init__(
         self,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],

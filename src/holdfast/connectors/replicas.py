@@ -28,6 +28,8 @@ from holdfast.plan.types import arrow_type
 class Replicated(Source):
     """See `holdfast.files`, ``replicas=True``."""
 
+    patience = 2.0
+
     def __init__(
         self, paths: Sequence[str | os.PathLike[str]], schema: str | None, max_files_per_epoch: int | None
     ) -> None:

@@ -52,6 +52,10 @@ class Source(ABC):
     replayable: bool = True
     """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
 
+    patience: float = 0.0
+    """While ``flow.run`` finds nothing to do, it asks the source again after twenty times what asking took, but not
+    later than after so many seconds. (An explicit ``flow.step`` always asks.)"""
+
     def in_session(self, zone: str) -> None:  # noqa: B027  # most sources have no times without a zone
         """The time zone of the flow's Spark session. Called on the driver before the first poll, and before any offer
         of the past is told; what of it changes rows belongs into offers."""

@@ -1,0 +1,46 @@
+"""How often sources are asked."""
+
+from __future__ import annotations
+
+from holdfast.connectors.source import Offer, Source
+from holdfast.declared import Told
+from holdfast.intake import Intake
+
+
+class Slow(Source):
+    fields = ()
+
+    def __init__(self, time: list[float], takes: float, patience: float) -> None:
+        self._time, self._takes, self.patience = time, takes, patience
+        self.asked = 0
+        self.news: Offer | None = None
+
+    def poll(self) -> Offer | None:
+        self.asked += 1
+        self._time[0] += self._takes
+        return self.news
+
+    def advance(self, offer: Offer) -> None:
+        self.news = None
+
+
+def test_a_source_that_has_nothing_is_asked_less_often_and_at_once_by_a_step() -> None:
+    time = [0.0]
+    listing, pushed = Slow(time, 0.05, patience=2.0), Slow(time, 0.0, patience=0.0)
+    intake = Intake({"listing": listing, "pushed": pushed}, Told(), [], lambda: time[0])
+    for _ in range(100):
+        assert intake.poll(["listing", "pushed"], patient=True) == {}
+        time[0] += 0.1
+    assert pushed.asked == 100
+    assert 9 <= listing.asked <= 11, "a twentieth of the time"
+    asked = listing.asked
+    listing.news = {"x": 1}
+    assert intake.poll(["listing"], patient=True) == {}
+    assert intake.poll(["listing"]) == {"listing": {"x": 1}}
+    assert listing.asked == asked + 1
+    assert intake.poll(["listing"], patient=True) == {"listing": {"x": 1}}, "after news it is asked at once"
+    listing.news, listing._takes = None, 10.0
+    intake.poll(["listing"])
+    time[0] += 2.0
+    listing.news = {"x": 2}
+    assert intake.poll(["listing"], patient=True), "no later than after its patience"
