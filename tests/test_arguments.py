@@ -60,6 +60,7 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "Flow(local)": (lambda o, x: o.declared(local=x), (5, "", b"x", ["a"])),
     "Flow(on_loss)": (lambda o, x: o.declared(on_loss=x), (None, 5, "retry", [])),
     "Flow(detection_timeout)": (lambda o, x: o.declared(detection_timeout=x), (*NOT_SECONDS, 0.5)),
+    "Flow(max_clock_jump)": (lambda o, x: o.declared(max_clock_jump=x), (5, "", "4", "soon", [], True, "0s")),
     "source(name)": (lambda o, x: o.flow.source(x, hf.rate(1)), (None, 5, "", b"x", ["v"], "t", "v")),
     "source(source)": (lambda o, x: o.flow.source("s", x), (None, 5, "files", hf.rate)),
     "source(expires)": (lambda o, x: o.flow.source("s", hf.rate(1), expires=x), (5, "", ["at"], True)),

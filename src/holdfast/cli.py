@@ -103,6 +103,9 @@ def run(
         metavar="TIME",
         help="After so long without a sign of the leader another takes over, such as 2s (default: 5s).",
     ),
+    accept_clock: bool = typer.Option(
+        False, "--accept-clock", help="Take the host's clock as it is, although it jumped or the flow's is ahead."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch, and per change of the lease."),
     accept_loss: bool = typer.Option(
         False, "--accept-loss", help="Begin although log locations are missing that alone may have epochs."
@@ -124,6 +127,8 @@ def run(
     with load_flow(file) as flow, _connected(held):
         if accept_loss:
             flow._accept_loss()
+        if accept_clock:
+            flow.accept_clock()
         # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.
         if held is None:
             flow.status()

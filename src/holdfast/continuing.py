@@ -164,7 +164,7 @@ class ContinuingEngine(Engine):
                     self._pushed.hold(one.name, branch.last + 1, one.source.parts(one.offers[0]))
             subject = f"{self.declared.name}: epoch {branch.last + 1}, approximate"
             try:
-                lineage, outcome = branch.run(offers, self._runner.clock(), self._job, work, subject)
+                lineage, outcome = branch.run(offers, self._now(), self._job, work, subject)
             except LogDamaged:
                 raise
             except Exception as error:

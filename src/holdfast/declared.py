@@ -35,6 +35,9 @@ class Declared:
     """What the loss of a member means that keeps layers: ``"replay"``, what was lost is brought back at once;
     ``"continue"``, the flow goes on with what is left until it is repaired."""
 
+    max_clock_jump: int | None = 3_600_000_000
+    """Microseconds by which the host's clock may go ahead of the time that has passed; None: any."""
+
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
     """Source → its rows without those that have expired, typed; only of sources whose rows expire."""
 

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,7 @@ from holdfast import marks
 from holdfast.afterwards import Afterwards
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
+from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.forms import Forms
 from holdfast.coordinator.lineage import Lineage
@@ -37,7 +39,16 @@ from holdfast.delivery import Delivery
 from holdfast.descriptions import Descriptions
 from holdfast.durability import Durability
 from holdfast.edits import Edits
-from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, InputError, LogDamaged, LogError, StoreError
+from holdfast.errors import (
+    ClockJumped,
+    EpochUnavailable,
+    Fenced,
+    HoldfastError,
+    InputError,
+    LogDamaged,
+    LogError,
+    StoreError,
+)
 from holdfast.homes import Homes
 from holdfast.intake import Intake
 from holdfast.lease.lead import Lead
@@ -68,6 +79,9 @@ from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
 
 T = TypeVar("T")
+
+_CLOCK_DRIFT = 60_000_000
+"""Microseconds: a smaller change of what the host's clocks differ by is not worth a write."""
 
 
 class Engine:
@@ -144,6 +158,12 @@ class Engine:
         marks.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
+        self._clock = FlowClock(
+            self.declared.name,
+            self.declared.max_clock_jump,
+            self.history[-1].clock if self.history else None,
+            self._directory.read_clock(),
+        )
         self._pushed = Pushed()
         self._census = Census(self.partitions, self._coordinator.last)
         self._homes = Homes(self._runner, self._state, self._directory, self.history)
@@ -296,7 +316,7 @@ class Engine:
                     return EpochResult(None)
                 continue  # others had their turn: what waited then may be taken
             try:
-                lineage, outcome = self._run(offers, self._runner.clock(), self._intake.work(offers))
+                lineage, outcome = self._run(offers, self._now(), self._intake.work(offers))
             except Exception as error:
                 # A driver that another has taken over from fails at many things; it should say the real reason.
                 self._lead.check()
@@ -311,8 +331,33 @@ class Engine:
 
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
-        timed = any(operator.kind == "temporal" for operator in self._state.program.operators)
-        return timed and self._due is not None and self._due <= self._runner.clock()
+        return self._is_timed and self._due is not None and self._due <= self._runner.clock()
+
+    @property
+    def _is_timed(self) -> bool:
+        return any(operator.kind == "temporal" for operator in self._state.program.operators)
+
+    def accept_clock(self) -> None:
+        """Take the host's clock for the next epoch as it is, ahead or behind."""
+        self._clock.accept()
+
+    def _now(self) -> int:
+        """The clock of the next epoch. Raises `ClockJumped`, where anything depends on the time."""
+        before, reading = self._clock.known, self._runner.reading()
+        try:
+            now = self._clock.read(reading)
+        except ClockJumped as error:
+            if self._is_timed or self.declared.settings.retention.seconds is not None:
+                raise
+            warnings.warn(f"holdfast: {error}. Nothing here depends on the time yet, and so it goes on", stacklevel=1)
+            self._clock.accept()
+            now = self._clock.read(reading)
+        known = self._clock.known
+        assert known is not None  # it was read
+        if known[0] and (before is None or before[0] != known[0] or abs(before[1] - known[1]) > _CLOCK_DRIFT):
+            with suppress(LogError, OSError):  # without it the next process has less to compare with
+                self._directory.write_clock(*known)
+        return now
 
     def _completed(
         self, lineage: Lineage, outcome: Outcome, started: float, waited: float, *, again: bool = False
@@ -354,6 +399,7 @@ class Engine:
 
     def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: Afterwards) -> None:
         """The epoch counts: now it may be seen."""
+        self._clock.completed(lineage.clock)
         if not again:
             with after.doing("telling the sources"):
                 self._intake.advance(lineage.offers)
@@ -399,7 +445,8 @@ class Engine:
     def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:
         """Run an exact epoch to its end, and have it count. If it fails, nothing of it does."""
         while True:
-            lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said())
+            back = self._clock.accepts
+            lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said(), back)
             try:
                 self._begun.add(lineage)
                 outcome = self._exactly(partial(self._attempt, lineage, work))
@@ -618,7 +665,8 @@ class Engine:
     @speaking
     def status(self) -> Status:
         """How the flow stands."""
-        return status_of(
+        host = self._runner.clock()
+        status = status_of(
             self._state,
             self.last,
             self.partitions,
@@ -630,6 +678,8 @@ class Engine:
             self._homes.status(),
             self.approximate,
         )
+        last = self.history[-1].clock if self.history else None
+        return replace(status, clock={"flow": last, "host": host, "ahead": self._clock.ahead(host) / 1e6})
 
     # -- the end --------------------------------------------------------------------------------------------------
 

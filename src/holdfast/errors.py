@@ -16,6 +16,7 @@
     │   └── MultiplicityOverflow  more copies of a row than can be counted
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
+    ├── ClockJumped               the host's clock went ahead further than time has passed
     ├── SinkError                 a sink refused a commit
     ├── LeaseError                a lease cannot be used: a wrong address, a server that does not answer
     ├── MemberLost                an executor was lost, and the policy says to stop
@@ -109,6 +110,10 @@ class EvaluationError(HoldfastError):
 
 class EpochUnavailable(HoldfastError):
     """A read as of an epoch that is not there yet, or that compaction has passed."""
+
+
+class ClockJumped(HoldfastError):
+    """The host's clock is further ahead than time has passed, and rows would expire for good."""
 
 
 class SinkError(HoldfastError):

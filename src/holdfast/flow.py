@@ -36,7 +36,7 @@ from holdfast.plan import nodes
 from holdfast.redaction import shown
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.turns import Turns
-from holdfast.wanted import checked, working_directory
+from holdfast.wanted import checked, clock_jump, working_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +77,10 @@ class Flow:
     seconds an executor that is silent counts as lost, in a session that the flow starts (for your own:
     ``hf.detection(seconds)``).
 
+    ``max_clock_jump``: by how much the host's clock may go ahead of the time that has passed, where views or
+    ``expires`` depend on it (None: any). Beyond that a step raises `ClockJumped`, until the clock is right or
+    `accept_clock` says that it is. A flow that goes on after a rest of less than 30 days is not concerned.
+
     All methods may be called from any thread. What runs epochs, declares or reads takes turns, in the order of the
     calls: a call waits for the epoch at hand, never for another thread's whole `run`. Code that the flow calls in the
     middle of an epoch (functions of sinks, your own sources and sinks) may push to inputs, read, and ask for the
@@ -99,6 +103,7 @@ class Flow:
         on_loss: str = "replay",
         detection_timeout: float | None = None,
         accept_loss: bool = False,
+        max_clock_jump: str | None = "1h",
     ) -> None:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
@@ -121,6 +126,8 @@ class Flow:
             )
         self._members = Members(name, on_loss == "terminate")
         self._on_loss = on_loss
+        self._max_clock_jump = clock_jump(name, max_clock_jump)
+        self._accepts_clock = False
         self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
         self._spark = spark
@@ -353,11 +360,22 @@ class Flow:
         with self._turns.taken("step()"):
             while True:
                 engine = self._started()
+                if self._accepts_clock:
+                    engine.accept_clock()
+                    self._accepts_clock = False
                 with self._members.watched(partial(getattr, engine, "safe")):
                     result = engine.step(patient)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
+
+    def accept_clock(self) -> Self:
+        """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
+        when the flow's own clock is ahead, since the host's was once (``status().clock["ahead"]``). In that case what
+        expired too early does not come back by itself; a view that is dropped and declared again is made of what its
+        sources have. From any thread; waits for nothing."""
+        self._accepts_clock = True
+        return self
 
     def run(
         self,
@@ -527,6 +545,7 @@ class Flow:
                 sinks=tuple(self._sinks),
                 settings=self._settings,
                 on_loss=self._on_loss,
+                max_clock_jump=self._max_clock_jump,
             )
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
             judge = self._judge(self._spark)

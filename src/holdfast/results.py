@@ -192,6 +192,10 @@ class Status:
     """Where members keep their own layers: which partitions each keeps, how many keyed tasks were run since the flow
     was opened, and how many of them found all their layers where they ran. Otherwise empty."""
 
+    clock: dict[str, Any] = field(default_factory=dict)
+    """``flow``: the clock of the last epoch, in microseconds since 1970, None before the first; ``host``: what the
+    host's clock says; ``ahead``: by how many seconds the flow's is ahead of it, which should be 0."""
+
     approximate: Approximation | None = None
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 

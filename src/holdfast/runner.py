@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
+from holdfast.coordinator.clock import Reading
 from holdfast.errors import LogDamaged
 from holdfast.operators.program import Program
 from holdfast.operators.stage import Epoch, Report
@@ -132,6 +133,10 @@ class Runner(Protocol):
 
     def clock(self) -> int:
         """Microseconds since 1970."""
+        ...
+
+    def reading(self) -> Reading:
+        """The same, with the clock that nobody sets."""
         ...
 
     def draw(self) -> int:

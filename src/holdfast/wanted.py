@@ -105,3 +105,19 @@ def checked(
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
     return places, Settings(str(strategy), count, bound, retention, accept_loss)
+
+
+def clock_jump(name: str, value: object) -> int | None:
+    """``max_clock_jump`` in microseconds, checked; None: no bound."""
+    from holdfast.coordinator.retention import parse_retention
+
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str) and (seconds := parse_retention(value).seconds):
+            return round(seconds * 1e6)
+    except ValueError:
+        pass
+    raise DeclarationError(
+        f"flow '{name}': max_clock_jump must be a time such as '1h' or '7d', or None, not {value!r}", flow=name
+    )

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.errors import TypeMismatch
+from holdfast.errors import ClockJumped, TypeMismatch
 from holdfast.testing import Oracle, assert_same_rows, stopped_clock
 
 NOON = datetime.datetime(2024, 2, 28, 12, tzinfo=datetime.UTC)
@@ -171,6 +171,41 @@ def test_an_epoch_is_made_when_something_is_due_and_not_before(spark: SparkSessi
         events.insert([event(3, -1 / 60)])
         flow.step()
         assert sorted(row.id for row in flow.read("recent").collect()) == [2, 3]
+
+
+def test_a_clock_that_was_ahead_expires_nothing_and_there_is_a_way_back(spark: SparkSession, tmp_path: Path) -> None:
+    with stopped_clock(NOON) as clock, hf.Flow("ahead", log=tmp_path / "log", spark=spark) as flow:
+        events = flow.input("events", EVENTS)
+        flow.view("recent", TIMED["recent"])
+
+        def recent() -> list[int]:
+            return sorted(row.id for row in flow.read("recent").collect())
+
+        events.insert([event(1, -0.5)])
+        flow.step()
+        clock.jump(days=3650)
+        events.insert([event(2, -0.25)])
+        with pytest.raises(ClockJumped, match=r"flow\.accept_clock"):
+            flow.step()
+        assert recent() == [1] and events.pending.inserted == 1
+        clock.jump(days=-3650)
+        flow.step()
+        assert recent() == [1, 2], "the clock is right again, and nothing has happened"
+
+        clock.jump(days=3650)
+        flow.accept_clock().step()
+        assert recent() == []
+        clock.jump(days=-3650)
+        assert flow.status().clock["ahead"] == 3650 * 86400
+        events.insert([event(3, 0)])
+        flow.step()
+        assert recent() == [], "ahead for good"
+        events.insert([event(4, 0)])
+        flow.accept_clock().step()
+        assert recent() == [4] and flow.status().clock["ahead"] == 0
+        clock.advance(minutes=61)
+        flow.run(until="idle")
+        assert recent() == []
 
 
 # -- rows that expire ---------------------------------------------------------------------------------------------

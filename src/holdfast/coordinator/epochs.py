@@ -42,14 +42,23 @@ class Coordinator:
         """How to tell the layers of this history from stale ones, up to the last complete epoch."""
         return Chain(self._base, tuple(self._tail))
 
-    def begin(self, offers: dict[str, Any], clock: int, seed: int, views: Mapping[str, Any] | None = None) -> Lineage:
+    def begin(
+        self,
+        offers: dict[str, Any],
+        clock: int,
+        seed: int,
+        views: Mapping[str, Any] | None = None,
+        back: bool = False,
+    ) -> Lineage:
         """The lineage of the next epoch. It is not part of the history until `complete`. ``views``: what the flow
         keeps, if that changes with it.
 
-        Its clock never goes back, whatever the host's does: time that has passed in a view has passed."""
+        Its clock never goes back, whatever the host's does: time that has passed in a view has passed. Unless the user
+        wants it to go ``back``, since it never should have been so far ahead: what has gone then stays away, and what
+        comes lasts as long as it should."""
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
-        clock = max(clock, self._clock)
+        clock = clock if back else max(clock, self._clock)
         self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self.term, views=views)
         return self._running
 

@@ -6,12 +6,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
+from holdfast.coordinator.clock import Reading
 from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
 from holdfast.plan.dataflow import Dataflow, Types
@@ -178,6 +180,18 @@ class Cluster:
 
     def clock(self) -> int:
         return time.time_ns() // 1000
+
+    def reading(self) -> Reading:
+        return Reading(self.clock(), *self.uptime())
+
+    def uptime(self) -> tuple[str, int]:
+        """A name of this start of the machine, and the microseconds since then, however long it slept."""
+        counted = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        try:
+            start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            start = ""
+        return start, time.clock_gettime_ns(counted) // 1000
 
     def draw(self) -> int:
         return secrets.randbits(63)

@@ -105,6 +105,19 @@ class LogDirectory:
         """What the flow keeps; nothing if it never ran."""
         return _read_json(self.path / "collections.json") or {}
 
+    def write_clock(self, start: str, difference: int) -> None:
+        """Keep by how much the clocks of this host differ (`coordinator.clock`)."""
+        write_whole(self.path / "clock.json", _text({"start": start, "difference": difference}))
+
+    def read_clock(self) -> tuple[str, int] | None:
+        """What was kept; None if there is nothing that can be read."""
+        try:
+            held = _read_json(self.path / "clock.json") or {}
+        except (LogError, OSError):
+            return None
+        start, difference = held.get("start"), held.get("difference")
+        return (start, difference) if isinstance(start, str) and isinstance(difference, int) else None
+
     def write_members(self, names: list[str]) -> None:
         """Say which members have the flow's layers."""
         write_whole(self.path / "members.json", _text({"members": names}))

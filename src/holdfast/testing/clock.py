@@ -22,10 +22,21 @@ class Clock:
 
     def __init__(self, now: datetime.datetime) -> None:
         self.now = now
+        self._jumped = datetime.timedelta()
 
     def advance(self, **much: float) -> None:
         """Let time pass: ``hours=1``, ``minutes=5``, as `datetime.timedelta` has them."""
         self.now += datetime.timedelta(**much)
+
+    def jump(self, **much: float) -> None:
+        """Set the clock to another time, while none passes."""
+        self.now += datetime.timedelta(**much)
+        self._jumped += datetime.timedelta(**much)
+
+    @property
+    def uptime(self) -> int:
+        """The microseconds that a clock has counted which nobody sets."""
+        return self.micros - self._jumped // datetime.timedelta(microseconds=1)
 
     @property
     def micros(self) -> int:
@@ -38,9 +49,10 @@ def stopped_clock(now: str | datetime.datetime) -> Iterator[Clock]:
     """Until its end, the time of all flows is ``now`` (UTC, if it says nothing else), and passes only by `advance`."""
     moment = datetime.datetime.fromisoformat(now) if isinstance(now, str) else now
     clock = Clock(moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC))
-    real = Cluster.clock
+    real, uptime = Cluster.clock, Cluster.uptime
     Cluster.clock = lambda self: clock.micros  # type: ignore[method-assign]
+    Cluster.uptime = lambda self: ("stopped", clock.uptime)  # type: ignore[method-assign]
     try:
         yield clock
     finally:
-        Cluster.clock = real  # type: ignore[method-assign]
+        Cluster.clock, Cluster.uptime = real, uptime  # type: ignore[method-assign]

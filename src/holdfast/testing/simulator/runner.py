@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from holdfast import marks
+from holdfast.coordinator.clock import Reading
 from holdfast.coordinator.placement import assign, inherit
 from holdfast.errors import HoldfastError
 from holdfast.operators.elsewhere import settle
@@ -145,6 +146,9 @@ class SimulatedRunner:
 
     def clock(self) -> int:
         return self._world.tick()
+
+    def reading(self) -> Reading:
+        return Reading(self.clock(), "", 0)
 
     def draw(self) -> int:
         return self._world.random.getrandbits(63)
