@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.coordinator.forms import Form, described
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged, StoreError
+from holdfast.known_sources import Known, known_of
 from holdfast.results import Recovery
 from holdfast.state import State
 from holdfast.store.directory import LogDirectory
@@ -32,6 +33,13 @@ class Descriptions:
                 self._old_forms = found
                 break
         return described(self._old_forms)
+
+    def sources(self) -> dict[str, Known]:
+        """The sources that the flow had, also those that it did not have when it ran last."""
+        found: dict[str, Known] = {}
+        for one in reversed(self._read()):
+            found |= known_of(one)
+        return found
 
     def fresh(self, state: State, last: int) -> set[str]:
         """The operators that the flow did not keep before."""

@@ -146,9 +146,12 @@ class Durability:
         self.damaged: list[LogDamaged] = []
         """Local layers that a round found damaged, for the engine to repair."""
 
-        self.former: Mapping[str, tuple[Layout, int]] = {}
+        self.former: dict[str, tuple[Layout, int]] = {}
         """Traces that the flow has no more and that a sink still needs, each up to an epoch. No epoch after that is
         safe before they are: what a sink has must not be forgotten before it was brought away from it."""
+
+        self.absent: frozenset[str] = frozenset()
+        """Traces of inputs that are not declared now: they may be again, and their rows are nowhere else."""
 
         self.lost: frozenset[int] = frozenset()
         """Partitions whose members do not have their layers, while a flow goes on without them: nothing of these can be
@@ -501,7 +504,7 @@ class Durability:
 
         def forget(number: int) -> None:
             replica = self._places.replicas[number]
-            for trace in sorted(set(replica.traces()) - self._traces.keys()):
+            for trace in sorted(set(replica.traces()) - self._traces.keys() - self.absent):
                 self._places.remove(number, [(trace, name) for name in replica.layers(trace)])
             self._settled.add(number)
 
@@ -511,7 +514,7 @@ class Durability:
         with self._lock:
             if -1 in self._settled:
                 return
-            directory, kept = self._directory, frozenset(self._traces)
+            directory, kept = self._directory, frozenset(self._traces) | self.absent
             self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
             self._settled.add(-1)
 

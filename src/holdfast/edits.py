@@ -14,6 +14,7 @@ from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import StoreError
 from holdfast.state import State, log_layout
+from holdfast.trace.rows import Layout
 
 _FORMER_SAFE = 60.0
 """So many seconds an edited view waits until its rows as they were are safe."""
@@ -28,6 +29,8 @@ class Edits:
         self._declared = state.forms()
         self._delivery = delivery
         self._durability = durability
+        self.absent: dict[str, tuple[Layout, int]] = {}
+        """The logs of inputs that are not declared, each with the epoch up to which it is whole: they may come back."""
 
     def later(self) -> set[str]:
         """The operators that came with a view's edit, after the first epoch."""
@@ -84,6 +87,7 @@ class Edits:
             for form, (upto, _) in self._delivery.former().items()
             if form.trace not in self._state.layouts
         }
+        self._durability.former |= self.absent
 
     def settled(self) -> bool:
         """Whether nobody can need a trace any more that the flow has not. The epoch after the last change must be safe:

@@ -47,10 +47,13 @@ from holdfast.errors import (
     InputError,
     LogDamaged,
     LogError,
+    SchemaChanged,
+    SchemaError,
     StoreError,
 )
 from holdfast.homes import Homes
 from holdfast.intake import Intake
+from holdfast.known_sources import KnownSources
 from holdfast.lease.lead import Lead
 from holdfast.lease.lease import Lease
 from holdfast.maintenance import Maintenance, Wanted
@@ -199,8 +202,10 @@ class Engine:
         )
         self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
         self._durability.is_settled = self._edits.settled
+        known = KnownSources(descriptions.sources(), self._state, self.last)
+        known.check(self._intake.taken)
         self._intake.catch_up()
-        fresh = descriptions.fresh(self._state, self.last)
+        fresh = descriptions.fresh(self._state, self.last) - known.returned
         self._recoverer = Recoverer(
             self._state,
             self._runner,
@@ -216,16 +221,28 @@ class Engine:
             self._homes.take,
             recovery,
         )
-        self._recoverer.open()
+        self._recoverer.rested = frozenset(known.returned)
+        self._recover(known)
         if fresh & self._asking and self.last >= 0:
             self._edits.secure_answers(self.last)
+        self._edits.absent = self._recoverer.kept_for(known.absent)
+        self._durability.absent = known.absent_traces
         self._edits.keep()
         self._begun = Begun(begun, self.history[self._durability.flushed + 1 :])
         # Only now: a crash before this leaves an operator that is new as new as it was.
-        descriptions.write(self._state.description(), self.last, self._edits.declared, recovery)
+        description = {**self._state.description(), "sources": known.to_json()}
+        descriptions.write(description, self.last, self._edits.declared, recovery)
         enrolment.describe = descriptions.renew
         say(self._recoverer.recovery)
         self._durability.request()
+
+    def _recover(self, known: KnownSources) -> None:
+        try:
+            self._recoverer.open()
+        except (InputError, SchemaError) as error:
+            for changed in known.changed.values():
+                raise SchemaChanged(f"{changed}: {error}", **changed.fields) from error
+            raise
 
     @property
     def last(self) -> int:
@@ -539,7 +556,7 @@ class Engine:
             parent=lineage.parent,
             deliver=deliver,
             clock=lineage.clock,
-            before=self.history[lineage.epoch - 1].clock if lineage.epoch else -(2**63),
+            before=self.history[(first or lineage.epoch) - 1].clock if lineage.epoch else -(2**63),
             seed=lineage.seed,
             answers=lineage.answers if again else None,
             asking=asking,

@@ -4,6 +4,7 @@
     ├── DeclarationError          a flow, source, view or sink is declared wrongly
     │   ├── ArgumentError         a function was given what it cannot take (subject, argument, expected, found)
     │   ├── SchemaError           a schema text that does not parse, or a row or file that does not fit it
+    │   │   └── SchemaChanged     an input or source has other columns than its rows were taken with
     │   ├── SqlError              the SQL of a view is wrong
     │   │   ├── UnknownName       a table or column that is not there
     │   │   ├── AmbiguousName     a column that several inputs have
@@ -62,6 +63,10 @@ class ArgumentError(DeclarationError):
 
 class SchemaError(DeclarationError):
     """A schema text that does not parse, or a row or file that does not fit its schema."""
+
+
+class SchemaChanged(SchemaError):
+    """An input or source is declared with other columns than epochs took of it before."""
 
 
 class SqlError(DeclarationError):

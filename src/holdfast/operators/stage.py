@@ -318,7 +318,7 @@ def run_operator(
     traces = {}
     for suffix, layout in module.layouts(operator.spec).items():
         directory = trace_directory(epoch, operator.id, suffix)
-        traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.number - 1, epoch.chain)
+        traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.first - 1, epoch.chain)
         report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
     since = report.spend("open", since)
     writes = epoch.writes(operator.id, partition)

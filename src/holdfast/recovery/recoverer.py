@@ -22,11 +22,12 @@ from typing import TypeVar
 
 from holdfast import marks
 from holdfast.connectors.source import Offer
-from holdfast.coordinator.recovery import Replay, plan_recovery
+from holdfast.coordinator.recovery import Replay, demand, plan_recovery
 from holdfast.coordinator.replication import Holding
 from holdfast.delivery import Delivery
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged, SinkError, StoreError
+from holdfast.known_sources import Known
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.recovery.handing import hand_over
@@ -35,8 +36,9 @@ from holdfast.recovery.pushed import Pushed
 from holdfast.recovery.replaying import Again, Replaying
 from holdfast.results import Recovery
 from holdfast.runner import Runner
-from holdfast.state import State
+from holdfast.state import State, log_layout
 from holdfast.store.here import here
+from holdfast.trace.rows import Layout
 
 _LOOKS = 3
 _REPAIRS = 10
@@ -94,6 +96,9 @@ class Recoverer:
         self._opening = True
         self.together = False
         """Whether what is met from now on belongs to the same recovery."""
+
+        self.rested: frozenset[str] = frozenset()
+        """The operators that keep inputs which were not declared for a while: in that time they got nothing."""
 
         self.recovery = recovery
         """What the last recovery did."""
@@ -334,8 +339,9 @@ class Recoverer:
         if not lost:
             return []
         self._check_input(covers)
+        rested = self._after_a_rest(covers, last)
         behind = self._delivery.behind({name for name, mark in self._state.flow.views.items() if mark in lost})
-        return plan_recovery(
+        return rested + plan_recovery(
             self._state.flow,
             covers,
             len(ranges),
@@ -348,6 +354,28 @@ class Recoverer:
             fresh=self._fresh,
             drawing=self._state.drawing,
         )
+
+    def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
+        """What brings operators to the last epoch that got nothing for a while, in one go for all of that; what it will
+        have done is taken as done in ``covers``."""
+        places: dict[int, dict[str, set[int]]] = {}
+        for (operator, partition), upto in covers.items():
+            if operator in self.rested and 0 <= upto < last:
+                places.setdefault(upto, {}).setdefault(operator, set()).add(partition)
+                covers[operator, partition] = last
+        replays = []
+        for upto, write in sorted(places.items()):
+            frozen = {operator: frozenset(where) for operator, where in write.items()}
+            replays.append(Replay(upto + 1, last, frozen, demand(self._state.flow, frozen, self._runner.partitions)))
+        return replays
+
+    def kept_for(self, absent: Mapping[str, Known]) -> dict[str, tuple[Layout, int]]:
+        """The logs of inputs that are not declared which are whole here, and so can be copied."""
+        logs = {known.form.trace: (log_layout(known.form), known.upto or 0) for known in absent.values()}
+        if not logs or self._runner.scattered:
+            return {}
+        layers = self._layers(list(logs), {})
+        return {trace: kept for trace, kept in logs.items() if layers.has(trace) >= kept[1]}
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
