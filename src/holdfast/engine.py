@@ -201,9 +201,10 @@ class Engine:
             lambda: self._durability.flushed,
         )
         self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
-        self._durability.is_settled = self._edits.settled
         known = KnownSources(descriptions.sources(), self._state, self.last)
         known.check(self._intake.taken)
+        self._durability.absent = known.absent_traces
+        self._durability.is_settled = self._edits.settled
         self._intake.catch_up()
         fresh = descriptions.fresh(self._state, self.last) - known.returned
         self._recoverer = Recoverer(
@@ -226,7 +227,6 @@ class Engine:
         if fresh & self._asking and self.last >= 0:
             self._edits.secure_answers(self.last)
         self._edits.absent = self._recoverer.kept_for(known.absent)
-        self._durability.absent = known.absent_traces
         self._edits.keep()
         self._begun = Begun(begun, self.history[self._durability.flushed + 1 :])
         # Only now: a crash before this leaves an operator that is new as new as it was.
@@ -366,7 +366,7 @@ class Engine:
         except ClockJumped as error:
             if self._is_timed or self.declared.settings.retention.seconds is not None:
                 raise
-            warnings.warn(f"holdfast: {error}. Nothing here depends on the time yet, and so it goes on", stacklevel=1)
+            warn(f"holdfast: {error}. Nothing here depends on the time yet, and so it goes on", stacklevel=1)
             self._clock.accept()
             now = self._clock.read(reading)
         known = self._clock.known
