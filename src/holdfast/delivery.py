@@ -140,9 +140,10 @@ class Delivery:
     def behind(self, views: Container[str]) -> int | None:
         """The least epoch from which on a sink needs the present log of one of these views; None if none does."""
         found = []
-        for (view, _), has in zip(self._sinks, self.epochs, strict=True):
+        for (view, sink), has in zip(self._sinks, self.epochs, strict=True):
             past = self._forms.of(view)
             if view in views and has is not None and has >= 0 and past and past[-1].form == self._declared[view]:
+                has = max(0, min([has, *(lost.first - 1 for lost in sink.lost())]))
                 # What was before is in another log. (A view's first form is taken to have been there always.)
                 found.append(has if len(past) == 1 else max(has, past[-1].first))
         return min(found, default=None)

@@ -65,9 +65,21 @@ class Kept:
     def quiet_after(self, epoch: int, at: int) -> tuple[int, pa.Table] | None:
         """The epoch up to which nothing changed since ``epoch``, although compaction has passed that, and the change of
         nothing; None if that cannot be told. ``at``: an epoch as of which the collection can be read."""
-        trace = self._open(0, 2**64, at)
-        quiet = trace.quiet_after(epoch)
-        return None if quiet is None else (quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"]))
+        folded = self.folded(0, 2**64, epoch, at).column("upto").to_pylist()
+        if None in folded or max(folded) <= epoch:
+            return None
+        quiet = max(folded)
+        if not all(self.quiet(0, 2**64, epoch, quiet, at).column("quiet").to_pylist()):
+            return None
+        return quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"])
+
+    def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
+        """`Trace.folded_after` of each part of a range, as a table."""
+        return pa.table({"upto": pa.array([self._open(low, high, at).folded_after(after)], pa.int64())})
+
+    def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
+        """`Trace.is_quiet` of each part of a range, as a table."""
+        return pa.table({"quiet": [self._open(low, high, at).is_quiet(after, upto)]})
 
     def check(self, name: str, epoch: int) -> None:
         """Raise unless the collection can be read as of ``epoch``."""

@@ -40,6 +40,12 @@ class ScatteredKept(Kept):
     def snapshot(self, low: int, high: int, at: int) -> pa.Table:
         return self._everywhere(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
 
+    def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.folded(low, high, after, at))
+
+    def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.quiet(low, high, after, upto, at))
+
     def check(self, name: str, epoch: int) -> None:
         def look(kept: Kept, low: int, high: int) -> pa.Table:
             kept._open(low, high, epoch)

@@ -36,11 +36,11 @@ def changed_metadata(found: Iterable[tuple[LayerName, Mapping[str, str], Ints]],
     return {CHANGED: str(changed)} if changed < since else {}
 
 
-def quiet_after(found: Iterable[tuple[LayerName, Mapping[str, str]]], after: int) -> int | None:
-    """The epoch up to which nothing changed since ``after``, of a trace that is these layers and was compacted further
-    than that; None if they cannot tell."""
+def folded_after(found: Iterable[tuple[LayerName, Mapping[str, str]]], after: int) -> int | None:
+    """How far these layers were collapsed beyond ``after``, where nothing changed between that and what was collapsed;
+    ``after`` itself if they were not; None if they cannot tell."""
     folded = [(name, said) for name, said in found if name.floor > name.first and name.floor > after]
     none = np.zeros(0, np.int64)
-    if not folded or any(last_change(name, said, none, name.floor) > after for name, said in folded):
+    if any(last_change(name, said, none, name.floor) > after for name, said in folded):
         return None
-    return max(name.floor for name, _ in folded)
+    return max((name.floor for name, _ in folded), default=after)

@@ -19,7 +19,7 @@ from holdfast.trace.cover import Chain, cover
 from holdfast.trace.layer import list_files, retain
 from holdfast.trace.name import LayerName
 from holdfast.trace.physical import Ints, Words
-from holdfast.trace.quiet import quiet_after
+from holdfast.trace.quiet import folded_after
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice, open_slice
 
@@ -128,10 +128,19 @@ class Trace:
             ) from error
         return self._joined([piece.block() for piece in slices])
 
-    def quiet_after(self, after: int) -> int | None:
-        """The epoch up to which nothing changed since ``after``, where compaction has passed that; None if the layers
-        cannot tell."""
-        return quiet_after(((piece.layer.name, piece.layer.metadata) for piece in self.slices), after)
+    def folded_after(self, after: int) -> int | None:
+        """How far compaction has passed ``after`` without anything having changed in what it made one; ``after`` if it
+        has not passed it; None if something may have."""
+        return folded_after(((piece.layer.name, piece.layer.metadata) for piece in self.slices), after)
+
+    def is_quiet(self, after: int, upto: int) -> bool:
+        """Whether no row that compaction has not reached yet has an epoch after ``after`` and up to ``upto``."""
+        for piece in self.slices:
+            name, epochs = piece.layer.name, piece.block().epoch
+            folded = name.floor if name.floor > name.first else -1
+            if ((epochs > max(after, folded)) & (epochs <= upto)).any():
+                return False
+        return True
 
     def scan(self) -> Block:
         """All rows as of the epoch, consolidated, all at ``as_of``."""

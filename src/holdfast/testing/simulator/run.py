@@ -32,6 +32,7 @@ from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
     Broken,
     Forgotten,
+    SimulatedFunction,
     SimulatedSink,
     SimulatedSource,
     World,
@@ -84,7 +85,10 @@ class Driver:
     def open(self) -> Engine:
         if self.engine is None:
             world = self.world
-            sinks = [(view, SimulatedSink(world, view)) for view in world.flow]
+            sinks: list[tuple[str, SimulatedSink | SimulatedFunction]] = [
+                (view, SimulatedSink(world, view)) for view in world.flow
+            ]
+            sinks += [(view, SimulatedFunction(world, view)) for view in world.flow[:1]]
             for _, sink in sinks:
                 sink.failing = world.sink_failing
             declared = Declared(
@@ -367,6 +371,10 @@ class Simulation:
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
                 raise Broken(f"sink of {view} has {len(self.world.commits[view])} of {engine.last + 1} epochs")
+        for view, function in self.world.functions.items():
+            skipped = [each.epoch for each in history if each.digest not in function.took]
+            if skipped and not self.world.edits:
+                raise Broken(f"the function of {view} was not given epochs {skipped}, or skipped them as seen")
         if engine.safe != engine.last:
             raise Broken(f"nothing fails, and epoch {engine.last} is not safe: {engine.safe}")
         engine.close()

@@ -67,6 +67,9 @@ class World:
         self.started: dict[str, int] = {}
         """View → the first epoch that its sink was given, where that is not epoch 0."""
 
+        self.functions: dict[str, Function] = {}
+        """View → what a function was given that cannot tell, and skips the numbers that it has seen."""
+
         self.edits = 0
         self.lineages: dict[str, bytes] = {}
         """View → the lineage that came with its sink's last commit."""
@@ -212,6 +215,36 @@ class SimulatedSource(Source):
 
     def release(self, offer: Offer) -> None:
         self._world.forgotten[self.name] = max(self._world.forgotten[self.name], offer["after"])
+
+
+@dataclass
+class Function:
+    """A consumer that remembers the greatest number it has dealt with, and skips what is not greater."""
+
+    seen: int = -1
+    took: set[str] = field(default_factory=set)
+    """The digests of the epochs that it did not skip."""
+
+
+class SimulatedFunction(Sink):
+    """A function as one driver sees it: it cannot tell what it was given."""
+
+    def __init__(self, world: World, view: str) -> None:
+        self._world = world
+        self._function = world.functions.setdefault(view, Function())
+        self.failing = 0.0
+
+    def open(self, view: str, fields: tuple[Field, ...]) -> None:
+        return None
+
+    def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
+        if self._world.random.random() < self.failing:
+            raise StoreError("the function fails before it takes the epoch")
+        if epoch > self._function.seen:
+            self._function.seen = epoch
+            self._function.took.add(from_lines(lineage)[-1].digest)
+        if self._world.random.random() < self.failing:
+            raise StoreError("the function took the epoch, and says that it failed")
 
 
 class SimulatedSink(Sink):
