@@ -142,10 +142,12 @@ class Delivery:
         found = []
         for (view, sink), has in zip(self._sinks, self.epochs, strict=True):
             past = self._forms.of(view)
-            if view in views and has is not None and has >= 0 and past and past[-1].form == self._declared[view]:
-                has = max(0, min([has, *(lost.first - 1 for lost in sink.lost())]))
+            # One that cannot tell what it has will be given the last epoch again.
+            needs = len(self._history) - 2 if has is None else has
+            if view in views and needs >= 0 and past and past[-1].form == self._declared[view]:
+                needs = max(0, min([needs, *(lost.first - 1 for lost in sink.lost())]))
                 # What was before is in another log. (A view's first form is taken to have been there always.)
-                found.append(has if len(past) == 1 else max(has, past[-1].first))
+                found.append(needs if len(past) == 1 else max(needs, past[-1].first))
         return min(found, default=None)
 
     def former(self) -> dict[Form, tuple[int, str]]:

@@ -85,10 +85,11 @@ class Driver:
     def open(self) -> Engine:
         if self.engine is None:
             world = self.world
+            # First a function: what it alone has seen may be lost with a host.
             sinks: list[tuple[str, SimulatedSink | SimulatedFunction]] = [
-                (view, SimulatedSink(world, view)) for view in world.flow
+                (view, SimulatedFunction(world, view)) for view in world.flow[:1]
             ]
-            sinks += [(view, SimulatedFunction(world, view)) for view in world.flow[:1]]
+            sinks += [(view, SimulatedSink(world, view)) for view in world.flow]
             for _, sink in sinks:
                 sink.failing = world.sink_failing
             declared = Declared(
