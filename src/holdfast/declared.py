@@ -8,9 +8,11 @@ from pathlib import Path
 
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
+from holdfast.coordinator.lineage import Lineage
 from holdfast.durability import Settings
 from holdfast.plan import nodes
 from holdfast.store.location import Location
+from holdfast.store.replica import Claim
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,9 @@ class Told:
 
     delivered: dict[Sink, int] = field(default_factory=dict)
     """Sink → the last epoch that it was given."""
+
+    claim: Claim | None = None
+    """The claim of the engine before this one."""
+
+    history: Sequence[Lineage] = ()
+    """The lineage of all epochs that it completed."""

@@ -142,7 +142,7 @@ class Engine:
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
-            opening = Opening(self.declared, recovery, self._runner.threads)
+            opening = Opening(self.declared, self._told, recovery, self._runner.threads)
             replicas = opening.replicas
             self._lead.check()
             claim = opening.claim(self._runner.draw())
@@ -234,6 +234,7 @@ class Engine:
         descriptions.write(description, self.last, self._edits.declared, recovery)
         enrolment.describe = descriptions.renew
         say(self._recoverer.recovery)
+        self._told.claim, self._told.history = claim, self.history
         self._durability.request()
 
     def _recover(self, known: KnownSources) -> None:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from holdfast.coordinator.roster import Roster
-from holdfast.declared import Declared
+from holdfast.declared import Declared, Told
 from holdfast.enrolment import Enrolment
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.redaction import logger, warn
@@ -32,8 +32,12 @@ _LOG = logger("holdfast.recovery")
 class Opening:
     """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
 
-    def __init__(self, declared: Declared, recovery: Recovery, threads: bool) -> None:
+    def __init__(self, declared: Declared, told: Told, recovery: Recovery, threads: bool) -> None:
         self._declared = declared
+        self._told = told
+        self._goes_on = False
+        """Whether this process drove the log last, and nobody since: then it knows all that was ever safe."""
+
         self._recovery = recovery
         self._threads = threads
         self.replicas: dict[str, Replica] = {}
@@ -119,7 +123,7 @@ class Opening:
             said = f"log location {one}"
             if "cannot be reached" not in one and said not in recovery.lost:
                 recovery.lost.append(said)
-        if found >= needed:
+        if found >= needed or (found >= least and not unread and self._nobody_since()):
             return
         text = (
             f"flow '{self._declared.name}': {found} of the {count} locations of its log are reachable and whole, and "
@@ -137,6 +141,14 @@ class Opening:
         if not self._accepted:
             recovery.lost.append(f"{text}. The loss was accepted")
         self._accepted = True
+
+    def _nobody_since(self) -> bool:
+        """Whether the engine before this one, in this process, was the last to claim the log. Whoever claimed it since
+        did so at so many locations that any min_replicas of them tell."""
+        if self._told.claim is not None and not self._goes_on:
+            claims = [claim for some in self._each(Replica.claims) for claim in some]
+            self._goes_on = max(claims, default=None) == self._told.claim
+        return self._goes_on
 
     def _missing(self, uri: str, unread: Mapping[str, str]) -> str:
         if uri in self._recovery.unreachable:
@@ -163,6 +175,10 @@ class Opening:
 
     def check_found(self, history: Sequence[object]) -> None:
         """The history was found: see that what could not be read cannot have made it longer."""
+        if self._goes_on and list(history[: len(self._told.history)]) != list(self._told.history):
+            self._goes_on = False
+            self._told.claim = None
+            self._check_enough()
         unread = {uri: why for uri, why in self._recovery.unreachable.items() if uri in self.replicas}
         for uri, replica in self.replicas.items():
             if later := [segment for segment in replica.torn if segment.last >= len(history)]:
@@ -171,7 +187,7 @@ class Opening:
         if unread:
             self._check_enough(unread)
         # To begin anew would be to forget what a location may have that does not answer.
-        if not history and self._recovery.unreachable and not self._declared.settings.accept_loss:
+        if not history and not self._goes_on and self._recovery.unreachable and not self._declared.settings.accept_loss:
             raise StoreError(next(iter(self._recovery.unreachable.values())))
 
     def enrol(self, claim: Claim, last: int) -> Enrolment:

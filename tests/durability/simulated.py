@@ -47,6 +47,7 @@ class Shop:
         local: Path | None = None,
         threads: bool = False,
         sinks: bool = True,
+        told: Told | None = None,
         **settings: Any,
     ) -> Engine:
         world = self.world
@@ -62,7 +63,7 @@ class Shop:
             expiring=left(world.flow),
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)
-        return engine_of(Ready(declared, plans(world.flow, 0), types(world.flow, 0), runner), Told())
+        return engine_of(Ready(declared, plans(world.flow, 0), types(world.flow, 0), runner), told or Told())
 
     def feed(self) -> None:
         self._fed += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.declared import Told
 from holdfast.engine import Engine
 from holdfast.errors import DeclarationError, StoreError
 from holdfast.outside.verify import verify
@@ -185,6 +186,31 @@ class _Renamed(Unreliable):
     @property
     def uri(self) -> str:
         return "elsewhere"
+
+
+def test_a_process_that_drove_the_log_last_goes_on_while_a_location_is_away(shop: Shop, tmp_path: Path) -> None:
+    a, b = Unreliable(MemoryLocation("a")), Unreliable(MemoryLocation("b"))
+    told = Told()
+    engine = shop.open([a, b], sinks=False, told=told)
+    shop.run(engine, 2)
+    engine.close()
+    b.fail_before = 1.0
+    engine = shop.open([a, b], sinks=False, told=_told(told))  # as when a view is added
+    shop.run(engine, 1)
+    engine.close()
+    with pytest.raises(StoreError, match="1 of the 2 locations"):
+        shop.open([a, b], sinks=False)  # another process cannot know
+    b.fail_before = 0.0
+    other = shop.open([a, b], sinks=False)
+    die(other)
+    b.fail_before = 1.0
+    with pytest.raises(StoreError, match="1 of the 2 locations"):
+        shop.open([a, b], sinks=False, told=_told(told))  # somebody else had it meanwhile
+
+
+def _told(before: Told) -> Told:
+    """What is known of the log, for connectors that are new."""
+    return Told(claim=before.claim, history=before.history)
 
 
 @pytest.mark.parametrize("how", ["damaged", "unreadable"])
