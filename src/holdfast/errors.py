@@ -9,6 +9,7 @@
     │   │   ├── UnknownName       a table or column that is not there
     │   │   ├── AmbiguousName     a column that several inputs have
     │   │   └── TypeMismatch      an expression whose types do not fit
+    │   ├── ViewCycle             a view that would read itself
     │   └── Unsupported           SQL that is right, but that Holdfast cannot maintain yet
     ├── InputError                the data that arrived is wrong; the flow stays usable
     │   ├── BadFile               a malformed or truncated file in a source
@@ -83,6 +84,10 @@ class AmbiguousName(SqlError):
 
 class TypeMismatch(SqlError):
     """An expression whose types do not fit."""
+
+
+class ViewCycle(DeclarationError):
+    """A view that would read itself, by way of others or directly."""
 
 
 class Unsupported(DeclarationError):

@@ -13,6 +13,7 @@ from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
 from holdfast.frontend.expiry import expiring
 from holdfast.frontend.nearest import did_you_mean
+from holdfast.frontend.references import in_order, tables_named
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan import nodes
@@ -52,12 +53,22 @@ class Catalog:
         return self._with_views({**self.queries, name: query}, known)
 
     def without_view(self, view: str) -> Self:
+        readers = [name for name, query in self.queries.items() if view.lower() in _reads(name, query) - {name.lower()}]
+        if readers:
+            those = ", ".join(f"'{name}'" for name in readers) + (" reads it" if len(readers) == 1 else " read it")
+            raise DeclarationError(
+                f"view '{view}': it cannot be dropped while {those}; drop or change what reads it first",
+                view=view,
+                readers=readers,
+            )
         return self._with_views({name: query for name, query in self.queries.items() if name != view})
 
     def _with_views(self, queries: Mapping[str, str | Table], known: Mapping[str, nodes.Node] | None = None) -> Self:
         """With plans of ``queries``; those that are ``known`` need not be made again."""
         views: dict[str, nodes.Node] = dict(known or {})
-        for name, query in ((name, query) for name, query in queries.items() if name not in views):
+        missing = {name: query for name, query in queries.items() if name not in views}
+        for name in in_order({name: _reads(name, query) for name, query in missing.items()}):
+            query = missing[name]
             if isinstance(query, str):
                 plan = plan_sql(name, query, replace(self, views=views).tables, self.functions)
             else:
@@ -83,3 +94,8 @@ class Catalog:
         """Raise unless there is such a view."""
         if name not in self.views:
             raise UnknownName(f"view '{name}' not found{did_you_mean(name, self.views)}", name=name)
+
+
+def _reads(name: str, query: str | Table) -> set[str]:
+    """The names of what a view reads; those of a table through verbs are in its plan already."""
+    return tables_named(name, query) if isinstance(query, str) else set()
