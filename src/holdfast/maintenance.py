@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast import marks
 from holdfast.background import Background
-from holdfast.errors import HoldfastError, LogDamaged
+from holdfast.errors import HoldfastError, LogDamaged, MultiplicityOverflow
 from holdfast.operators.program import partition_range
 from holdfast.pins import Pin, held
 from holdfast.priority import in_spare_time
@@ -133,6 +133,8 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
         marks.reach("merge")
         try:
             results.append(in_spare_time(partial(_keep, item)))
+        except MultiplicityOverflow as error:
+            results.append(MultiplicityOverflow(f"trace {item.directory}: {error}", path=item.directory))
         except HoldfastError as error:
             results.append(error)
         except FileNotFoundError:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from holdfast.errors import SqlError, Unsupported
+import holdfast as hf
+from holdfast.errors import DeclarationError, SqlError, Unsupported
 from holdfast.frontend.schema import parse_schema
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.udf import user_function
@@ -153,6 +155,21 @@ def test_the_columns_of_using_come_first_the_latest_before_all(join: str, column
     assert plan_sql("v", f"SELECT * FROM t {join}", tables).columns == columns
 
 
+def test_names_that_differ_only_by_case_are_refused(tmp_path: Path) -> None:
+    flow = hf.Flow("cases", log=tmp_path / "log")
+    flow.input("orders", "id long")
+    with pytest.raises(DeclarationError, match="input 'Orders': there is 'orders' already, and names ignore case"):
+        flow.input("Orders", "id long")
+    with pytest.raises(DeclarationError, match="view 'ORDERS': there is 'orders' already"):
+        flow.view("ORDERS", "SELECT id + 1 AS id FROM orders")
+
+
 def test_a_comment_that_does_not_end_is_an_error() -> None:
     with pytest.raises(SqlError, match="comment does not end"):
         _planned("SELECT k FROM t /* WHERE x > 1")
+
+
+@pytest.mark.parametrize("word", ["DISTINCT", "ALL", "AS"])
+def test_a_select_without_columns_is_an_error(word: str) -> None:
+    with pytest.raises(SqlError, match="without columns"):
+        _planned(f"SELECT {word} FROM t")

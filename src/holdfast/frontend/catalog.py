@@ -48,6 +48,7 @@ class Catalog:
         return replace(self, functions=functions)._with_views(self.queries)
 
     def with_view(self, name: str, query: str | Table) -> Self:
+        self.check_case(name, "view")
         # Earlier views are as they were, unless one of them is replaced.
         known = {} if name in self.queries else self.views
         return self._with_views({**self.queries, name: query}, known)
@@ -89,6 +90,14 @@ class Catalog:
             raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
         if name in self.sources or name in self.views:
             raise DeclarationError(f"{kind} '{name}': there is a source or view of that name already", name=name)
+        self.check_case(name, kind)
+
+    def check_case(self, name: str, kind: str) -> None:
+        """Raise if another source or view has this name in other letters: to SQL, names ignore case."""
+        for other in (*self.sources, *self.views):
+            if other != name and other.lower() == name.lower():
+                message = f"{kind} '{name}': there is '{other}' already, and names ignore case; take another name"
+                raise DeclarationError(message, name=name, other=other)
 
     def check_view(self, name: str) -> None:
         """Raise unless there is such a view."""

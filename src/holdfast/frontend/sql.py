@@ -136,6 +136,8 @@ class Planner:
         return limited(node, query, self.text)
 
     def _select(self, select: exp.Select, names: Sequence[str] | None) -> Node:
+        if not select.expressions:
+            raise self.text.error(SqlError, "a SELECT without columns; name them, or write *", select, "SELECT")
         select = with_windows(select, self.text)
         scope, units, conditions = self._tables(select)
         views = LateralViews(select, scope, self.text)
