@@ -84,7 +84,7 @@ class Killed:
             storage.fail_before = 0.0
         self.side = self._open()
         started = time.perf_counter()
-        found = self.side.flow.status().epoch
+        found = self.side.flow.open().status().epoch
         seconds = time.perf_counter() - started
         done = self.side.flow.last_recovery
         if found != last or done is None:

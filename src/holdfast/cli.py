@@ -1,4 +1,4 @@
-"""The command line: holdfast run | status | explain | read | verify | demo.
+"""The command line: holdfast run | plan | status | explain | read | verify | demo.
 
 A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
 which ``verify`` leaves something wrong; a wrong call ends with 2, a run from which another driver took over (or may,
@@ -131,7 +131,7 @@ def run(
             flow.accept_clock()
         # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.
         if held is None:
-            flow.status()
+            flow.open()
         else:
             flow.prepare()
         progress = Epochs()
@@ -207,6 +207,23 @@ def status(
         print(json.dumps(redacted(found)))
     else:
         print_status(found, console)
+
+
+@app.command()
+@_reported
+def plan(
+    file: Path = typer.Argument(help="A Python file that declares one flow."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Say what running the flow of FILE would do to its log: what it adds, rebuilds and drops. It changes nothing, and
+    the flow may be running."""
+    from holdfast.terminal.app import load_flow
+
+    found = load_flow(file).plan()
+    if as_json:
+        print(json.dumps(found.to_dict()))
+    else:
+        console.print(str(found), markup=False, highlight=False, soft_wrap=True)
 
 
 class Shown(StrEnum):

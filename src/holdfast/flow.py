@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 
     from holdfast.declared import Told
     from holdfast.engine import Engine
+    from holdfast.foreseen import Plan
     from holdfast.plan.drawing import Drawing
     from holdfast.ready import Ready
     from holdfast.spark.analysis import Analyst
     from holdfast.spark.placement import Placement
     from holdfast.store.location import Location
+    from holdfast.unopened import Log
 
     Place: TypeAlias = str | Path | Location
 
@@ -489,6 +491,15 @@ class Flow:
         if (engine := self._engine) is not None:
             engine.stopping = True
 
+    def open(self) -> Self:
+        """Open the log now, as the first epoch would: claim it, find the history, recover what is missing
+        (`last_recovery`). Looking (`status`, `explain`, `plan`) does not.
+
+        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        with self._turns.taken("open()"):
+            self._started()
+        return self
+
     def prepare(self) -> Self:
         """Do what can be done before the log is touched: start Spark, plan the views, and run an epoch over nothing
         until that is fast. What a driver does that stands by; another may be running the flow.
@@ -514,6 +525,8 @@ class Flow:
             from holdfast.declared import Told
 
             self._told = self._told or Told()
+            if self._local is None:
+                working_directory(ready.declared.locations)  # now it is made
             engine = engine_of(ready, self._told, self._lease)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
@@ -537,11 +550,11 @@ class Flow:
             catalog = self._catalog
             declared = Declared(
                 name=self.name,
-                local=self._local or working_directory(locations),
+                local=self._local or working_directory(locations, make=False),
                 locations=locations,
                 sources=dict(catalog.sources),
                 views=dict(catalog.views),
-                texts={name: query if isinstance(query, str) else "(table)" for name, query in catalog.queries.items()},
+                texts=self._texts(),
                 sinks=tuple(self._sinks),
                 settings=self._settings,
                 on_loss=self._on_loss,
@@ -560,6 +573,10 @@ class Flow:
             self._ready = Ready(declared, views, judge.types, cluster)
             self._members.start(self._spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
+
+    def _texts(self) -> dict[str, str]:
+        """View → its SQL, for people."""
+        return {name: query if isinstance(query, str) else "(table)" for name, query in self._catalog.queries.items()}
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -610,24 +627,73 @@ class Flow:
 
         From any thread, also in the middle of an epoch."""
         self._check_view(view)
-        return self._open("explain()").explain(view)
+        from holdfast.plan.explain import as_text
 
-    def _open(self, what: str) -> Engine:
+        return as_text(self.drawing(), view)
+
+    def _now_open(self) -> Engine | None:
         """The engine, for a call that waits for no epoch: one that is open is taken as it is."""
-        if (engine := self._engine) is not None and self._ready is not None:
-            return engine
-        with self._turns.taken(what, looks=True):
-            return self._looking()
+        return self._engine if self._ready is not None else None
 
     def drawing(self) -> Drawing:
         """The same of all views, as plain values. From any thread, also in the middle of an epoch."""
-        return self._open("drawing()").drawing()
+        if (engine := self._now_open()) is not None:
+            return engine.drawing()
+        from holdfast.plan.drawing import drawing
+        from holdfast.statistics import Statistics, local_state
+        from holdfast.unopened import traces_directory
+
+        ready = self._planned("drawing()")
+        state = ready.state
+        directory = traces_directory(self._log(), ready.declared.local)
+        measured = Statistics().measured(state.traces, local_state(directory, state.layouts, rows=True))
+        return drawing(state.flow, measured)
+
+    def plan(self) -> Plan:
+        """What running the flow as it is declared now would do to its log: which views it adds, rebuilds (and what is
+        read again for that) and drops. Nothing is opened, claimed or written; another driver may be running it.
+
+        From any thread, also in the middle of an epoch."""
+        from holdfast.foreseen import foresee
+
+        return foresee(self._planned("plan()").state, self._log())
+
+    def _planned(self, what: str) -> Ready:
+        if (ready := self._ready) is not None:
+            return ready
+        with self._turns.taken(what, looks=True):
+            return self._prepared()
+
+    def _log(self) -> Log:
+        """What is there of the log, looked at from outside."""
+        from holdfast.store.location import open_location
+        from holdfast.unopened import look_at
+
+        locations = [open_location(place) for place in self._places]
+        return look_at(self.name, locations, self._local or working_directory(locations, make=False))
 
     def status(self) -> Status:
-        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is.
+        """How the flow stands: epochs, latency, what waits, what state is kept, and how safe it is. Of a flow that is
+        not open here (`open`, or the first epoch or read, does that) it says how the log stands, without opening it.
 
         From any thread, also in the middle of an epoch, and while one waits for storage."""
-        return self._open("status()").status()
+        if (engine := self._now_open()) is not None:
+            return engine.status()
+        from holdfast.store.location import open_location
+        from holdfast.unopened import status_unopened
+
+        locations = [open_location(place) for place in self._places]
+        return status_unopened(
+            self.name,
+            self._log(),
+            self._local or working_directory(locations, make=False),
+            locations,
+            self._settings,
+            self._texts(),
+            self._catalog.sources,
+            self._sinks,
+            self._partitions or 0,
+        )
 
     def wait_safe(self, epoch: int | None = None, timeout: float | None = None) -> int:
         """Wait until ``epoch`` (by default the last) is safe: ``min_replicas`` locations have all of it. The safe
@@ -640,7 +706,9 @@ class Flow:
             timeout = arguments.number(f"flow '{self.name}'", "timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            engine = self._open("wait_safe()")
+            if (engine := self._now_open()) is None:
+                with self._turns.taken("wait_safe()", looks=True):
+                    engine = self._looking()
             epoch = engine.last if epoch is None else epoch
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             safe = engine.wait_safe(epoch, left)

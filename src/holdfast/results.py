@@ -199,6 +199,12 @@ class Status:
     approximate: Approximation | None = None
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 
+    open: bool = True
+    """Whether the flow is open here. If not, this is how its log stands, and what only an open flow knows is empty."""
+
+    running: dict[str, Any] | None = None
+    """Of a flow that is not open here: who runs it right now, as far as its working directory says."""
+
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = redacted(asdict(self))
         return found

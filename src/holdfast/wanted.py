@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     Place: TypeAlias = str | Path | Location
 
 
-def working_directory(locations: Sequence[Location]) -> Path:
+def working_directory(locations: Sequence[Location], *, make: bool = True) -> Path:
     """Where the working files are: in the first log location that is a local directory, else in a directory of this
-    user alone, which is made; always the same for the same log."""
+    user alone, which is made unless one only looks; always the same for the same log."""
     from holdfast.store.private import make_private, state_directory
 
     for location in locations:
@@ -31,6 +31,8 @@ def working_directory(locations: Sequence[Location]) -> Path:
             return path
     mark = hashlib.blake2b("\n".join(location.uri for location in locations).encode(), digest_size=8).hexdigest()
     base = state_directory()
+    if not make:
+        return base / mark
     make_private(base / mark, base)
     before = Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
     if os.path.lexists(before):

@@ -151,7 +151,7 @@ def declare(root: Path, per_epoch: int) -> hf.Flow:
 
 def main(root: Path, finish: bool, heal: bool) -> None:
     flow = declare(root, 25 if finish else 1)
-    flow.status()
+    flow.open()
     print("open", flush=True)
     if heal:
         flow.wait_safe()

@@ -95,7 +95,7 @@ class Shop:
         if sinks:
             for name in VIEWS:
                 flow.sink(name, hf.changelog(self.root / "out" / name))
-        flow.status()
+        flow.open()
         return flow
 
     def feed(self) -> None:

@@ -45,7 +45,7 @@ class Town:
         if not late:
             flow.view("asked", "SELECT id, geocode(city) AS place FROM orders")
             flow.sink("asked", hf.changelog(self.root / "out"))
-        flow.status()
+        flow.open()
         return flow
 
     @property

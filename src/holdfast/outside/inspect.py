@@ -52,6 +52,11 @@ def describe(log: Named | Sequence[Named], *, min_replicas: int = 1) -> dict[str
     persistence, and what is at risk. ``min_replicas`` locations make an epoch safe; without a log location among the
     places, what is safe is not known, and None."""
     flow, places = open_places(_several(log))
+    return describe_places(flow, places, min_replicas)
+
+
+def describe_places(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str, Any]:
+    """The same of places that are known to be of one flow."""
     return relisted(lambda: _describe(flow, places, min_replicas))
 
 

@@ -25,8 +25,8 @@ def drawn(of: Sequence[str], view: str | None) -> tuple[str, Drawing]:
     if len(of) == 1 and of[0].endswith(".py"):
         from holdfast.terminal.app import load_flow
 
-        with load_flow(Path(of[0])) as flow:
-            name, found = flow.name, flow.drawing()
+        flow = load_flow(Path(of[0]))
+        name, found = flow.name, flow.drawing()
     else:
         from holdfast.outside.explained import drawing_of
 
