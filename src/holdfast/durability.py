@@ -164,6 +164,10 @@ class Durability:
         self.is_settled: Callable[[], bool] = lambda: False
         """Whether nobody can need traces any more that the flow does not have."""
 
+        self.retained: Callable[[], frozenset[str]] = frozenset
+        """Traces that the flow has no more, and that readers may still ask for."""
+
+        self._spared: frozenset[str] = frozenset()
         self._settled: set[int] = set()
         """Locations (-1: the local directory) from which such traces were removed."""
 
@@ -501,10 +505,14 @@ class Durability:
         """Remove the traces that the flow has no more, once nobody can need them, here and in each location."""
         if not self.is_settled():
             return
+        with self._lock:
+            if (spared := self.retained()) != self._spared:
+                self._spared = spared
+                self._settled.clear()
 
         def forget(number: int) -> None:
             replica = self._places.replicas[number]
-            for trace in sorted(set(replica.traces()) - self._traces.keys() - self.absent):
+            for trace in sorted(set(replica.traces()) - self._traces.keys() - self.absent - spared):
                 self._places.remove(number, [(trace, name) for name in replica.layers(trace)])
             self._settled.add(number)
 
@@ -514,7 +522,7 @@ class Durability:
         with self._lock:
             if -1 in self._settled:
                 return
-            directory, kept = self._directory, frozenset(self._traces) | self.absent
+            directory, kept = self._directory, spared.union(self._traces, self.absent)
             self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
             self._settled.add(-1)
 

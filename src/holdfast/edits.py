@@ -58,6 +58,22 @@ class Edits:
         present = self._forms.present()
         return any(present.get(view) != self._declared[view] for view, _ in self._state.declared.sinks)
 
+    def edited(self) -> bool:
+        """Whether a view that there was is another one now, and no epoch says so yet."""
+        present = self._forms.present()
+        return any(present.get(view, form) != form for view, form in self._declared.items())
+
+    def retained(self) -> frozenset[str]:
+        """The logs that views had before, as far back as the flow retains: what changed since can still be told."""
+        settings, history = self._state.declared.settings, self._durability.history
+        floor = settings.retention.floor(history, history[-1].clock) if history else -1
+        return frozenset(
+            span.form.trace
+            for view in self._declared
+            for span in self._forms.of(view)
+            if span.last is not None and span.last >= floor
+        )
+
     def secure(self, repairing: Callable[[Callable[[], None]], None]) -> None:
         """Before an epoch changes what a view is: make sure that its sinks can be brought away from what it was. Once
         it is changed, what it was cannot be computed again; so this waits for storage, as nothing else does."""

@@ -74,6 +74,7 @@ from holdfast.refusals import speaking
 from holdfast.results import Approximation, Recovery, Status
 from holdfast.results import Epoch as EpochResult
 from holdfast.runner import Job, Outcome, Work
+from holdfast.since import Edited, Logged, changes_since
 from holdfast.statistics import Census, Statistics
 from holdfast.status import status_of
 from holdfast.store.begun import FILE, Begun
@@ -205,6 +206,7 @@ class Engine:
         known.check(self._intake.taken)
         self._durability.absent = known.absent_traces
         self._durability.is_settled = self._edits.settled
+        self._durability.retained = self._edits.retained
         self._intake.catch_up()
         fresh = descriptions.fresh(self._state, self.last) - known.returned
         self._recoverer = Recoverer(
@@ -325,7 +327,7 @@ class Engine:
             offers = self._intake.poll(self.sources, self._patient)
             if self.last >= 0 and self._edits.awaited():
                 self._edits.secure(self._exactly)
-            elif not offers and self.last >= 0 and not self._is_time():
+            elif not offers and self.last >= 0 and not self._is_time() and not self._edits.edited():
                 return EpochResult(None)
             if not self._durability.has_room:
                 with self.meanwhile():
@@ -662,10 +664,26 @@ class Engine:
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
         return self._checked(view, epoch), epoch
 
+    def changes(self, view: str, since: int) -> list[Logged | Edited]:
+        """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
+        past, now = self._forms.of(view), self._state.forms()[view]
+        if self.approximate is None and since >= 0 and since <= self.last and past:
+            place = self._forms.at(view, since)
+            if place < len(past) - 1 or past[-1].form != now:
+                kept = partial(self._state.kept_as, view, chain=self._coordinator.chain())
+                return changes_since(
+                    view, since, self.last, past, place, lambda form: self._homes.readable(kept(form)), now
+                )
+        return [Logged(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
+
     def _checked(self, view: str, epoch: int) -> Kept:
         """The log of a view, which can be read as of an epoch."""
         self._exactly(lambda: self._kept(view).check(view, epoch))
         return self._kept(view)
+
+    def fields(self, view: str) -> tuple[nodes.Field, ...]:
+        """The columns of a view, with Spark's types."""
+        return self._state.fields(view)
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
         """The order in which a person expects to see the rows of a view."""

@@ -24,6 +24,7 @@
     ├── MemberLost                an executor was lost, and the policy says to stop
     ├── TooFewMembers             the members that a run waits for did not come in time
     ├── MembershipError           the user's membership handler raised
+    ├── TasksLost                 what ran an epoch's tasks died, as often as Spark tries; or Spark itself is gone
     ├── AfterEpoch                an epoch is complete, and something that follows it failed
     ├── FlowBusy                  a call from inside an epoch, or beside a standby, that cannot be made there
     └── LogError                  the log directory cannot be used
@@ -144,6 +145,11 @@ class TooFewMembers(HoldfastError):
 
 class MembershipError(HoldfastError):
     """A function that is told of membership changes raised."""
+
+
+class TasksLost(HoldfastError):
+    """What ran a job's tasks died again and again (a Python worker, an executor), or Spark itself is gone. Nothing of
+    the epoch took effect; the flow stays usable if Spark is."""
 
 
 class AfterEpoch(HoldfastError):

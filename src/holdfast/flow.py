@@ -608,7 +608,9 @@ class Flow:
         return self._started()
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
-        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``.
+        """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as
+        they were then it gives those of now. If the view was edited since, what that changed is there, at the epoch
+        after the edit; `EpochUnavailable` says from when on there are changes, if its rows as they were are gone.
 
         From any thread, and from code that an epoch calls; waits for the epoch at hand."""
         self._check_view(view)
@@ -617,10 +619,11 @@ class Flow:
 
         with self._turns.taken("changes()", looks=True):
             engine = self._looking()
-            kept, last = engine.readable(view, None if since < 0 else since)[0], engine.last
+            found = engine.changes(view, since)
             assert self._spark is not None  # an engine runs
-            since = max(since, -1)
-            return changes_frame(self._spark, kept, since, last, engine.partitions, self._placement, engine.lost)
+            return changes_frame(
+                self._spark, found, engine.fields(view), engine.partitions, self._placement, engine.lost
+            )
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it.

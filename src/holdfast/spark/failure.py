@@ -12,10 +12,11 @@ import os
 import re
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 import holdfast
-from holdfast.errors import EvaluationError, HoldfastError, LogError
+from holdfast.errors import EvaluationError, HoldfastError, LogError, TasksLost
 from holdfast.store.reasons import fix
 
 
@@ -33,6 +34,39 @@ def translated(error: BaseException, subject: str) -> HoldfastError | None:
     sentence = re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()
     return EvaluationError(f"{subject}: {sentence}", condition=name)
 
+
+def lost(error: BaseException, subject: str) -> TasksLost | None:
+    """What Spark means by an error of a job whose tasks died, or that it cannot run any more; None if it is another."""
+    text = str(error)
+    if isinstance(error, Py4JNetworkError | ConnectionError) or "Answer from Java side is empty" in text:
+        return TasksLost(
+            f"{subject}: Spark's JVM does not answer any more (it ended, or was killed); start the program again: the "
+            "flow goes on where it was",
+            spark=False,
+        )
+    if re.search(r"stopped SparkContext|SparkContext was shut down|SparkContext has been shutdown", text):
+        return TasksLost(
+            f"{subject}: the Spark session was stopped; open the flow again with one that runs", spark=False
+        )
+    found = next((why for pattern, why in _DIED if re.search(pattern, text)), None)
+    if found is None:
+        return None
+    times = re.search(r"failed (\d+) times?, most recent failure", text)
+    count = int(times[1]) if times else 1
+    often = "once, and Spark does not try again in a local session" if count == 1 else f"{count} times in a row"
+    return TasksLost(
+        f"{subject}: {found}, {often}; nothing of it took effect. Was it killed for its memory? Give workers more, or "
+        "the flow more partitions; then run it again",
+        attempts=count,
+        spark=True,
+    )
+
+
+_DIED = (
+    (r"Python worker exited unexpectedly|Python worker .*crashed", "the Python worker that ran a task died"),
+    (r"ExecutorLostFailure|Executor heartbeat timed out|Lost executor", "the executor that ran a task was lost"),
+    (r"Python worker failed to connect back", "a Python worker did not start"),
+)
 
 _OWN = str(Path(holdfast.__file__).parent)
 _FRAME = re.compile(r'^\s*File "([^"]+)", line', re.MULTILINE)

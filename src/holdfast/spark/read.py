@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
@@ -13,7 +15,8 @@ from pyspark.sql.functions import col
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.pins import Pin, hold
-from holdfast.plan.nodes import Order
+from holdfast.plan.nodes import Field, Order
+from holdfast.since import Edited, Logged
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.types import ddl, quoted
 
@@ -47,22 +50,38 @@ def _sorting(item: Order) -> Column:
 
 def changes_frame(
     spark: SparkSession,
-    kept: Kept,
-    since: int,
-    upto: int,
+    changes: Sequence[Logged | Edited],
+    fields: Sequence[Field],
     partitions: int,
     placement: Placement | None = None,
     without: Collection[int] = (),
 ) -> DataFrame:
-    """The changes after epoch ``since`` (-1: all there are) up to ``upto``, with ``_epoch`` and ``_diff``."""
-    schema = f"{ddl(kept.fields)}, _epoch bigint, _diff bigint"
+    """Changes of logs (after epoch -1: all there are), and of edits, with ``_epoch`` and ``_diff``."""
+    schema = f"{ddl(fields)}, _epoch bigint, _diff bigint"
 
-    def rows(low: int, high: int) -> pa.Table:
-        return kept.history(low, high, upto) if since < 0 else kept.changes(low, high, since, upto)
+    def logged(one: Logged) -> DataFrame:
+        kept, after, upto = one.kept, one.after, one.upto
 
-    frame = _frame(spark, partitions, rows, schema, placement, without)
-    _pin(frame, kept, since)
-    return frame
+        def rows(low: int, high: int) -> pa.Table:
+            return kept.history(low, high, upto) if after < 0 else kept.changes(low, high, after, upto)
+
+        frame = _frame(spark, partitions, rows, schema, placement, without)
+        _pin(frame, kept, after)
+        return frame
+
+    def edited(one: Edited) -> DataFrame:
+        epochs = pa.array(np.full(one.change.num_rows, one.epoch, dtype=np.int64))
+        at = one.change.num_columns - 1
+        table = one.change.add_column(at, "_epoch", epochs)
+        batches = table.rename_columns([*(field.name for field in fields), "_epoch", "_diff"]).to_batches()
+
+        def rows(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from batches
+
+        return spark.range(0, 1, 1, 1).mapInArrow(rows, schema)
+
+    frames = [logged(one) if isinstance(one, Logged) else edited(one) for one in changes]
+    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
 
 
 def _pin(frame: DataFrame, kept: Kept, live: int) -> None:
