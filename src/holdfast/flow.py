@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
-from holdfast import arguments
+from holdfast import again, arguments
+from holdfast.again import same_again
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
@@ -33,6 +34,7 @@ from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
 from holdfast.members import H, Members
 from holdfast.plan import nodes
+from holdfast.plan.fingerprint import fingerprint
 from holdfast.redaction import shown
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.turns import Turns
@@ -143,6 +145,8 @@ class Flow:
         self._recovery: Recovery | None = None
         self._placement: Placement | None = None
         self._closed = False
+        self._closed_for = ""
+        self._expires: dict[str, str | None] = {}
         self._stopping = False
         self._turns = Turns(name)
         self._runs = 0
@@ -177,14 +181,20 @@ class Flow:
 
     def input(self, name: str, schema: str, *, expires: str | None = None) -> Input:
         """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`.
+        Declaring the same one again gives the one that there is.
 
         From any thread; waits for the epoch at hand. The `Input` itself waits for nothing."""
         arguments.text(f"input '{name}'", "schema", schema, "a Spark schema such as 'id long, name string'")
         if expires is not None:
             arguments.text(f"input '{name}'", "expires", expires, "SQL")
         with self._turns.taken("input()"):
+            fields = parse_schema(schema, subject=f"input '{name}'")
+            known = self._catalog.sources.get(name)
+            if isinstance(known, Input) and known.fields == fields and self._expires.get(name) == expires:
+                return known
             self._catalog.check_new(name, "input")
-            pushed = Input(name, parse_schema(schema, subject=f"input '{name}'"))
+            pushed = Input(name, fields)
+            self._expires[name] = expires
             self._add(name, pushed, expires)
         return pushed
 
@@ -229,13 +239,17 @@ class Flow:
 
             return declare
         with self._turns.taken("udf()"):
-            self._declared(self._catalog.with_function(user_function(name, function, returns)))
+            catalog = self._catalog.with_function(user_function(name, function, returns))
+            if name.lower() in self._catalog.functions and _same_views(catalog, self._catalog):
+                self._catalog = catalog
+                return self
+            self._declared(catalog)
         return self
 
     def view(self, name: str, query: str | Table) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
 
-        Declaring a view again replaces it; views that read it follow.
+        Declaring a view again replaces it, and views that read it follow; with the same meaning it changes nothing.
 
         From any thread; waits for the epoch at hand.
         """
@@ -246,6 +260,8 @@ class Flow:
             arguments.text(f"view '{name}'", "the query", query, "SQL or what flow.table(…) gives")
         with self._turns.taken("view()"):
             catalog = self._catalog.with_view(name, query)
+            if _same_views(catalog, self._catalog):
+                return self
             try:
                 self._typed(name, catalog.views[name])
             except TypeMismatch as error:
@@ -267,7 +283,8 @@ class Flow:
 
     def sink(self, view: str, sink: Sink) -> Self:
         """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
-        `Sink`.
+        `Sink`. Declaring the same one again changes nothing; a function of the same name, with another body, takes the
+        place of the one before.
 
         From any thread; waits for the epoch at hand."""
         arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
@@ -277,9 +294,17 @@ class Flow:
                 f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
             )
         with self._turns.taken("sink()"):
-            check_target(self._sinks, view, sink)
-            self._sinks.append((view, sink))
-            self._declared(self._catalog)
+            found = same_again(self._sinks, view, sink)
+            if found is None:
+                check_target(self._sinks, view, sink)
+                self._sinks.append((view, sink))
+                self._declared(self._catalog)
+            elif not found[1]:
+                before = self._sinks[found[0]][1]
+                self._sinks[found[0]] = (view, sink)
+                self._declared(self._catalog)
+                if self._told is not None and before in self._told.delivered:
+                    self._told.delivered[sink] = self._told.delivered[before]
         return self
 
     def on_membership(self, function: H) -> H:
@@ -343,6 +368,7 @@ class Flow:
             raise
         finally:
             self._recovery = engine.recovery
+            again.closed(self, engine.declared.local)
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -527,15 +553,20 @@ class Flow:
             self._told = self._told or Told()
             if self._local is None:
                 working_directory(ready.declared.locations)  # now it is made
+            if self._lease is None:
+                again.opening(self, ready.declared.local, self._told)
             engine = engine_of(ready, self._told, self._lease)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
+            if self._lease is None:
+                again.opened(self, ready.declared.local)
         return self._engine
 
     def _prepared(self) -> Ready:
         if self._closed:
-            raise DeclarationError(f"flow '{self.name}' is closed")
+            why = f": {self._closed_for}" if self._closed_for else ""
+            raise DeclarationError(f"flow '{self.name}' is closed{why}", flow=self.name)
         if self._ready is None:
             self._renew()
             from holdfast.declared import Declared
@@ -775,6 +806,17 @@ class Flow:
         places = ", ".join(map(shown, self._places))
         sources, views = list(self._catalog.sources), list(self._catalog.views)
         return f"Flow({self.name!r}, log={places}, sources={sources}, views={views})"
+
+
+def _same_views(one: Catalog, other: Catalog) -> bool:
+    """Whether all views mean the same, under the same names and with the same names of columns."""
+    if one.views.keys() != other.views.keys():
+        return False
+    pairs = [(node, other.views[name]) for name, node in one.views.items()]
+    return all(
+        node is known or (node.columns == known.columns and fingerprint(node) == fingerprint(known))
+        for node, known in pairs
+    )
 
 
 def _column_sql(column: Any) -> str:

@@ -40,7 +40,7 @@ class Foreach(Sink):
             raise DeclarationError(f"foreach: expected a function (epoch, change), found {type(function).__name__}")
         if seen is not None and not callable(seen):
             raise DeclarationError(f"foreach: expected a function for seen, found {type(seen).__name__}")
-        self._function = function
+        self.function = function
         self._seen = seen
         self._view = ""
 
@@ -69,9 +69,9 @@ class Foreach(Sink):
         if change.num_rows == 0:
             return
         try:
-            self._function(epoch, change)
+            self.function(epoch, change)
         except Exception as error:
-            name = getattr(self._function, "__name__", repr(self._function))
+            name = getattr(self.function, "__name__", repr(self.function))
             raise SinkError(
                 f"view '{self._view}': epoch {epoch}: the sink function {name} raised {type(error).__name__}: {error}",
                 view=self._view,
