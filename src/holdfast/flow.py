@@ -189,7 +189,7 @@ class Flow:
             arguments.text(f"input '{name}'", "expires", expires, "SQL")
         with self._turns.taken("input()"):
             fields = parse_schema(schema, subject=f"input '{name}'")
-            known = self._catalog.sources.get(name)
+            known = self._catalog.sources.get(name) if isinstance(name, str) else None
             if isinstance(known, Input) and known.fields == fields and self._expires.get(name) == expires:
                 return known
             self._catalog.check_new(name, "input")
