@@ -68,6 +68,14 @@ def changes_since(
                 earliest=following.first,
             ) from error
         has = following.first
+    if past[-1].form.types != now.types:
+        raise EpochUnavailable(
+            f"view '{view}': it was edited, and its columns are of other types since: run an epoch, read it anew, and "
+            f"ask for the changes since epoch {last + 1}",
+            view=view,
+            epoch=since,
+            earliest=last + 1,
+        )
     if has < last:
         found.append(Logged(kept(past[-1].form), has, last))
     return found
