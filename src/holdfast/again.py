@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.connectors.changelog import Changelog
 from holdfast.connectors.foreach import Foreach
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
@@ -87,12 +88,13 @@ def same_again(sinks: Sequence[tuple[str, Sink]], view: str, sink: Sink) -> tupl
     """Whether a view has this sink already: its place among them, and whether it means the same; None if not."""
     for place, (other, known) in enumerate(sinks):
         if other == view and mark_of(known) == mark_of(sink):
-            same = not isinstance(sink, Foreach) or _meaning(sink) == _meaning(known)
-            return place, same
+            return place, known is sink or _meaning(sink) == _meaning(known)
     return None
 
 
 def _meaning(sink: Sink) -> object:
+    if isinstance(sink, Changelog):
+        return sink.compact
     if not isinstance(sink, Foreach):
         return None
     try:

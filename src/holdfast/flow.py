@@ -120,6 +120,7 @@ class Flow:
             detection_timeout = arguments.number(subject, "detection_timeout", detection_timeout, 1.0)
         if local is not None:
             arguments.path(subject, "local", local)
+        arguments.flag(subject, "accept_loss", accept_loss)
         self.name = name
         self._places, self._settings = checked(
             name, log, retain, min_replicas, max_unsafe, strategy, accept_loss
@@ -455,7 +456,7 @@ class Flow:
         if self._turns.inside:
             with self._turns.taken("run()"):
                 pass  # says that it cannot be
-        if accept_loss:
+        if arguments.flag(subject, "accept_loss", accept_loss):
             self._accept_loss()
         with self._running():
             if min_members is not None:

@@ -80,6 +80,11 @@ class Changelog(Sink):
         self._released = -1
         self._lost: list[Lost] = []
 
+    @property
+    def compact(self) -> int | None:
+        """So many files are put together at a time; None: none are."""
+        return self._factor
+
     def target(self) -> str:
         return os.path.realpath(self.path)
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from holdfast import redaction
-from holdfast.errors import LeaseError
+from holdfast import arguments, redaction
+from holdfast.errors import ArgumentError, LeaseError
 from holdfast.lease.lease import Lease
 
 if TYPE_CHECKING:
@@ -98,6 +98,22 @@ def zookeeper(
     from holdfast.lease.access import Access
     from holdfast.lease.zookeeper import ZooKeeperLease
 
+    arguments.text("zookeeper", "hosts", hosts, "host:port, or several with commas")
+    arguments.text("zookeeper", "path", path, "the path of the lease")
+    for name, on in (("tls", tls), ("check_hostname", check_hostname)):
+        arguments.flag("zookeeper", name, on)
+    for name, file in (("ca", ca), ("certificate", certificate), ("key", key)):
+        if file is not None:
+            arguments.path("zookeeper", name, file)
+    if key_password is not None and not isinstance(key_password, str):
+        raise ArgumentError("zookeeper: key_password must be a text", subject="zookeeper", argument="key_password")
+    if auth is not None and not callable(auth) and not _is_identity(auth):
+        expected = "('digest', 'user:password'), or a function that returns that"  # what was found may be a secret
+        raise ArgumentError(f"zookeeper: auth must be {expected}", subject="zookeeper", argument="auth")
+    if acl is not None and (isinstance(acl, str) or not isinstance(acl, Sequence)):
+        arguments.refuse("zookeeper", "acl", "a list of ACLs", acl)
+    if sasl is not None and not isinstance(sasl, Mapping):
+        raise ArgumentError("zookeeper: sasl must be options by name", subject="zookeeper", argument="sasl")
     seconds = open_lease(f"zk://{hosts}/{path.lstrip('/')}", timeout).timeout  # refuses what is no address
     access = Access(auth, acl, tls, ca, certificate, key, key_password, check_hostname, sasl)
     return ZooKeeperLease(hosts, f"/{path.strip('/')}", seconds, access=access)
@@ -110,3 +126,7 @@ def parse_timeout(text: float | str) -> float:
     if not 0.2 <= seconds <= 3600:
         raise LeaseError(f"lease: the timeout must be a time from 200ms to 60m, such as '2s', not {text!r}")
     return seconds
+
+
+def _is_identity(auth: object) -> bool:
+    return isinstance(auth, tuple | list) and len(auth) == 2 and all(isinstance(each, str) for each in auth)

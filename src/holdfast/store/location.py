@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from holdfast import redaction
+from holdfast import arguments, redaction
 from holdfast.errors import StoreError
 from holdfast.store.atomic import make_directory, read_file, replace_file, sync_directory
 from holdfast.store.reasons import said
@@ -146,8 +146,10 @@ def location(address: str, *, credentials: Credentials | None = None) -> Locatio
     ``session_token``), for other addresses the options of their fsspec filesystem. It travels to workers as pickled
     code, never as a setting or a job property, so have it read a file, the environment or a secret store *there*.
     """
+    arguments.path("location", "address", address)
     if credentials is None:
         return open_location(address)
+    arguments.callable_with("location", "credentials", credentials, "nothing, which returns them")
     found = open_location(address)
     if found.local() is not None or not callable(credentials):
         what = "a local directory needs none" if callable(credentials) else "give a function that returns them"
