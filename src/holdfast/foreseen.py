@@ -119,27 +119,20 @@ def foresee(state: State, log: Log) -> Plan:
 
 
 def _read_again(state: State, log: Log, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:
-    """What is read to compute an operator that is not kept, and the bytes of it that logs hold."""
+    """What is read to compute an operator that is not kept, and the bytes of it that logs hold: what the recovery that
+    fills it would read (`State.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
+    fresh = ({mark} | state.flow.ancestors({mark})) & state.flow.operators.keys() - known
+    logs = {one for one, operator in state.flow.operators.items() if operator.kind == "log" and one in known}
+    if not fresh:
+        return (), 0
     reads: dict[str, int] = {}
-    frontier, seen = {mark} - known, {mark}
-    while frontier:
-        above = {path.producer for path in state.flow.paths if path.consumer in frontier} - seen
-        seen |= above
-        frontier = set()
-        for one in above:
-            operator = state.flow.operators.get(one)
-            if operator is not None and operator.kind == "log" and one in known:
-                kind = "view" if names.get(one) in state.declared.views else "input"
-                reads[f"{kind} '{names.get(one, one)}'"] = log.sizes(f"{one}.rows")
-            elif one in state.flow.sources:
-                held = state.flow.views.get(one)  # an input whose rows are kept is read from its log
-                if held is not None and held in known:
-                    reads[f"input '{one}'"] = log.sizes(f"{held}.rows")
-                else:
-                    reads[f"source '{one}'"] = 0
-            elif operator is not None:
-                frontier.add(one)
+    for one in state.reading(fresh, logs)[0].sources:
+        if one in logs:
+            kind = "view" if names[one] in state.declared.views else "input"
+            reads[f"{kind} '{names[one]}'"] = log.sizes(f"{one}.rows")
+        else:
+            reads[f"source '{one}'"] = 0
     return tuple(sorted(reads)), sum(reads.values())
 
 

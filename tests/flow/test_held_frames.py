@@ -61,7 +61,9 @@ def test_a_frame_held_for_many_epochs_reads_what_it_read_at_first(
         flow.view("w", "SELECT s FROM v")  # opens the flow again
         push(14)
         assert frames["now"].count() == len(before["now"])
-        directory = next(iter(pins._held))
+        engine = flow._engine
+        assert engine is not None
+        directory = engine._kept("v").directory
         assert pins.held(directory, -1)
         frames.clear()
         deadline = time.monotonic() + 20
