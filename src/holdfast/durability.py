@@ -563,7 +563,9 @@ class Durability:
     def floor(self, trace: str, history: Sequence[Lineage]) -> int:
         """Before this epoch of a history a trace needs not be readable."""
         kept = self._traces[trace]
-        floor = self.settings.retention.floor(history, self._runner.clock())
+        # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
+        now = self._runner.clock()
+        floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
         return floor if kept.reach is None else max(floor, len(history) - 1 - kept.reach)
 
     @property

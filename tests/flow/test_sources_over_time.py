@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
 from holdfast.engine import Engine
-from holdfast.errors import SchemaChanged
+from holdfast.errors import BadFile, SchemaChanged
 from holdfast.frontend.sql import plan_sql
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
@@ -185,3 +186,31 @@ def test_a_source_whose_files_do_not_fit_its_new_schema_says_that_it_changed(run
     source = files(tmp_path / "in", schema="k long, y long")
     with pytest.raises(SchemaChanged, match=r"source 't': its schema changed.*1\.parquet': column 'y'"):
         runs.open({"t": source}, {"v": "SELECT k, sum(y) AS total FROM t GROUP BY k"})
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_file_that_is_deleted_between_poll_and_epoch_does_not_stop_the_flow(
+    runs: Runs, tmp_path: Path, policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in (1, 2):
+        pq.write_table(pa.table({"k": [1], "x": [number]}), tmp_path / "in" / f"{number}.parquet")
+    source = files(tmp_path / "in", schema="k long, x long", on_bad_file=policy)
+    engine = runs.open({"t": source}, {"v": SUMS.format("t")})
+    poll, aside = engine._intake.poll, tmp_path / "aside.parquet"
+
+    def poll_and_lose(*given: Any) -> Any:
+        offers = poll(*given)
+        if not aside.exists():
+            (tmp_path / "in" / "2.parquet").rename(aside)
+        return offers
+
+    monkeypatch.setattr(engine._intake, "poll", poll_and_lose)
+    if policy == "fail":
+        with pytest.raises(BadFile, match=r"2\.parquet': it was removed before an epoch took it.*back") as caught:
+            engine.step()
+        assert caught.value.fields["path"] == str(tmp_path / "in" / "2.parquet")
+    assert engine.step().epoch == 0 and runs.rows("v") == [(1, 1)]
+    assert engine.step().idle
+    shutil.copy2(aside, tmp_path / "in" / "2.parquet")
+    assert engine.step().epoch == 1 and runs.rows("v") == [(1, 3)], "it is back"

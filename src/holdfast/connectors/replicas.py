@@ -38,6 +38,7 @@ class Replicated(Source):
         if any("://" in text for text in texts):
             raise DeclarationError(f"{self._subject}: only local paths can be read yet")
         self._roots = [os.path.abspath(os.path.expanduser(text)) for text in texts]
+        self._trees = [listing.Tree(root) for root in self._roots]
         self._limit = max_files_per_epoch
         if self._limit is not None and (not isinstance(self._limit, int) or self._limit < 1):
             raise DeclarationError(f"{self._subject}: max_files_per_epoch must be at least 1, not {self._limit!r}")
@@ -65,9 +66,10 @@ class Replicated(Source):
         sizes: dict[str, list[int]] = {}
         times: dict[str, int] = {}
         listed = False
-        for root in self._roots:
+        for tree in self._trees:
+            root = tree.path
             try:
-                for file in listing.find(root, partial(self._is_taken, root)):
+                for file in tree.unknown(partial(self._is_taken, root)):
                     name = os.path.relpath(file.path, root)
                     sizes.setdefault(name, []).append(file.size)
                     times[name] = min(file.changed, times.get(name, file.changed))
@@ -78,8 +80,8 @@ class Replicated(Source):
             raise BadFile(f"{self._subject}: none of these places can be read any more", path=self._roots[0])
         return [(name, sizes[name]) for name in sorted(sizes, key=lambda name: (times[name], name))]
 
-    def _is_taken(self, root: str, path: str) -> bool:
-        return os.path.relpath(path, root) in self._taken
+    def _is_taken(self, root: str, path: str, look: object) -> bool:
+        return path[len(root) :].lstrip(os.sep) in self._taken
 
     def poll(self) -> Offer | None:
         if self._offered is None:
