@@ -282,14 +282,12 @@ class Durability:
 
     def why_not(self) -> str:
         """Why something is not safe."""
-        why = "; ".join(trouble.error for trouble in self.troubles.values())
+        why = "; ".join(trouble.error for trouble in list(self.troubles.values()))
         return why or self.failure or "the copies are not finished"
 
     def _advance(self, seconds: float) -> None:
-        if self.troubles:
-            self._background.request()
-        else:
-            self._background.hurry()
+        self._background.request()
+        self._background.hurry([number for number in range(len(self.locations)) if number not in self.troubles])
         if not self._runner.threads:
             self._background.now()
             return

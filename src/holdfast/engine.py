@@ -454,7 +454,7 @@ class Engine:
 
     def _say_waiting(self) -> None:
         size, epochs = self._durability.unsafe
-        troubles = [trouble.error for trouble in self._durability.troubles.values()]
+        troubles = [trouble.error for trouble in list(self._durability.troubles.values())]
         why = f": {troubles[0]}" if troubles else ""
         warn(
             f"holdfast: flow '{self.declared.name}' waits for storage: {size / 1e6:,.1f} MB of {epochs} epochs are not "

@@ -6,7 +6,7 @@ whoever drives gives each lane its turn, in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.background import Background
@@ -31,9 +31,9 @@ class Lanes:
         for lane in self._lanes if number is None else [self._lanes[number]]:
             lane.request()
 
-    def hurry(self) -> None:
-        """Have a round made in every lane at once: somebody waits for it."""
-        for lane in self._lanes:
+    def hurry(self, numbers: Iterable[int] | None = None) -> None:
+        """Have a round made at once, in these lanes or in all: somebody waits for it."""
+        for lane in self._lanes if numbers is None else [self._lanes[number] for number in numbers]:
             lane.hurry()
 
     def now(self) -> None:

@@ -63,13 +63,14 @@ class Locations:
 
     def note(self, number: int, error: Exception) -> None:
         """A location failed."""
-        times = self.troubles[number].times + 1 if number in self.troubles else 1
+        before = self.troubles.get(number)
+        times = before.times + 1 if before is not None else 1
         pause = min(_LONGEST_PAUSE, 2.0 ** (times - 1)) if self._threads else 0.0
         self.troubles[number] = Trouble(str(error), times, time.monotonic() + pause)
 
     def try_again(self) -> None:
         """Have those that failed asked at once."""
-        for trouble in self.troubles.values():
+        for trouble in list(self.troubles.values()):
             trouble.again = 0.0
 
     def each(self, numbers: Collection[int], work: Callable[[int], object]) -> None:
@@ -81,8 +82,8 @@ class Locations:
             except (StoreError, FileNotFoundError, LogDamaged) as error:
                 self.note(number, error)
             else:
-                if number in self.troubles and self.is_able(number):
-                    del self.troubles[number]
+                if self.is_able(number):
+                    self.troubles.pop(number, None)
 
         self._at_once(attempt, numbers, len(numbers))
 

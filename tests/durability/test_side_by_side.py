@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durability import PAUSE
 from holdfast.errors import StoreError
 from holdfast.store.replica import Claim, Replica
 from holdfast.testing import Unreliable
@@ -38,6 +39,19 @@ def test_the_safe_point_does_not_wait_for_the_slowest_location(shop: Shop) -> No
     finally:
         slow.delay = 0.0
         engine.close()
+
+
+def test_a_location_that_fails_makes_nobody_wait_for_the_others(shop: Shop) -> None:
+    away = Unreliable(MemoryLocation("away"))
+    engine = shop.open([away, MemoryLocation("here")], threads=True, sinks=False)
+    away.fail_before = 1.0
+    started = time.monotonic()
+    for epoch in range(4):
+        shop.run(engine, 1, upkeep=False)
+        assert engine.wait_safe(epoch, 30) == epoch
+    assert time.monotonic() - started < 4 * PAUSE, "rounds at the good one are made at once, not after a pause each"
+    away.fail_before = 0.0
+    engine.close()
 
 
 def test_the_safe_point_waits_for_as_many_as_are_required(shop: Shop) -> None:

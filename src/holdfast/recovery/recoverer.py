@@ -244,7 +244,8 @@ class Recoverer:
         return any(found.values())
 
     def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
-        return Layers(self._runner, traces, self._state.directory, self._last(), holdings, self._durability.history)
+        found = dict(holdings)  # rounds go on meanwhile
+        return Layers(self._runner, traces, self._state.directory, self._last(), found, self._durability.history)
 
     def _take_over(self) -> None:
         if not self._taken:
@@ -278,7 +279,7 @@ class Recoverer:
         kept = [trace for mark, some in self._state.traces.items() if mark not in self._fresh for trace in some]
         for attempt in range(_LOOKS):
             layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
-            troubles = self._durability.troubles
+            troubles = dict(self._durability.troubles)
             if not troubles or all(layers.reach(trace, 0, 2**64, others=True) >= layers.last for trace in kept):
                 return layers
             if self._runner.threads:
