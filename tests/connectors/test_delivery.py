@@ -196,7 +196,7 @@ def test_files_that_were_put_together_are_restored_together(shop: Shop) -> None:
 def test_what_the_log_no_longer_holds_is_an_error_that_names_the_file(shop: Shop) -> None:
     out = shop.root / "out"
     shop.open(("spend", changelog(out)), retain=2)
-    shop.run(8)
+    shop.run(14)
     shop.die()
     (out / "epoch-000000000001.parquet").write_bytes(b"")
     engine = shop.open(("spend", changelog(out)), retain=2)
@@ -368,14 +368,14 @@ def test_a_sink_that_keeps_lineage_is_carried_only_what_is_new(shop: Shop) -> No
 
     kept.commit = counted  # type: ignore[method-assign]  # to see what it is given
     shop.open(("spend", kept), ("buyers", short))
-    shop.run(20, upkeep=False)  # no round: storage is away
-    assert short.carried == list(range(1, 21)), "one that keeps the last commit's needs all of it each time"
-    assert carried == [1] * 20
+    shop.run(10, upkeep=False)  # no round: storage is away
+    assert short.carried == list(range(1, 11)), "one that keeps the last commit's needs all of it each time"
+    assert carried == [1] * 10
     shop.lose_host()
     engine = shop.open(("spend", changelog(shop.root / "out")), ("buyers", Recording(short.rows)))
-    assert engine.last == 19, "what was carried, commit by commit, is the whole history"
+    assert engine.last == 9, "what was carried, commit by commit, is the whole history"
     shop.run(1)
-    assert total(shop.root / "out") == {(1, 210, 21): 1}
+    assert total(shop.root / "out") == {(1, 110, 11): 1}
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
