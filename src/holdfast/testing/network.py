@@ -10,6 +10,8 @@ its pid and address. Nothing has a name in the system: when the sleepers are kil
 cluster, the namespaces and their links are gone. One node, the hub, has a bridge, to which all others are
 connected; no node is connected to the host, and all addresses are inside of this network (10.77.0.0/24).
 
+Without a cluster: ``with network("one", "two") as net: subprocess.Popen(net.node("one").inside([…]))``.
+
 A link is cut by telling the sender a wrong hardware address of the receiver: frames are sent and nobody takes them, as
 behind a broken switch. Nobody is told of it: connections stay open, and hear nothing.
 """
@@ -20,10 +22,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from holdfast.testing.processes import Spawner
 
 ADDRESS = "HOLDFAST_CLUSTER_ADDRESS"
 """In the environment of a process that runs on a node: the node's address."""
@@ -109,6 +115,30 @@ class Network:
         done = self.node(sender).call("ip", "neigh", what, self.node(receiver).address, *more, "dev", "eth0")
         if done.returncode and what != "del":
             raise OSError(f"cannot cut the link from {sender} to {receiver}: {done.stderr.strip()}")
+
+
+@contextmanager
+def network(*names: str) -> Iterator[Network]:
+    """A network of these nodes, without a cluster. It is gone at the end; what runs on its nodes is the caller's."""
+    spawner, holders = Spawner(), list[subprocess.Popen[bytes]]()
+    home = Path(tempfile.mkdtemp(prefix="holdfast-network-"))
+
+    def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with open(os.devnull, "wb") as nowhere:
+            holders.append(spawner.start(command, environment, nowhere))
+        return holders[-1]
+
+    try:
+        made = make_network(home / "nodes", start)
+        for name in names:
+            add_node(made, name, start)
+        yield made
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+        spawner.close()
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def make_network(directory: Path, start: Start) -> Network:
