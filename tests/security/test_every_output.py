@@ -44,6 +44,7 @@ def found_in(data: bytes) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_output_of_a_flow_and_no_event_log_has_a_secret_in_it(query: str, tmp_path: Path) -> None:
     for name in ("in", "events", "members"):
         (tmp_path / name).mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import pickle
 import re
@@ -16,8 +17,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 import holdfast as hf
 from holdfast import redaction
 from holdfast.errors import HoldfastError, StoreError
+from holdfast.operators.stage import Epoch
+from holdfast.spark.told import tell
 from holdfast.store.filesystem import FilesystemLocation
 from holdfast.store.location import open_location
+from holdfast.trace.cover import Chain
 
 SOURCES = Path(hf.__file__).parent
 
@@ -141,6 +145,19 @@ def test_a_missing_blob_is_named_by_its_path_alone(monkeypatch: pytest.MonkeyPat
         location.read("claims/1")
     said = "".join(traceback.format_exception(caught.value))
     assert "m1ssing-secret" not in said and "claims/1" in str(caught.value)
+
+
+def test_the_property_that_tells_tasks_their_epoch_has_no_location_in_it() -> None:
+    """Properties of jobs are in Spark's event log."""
+    said: dict[str, str] = {}
+
+    class Context:
+        def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802  # Spark's name
+            said[name] = value
+
+    place = open_location("memory://host/log?token=pr0perty-secret")
+    tell(Context(), Epoch(3, 3, "digest", Chain(-1, ()), 2, "/traces", copies=(place,)))  # type: ignore[arg-type]
+    assert said and not any(b"pr0perty-secret" in base64.b64decode(value) for value in said.values())
 
 
 def _provide() -> dict[str, str]:
