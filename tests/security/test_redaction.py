@@ -152,7 +152,7 @@ def test_the_property_that_tells_tasks_their_epoch_has_no_location_in_it() -> No
     said: dict[str, str] = {}
 
     class Context:
-        def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802  # Spark's name
+        def setLocalProperty(self, name: str, value: str) -> None:  # Spark names it so
             said[name] = value
 
     place = open_location("memory://host/log?token=pr0perty-secret")

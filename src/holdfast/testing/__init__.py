@@ -16,7 +16,8 @@ Does it survive?
   that touches them;
 * `simulate` runs a flow in a simulated world, in which a seed decides what goes wrong; `shrink` cuts a failing run
   down; `simulate_faults` does so on a disk that fails;
-* `Cluster` is a real Spark cluster on this machine, whose executors, workers and drivers can be killed and paused;
+* `Cluster` is a real Spark cluster on this machine, whose executors, workers and drivers can be killed and paused, and,
+  with ``namespaces=True`` (as root), cut off from each other;
   `Gate` holds tasks up until the test has killed whom it wanted to;
 * `holdfast.testing.zookeeper` has a ZooKeeper server on loopback, for flows that run with a lease.
 """
