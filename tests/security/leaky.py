@@ -48,7 +48,7 @@ def main() -> None:
     home = Path(given["home"])
     builder = local_builder(2).appName("leaky").config("spark.log.level", "WARN")
     builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", (home / "events").as_uri())
-    spark = builder.getOrCreate()
+    spark = builder.config("spark.eventLog.compress", "false").getOrCreate()
 
     def declare(log: object, sink: hf.Sink | None = None, **options: object) -> hf.Flow:
         flow = hf.Flow("orders", log=log, spark=spark, partitions=2, **options)  # type: ignore[arg-type]
