@@ -22,6 +22,7 @@
     ├── SinkError                 a sink refused a commit
     ├── LeaseError                a lease cannot be used: a wrong address, a server that does not answer
     ├── MemberLost                an executor was lost, and the policy says to stop
+    ├── ExchangeFailed            executors that are there could not get each other's rows
     ├── TooFewMembers             the members that a run waits for did not come in time
     ├── MembershipError           the user's membership handler raised
     ├── TasksLost                 what ran an epoch's tasks died, as often as Spark tries; or Spark itself is gone
@@ -137,6 +138,11 @@ class LeaseError(HoldfastError):
 
 class MemberLost(HoldfastError):
     """An executor was lost, and the policy (``on_loss="terminate"``) says to stop."""
+
+
+class ExchangeFailed(HoldfastError):
+    """Executors that are there could not get each other's rows, several times: the network between them is not whole.
+    Nothing of the epoch took effect; the flow stays usable."""
 
 
 class TooFewMembers(HoldfastError):

@@ -44,7 +44,7 @@ from holdfast.spark.catalyst import (
     wide_rows,
     wide_schema,
 )
-from holdfast.spark.failure import lost, translated
+from holdfast.spark.failure import lost, not_exchanged, translated
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
 from holdfast.spark.told import Copies, current_epoch, current_partition, tell
@@ -170,6 +170,8 @@ class EpochJob:
                 raise known from None
             if self._placement is not None and self._placement.is_cause(error, losses, self._heals):
                 raise moved(error) from error
+            if (apart := not_exchanged(error, subject)) is not None:
+                raise apart from error
             if (gone := lost(error, subject)) is not None:
                 raise gone from error
             raise

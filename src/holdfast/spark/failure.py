@@ -16,7 +16,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 import holdfast
-from holdfast.errors import EvaluationError, HoldfastError, LogError, TasksLost
+from holdfast.errors import EvaluationError, ExchangeFailed, HoldfastError, LogError, TasksLost
 from holdfast.store.reasons import fix
 
 
@@ -67,6 +67,25 @@ _DIED = (
     (r"ExecutorLostFailure|Executor heartbeat timed out|Lost executor", "the executor that ran a task was lost"),
     (r"Python worker failed to connect back", "a Python worker did not start"),
 )
+
+
+_NOT_FETCHED = re.compile(r"has failed the maximum allowable number of times")
+_FROM = re.compile(r"(?:Failed to connect to|Connection to|Connecting to|from) /?([\w.-]+(?:/[\d.]+)?:\d+)")
+
+
+def not_exchanged(error: BaseException, subject: str) -> ExchangeFailed | None:
+    """The error behind one that Spark raised when it gave up an exchange between executors; None if it is another."""
+    text = str(error)
+    if not _NOT_FETCHED.search(text):
+        return None
+    silent = sorted(set(_FROM.findall(text)))
+    return ExchangeFailed(
+        f"{subject}: executors could not get each other's rows, several times"
+        f"{f'; {silent[0]} did not answer' if silent else ''}; see that the network between executors is whole, and "
+        "step again",
+        executors=silent,
+    )
+
 
 _OWN = str(Path(holdfast.__file__).parent)
 _FRAME = re.compile(r'^\s*File "([^"]+)", line', re.MULTILINE)
