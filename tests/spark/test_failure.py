@@ -7,7 +7,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast.errors import LogError
-from holdfast.spark.failure import translated
+from holdfast.spark.failure import not_exchanged, translated
 
 OURS = str(Path(holdfast.__file__).parent / "operators" / "asked.py")
 
@@ -30,3 +30,15 @@ def test_an_error_of_the_file_system_in_a_task_is_an_error_about_the_log() -> No
 def test_an_error_of_the_file_system_in_a_users_function_stays_the_users() -> None:
     said = "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/cities.csv'"
     assert translated(told(OURS, "/home/me/app.py", error=said), "flow: epoch 3") is None
+
+
+def test_an_exchange_that_spark_gives_up_says_who_did_not_answer() -> None:
+    said = RuntimeError(
+        "Job aborted due to stage failure: ShuffleMapStage 52 (partitionBy at epoch.py:201) has failed the maximum "
+        "allowable number of times: 4. Most recent failure reason:\n"
+        "org.apache.spark.shuffle.FetchFailedException: Failed to connect to /10.77.0.2:46391\n\tat org.apache.spark…"
+    )
+    error = not_exchanged(said, "flow: epoch 3")
+    assert error is not None and error.fields["executors"] == ["10.77.0.2:46391"]
+    assert "flow: epoch 3: executors could not get each other's rows, several times; 10.77.0.2:46391" in str(error)
+    assert not_exchanged(RuntimeError("Task 2 in stage 17.0 failed 4 times"), "flow") is None

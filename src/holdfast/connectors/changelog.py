@@ -24,7 +24,6 @@ import os
 import re
 import time
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,6 +41,7 @@ from holdfast.connectors.sink import Lost, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
+from holdfast.redaction import warn
 
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"
@@ -227,7 +227,7 @@ class Changelog(Sink):
             # Lineage that is durable nowhere else stays where it is; so do the newest epochs.
             put_together(self.path, factor, min(self._released, self._last - factor), self._write_together)
         except (OSError, pa.ArrowException) as error:
-            warnings.warn(
+            warn(
                 f"holdfast: changelog {self.path}: files were not put together, and will be: {error}", stacklevel=1
             )
 
