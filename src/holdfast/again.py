@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from holdfast.connectors.foreach import Foreach
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink
 from holdfast.functions import meaning
+from holdfast.redaction import warn
 
 if TYPE_CHECKING:
     from holdfast.declared import Told
@@ -46,7 +46,7 @@ def opening(flow: Flow, local: Path, told: Told) -> None:
     }
     if pending:
         said = ", ".join(f"{count} of input '{name}'" for name, count in pending.items())
-        warnings.warn(
+        warn(
             f"holdfast: flow '{flow.name}' was declared again; changes that were pushed to it before, and that no "
             f"epoch had taken, are not taken now: {said}",
             stacklevel=3,
