@@ -412,3 +412,13 @@ def test_sinks_are_closed_when_the_flow_cannot_be_opened(shop: Shop) -> None:
     with pytest.raises(SinkError, match="not today"):
         shop.open(("spend", first), ("buyers", Refusing([])))
     assert first.closed == 1
+
+
+def test_a_function_of_a_flow_that_retains_nothing_gets_its_last_epoch_again(shop: Shop) -> None:
+    consumer = Consumer()
+    shop.open(("spend", foreach(consumer)), retain=0)
+    shop.run(6)
+    shop.die()
+    shop.open(("spend", foreach(consumer)), retain=0)
+    shop.run(1)
+    assert consumer.numbers == [0, 1, 2, 3, 4, 5, 5, 6]

@@ -58,7 +58,9 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
-        """Called before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell.
+        """Called before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell. (Then the
+        epochs that `commit` is given may jump by multiples of 10^12 after a host was lost, so that none is ever used
+        for two things: see ``hf.foreach``.)
 
         A sink with columns of its own raises `SinkError` here if they are not ``fields``.
         """
