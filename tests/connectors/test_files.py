@@ -107,6 +107,14 @@ def test_subdirectories_are_searched_and_unfinished_files_passed_over(tmp_path: 
     assert taken(files(tmp_path, schema=SCHEMA)) == [1, 2]
 
 
+def test_every_file_name_is_read_as_it_is(tmp_path: Path) -> None:
+    odd = ["a[12]", "a1", "a2", "x{1,2}", "c:d", "s3:", "back\\slash", "p%20q", "ü€", "st*r", "new\nline", "file:x"]
+    odd += ["q?", "d[1]:x/f"]
+    for number, name in enumerate(odd):
+        put(tmp_path / name, [number], at=number)
+    assert taken(files(tmp_path, schema=SCHEMA)) == list(range(len(odd)))
+
+
 def test_several_paths_are_one_source_and_a_file_in_two_of_them_is_read_once(tmp_path: Path) -> None:
     put(tmp_path / "x" / "a.parquet", [1], at=1)
     one = put(tmp_path / "y" / "b.parquet", [2], at=2)

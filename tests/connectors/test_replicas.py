@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.connectors import parquet
-from holdfast.errors import BadFile, DeclarationError
+from holdfast.errors import BadFile, DeclarationError, FileMoved
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -121,3 +122,16 @@ def test_one_place_is_no_list_of_replicas(places: list[Path]) -> None:
         hf.files(places[0], replicas=True)
     with pytest.raises(DeclarationError, match="none of these directories exists"):
         hf.files([places[0] / "no", places[0] / "neither"], replicas=True)
+
+
+def test_a_file_that_was_moved_in_all_places_is_refused(places: list[Path]) -> None:
+    source = hf.files(places, schema="k long", replicas=True)
+    offer = source.poll()
+    assert offer is not None
+    source.advance(json.loads(json.dumps(offer)))
+    assert source.poll() is None
+    names = sorted(path.name for path in places[0].iterdir())
+    for place in places:
+        (place / names[0]).rename(place / "moved.parquet")
+    with pytest.raises(FileMoved, match=rf"'moved\.parquet': it was taken already, as '{names[0]}'"):
+        source.poll()

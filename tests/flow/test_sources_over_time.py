@@ -29,6 +29,7 @@ from holdfast.store.location import LocalLocation
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 
+SECOND = 1_000_000
 SUMS = "SELECT k, sum(x) AS total FROM {} GROUP BY k"
 
 
@@ -45,16 +46,19 @@ class Runs:
         self.world.random = random.Random(1)
         self.engine: Engine | None = None
 
-    def open(self, sources: Mapping[str, Source], views: Mapping[str, str]) -> Engine:
+    def open(self, sources: Mapping[str, Source], views: Mapping[str, str], expires: str | None = None) -> Engine:
+        """``expires``: the source whose rows go when the clock has reached their ``x``."""
         self.close()
         tables: dict[str, nodes.Node] = {name: nodes.Source(name, tuple(one.fields)) for name, one in sources.items()}
+        if expires in tables:
+            tables[expires] = nodes.Temporal(tables[expires], None, "x")
         plans: dict[str, nodes.Node] = {}
         for name, sql in views.items():
             plans[name] = rewrite(plan_sql(name, sql, {**tables, **plans}), keep=list(plans.values()))
         found: dict[nodes.Node, tuple[Field, ...]] = {}
 
         def settle(node: nodes.Node) -> None:
-            if isinstance(node, nodes.Linear | nodes.Aggregate):
+            if isinstance(node, nodes.Linear | nodes.Aggregate | nodes.Temporal):
                 settle(node.input)
             found[node] = columns(*node.columns)
 
@@ -69,6 +73,7 @@ class Runs:
             texts=dict(views),
             sinks=(),
             settings=Settings("nosync", 1, Bound(), Retention(epochs=2)),
+            expiring={expires: tables[expires]} if expires in tables else {},
         )
         self.engine = Engine(Ready(declared, plans, found, SimulatedRunner(self.world, 2)), Told())
         return self.engine
@@ -135,6 +140,23 @@ def test_an_input_that_was_not_declared_for_a_while_goes_on_where_it_was(runs: R
     engine.step()
     assert runs.rows("vb") == [(2, 2), (3, 2), (4, 4)]
     assert engine.recovery.epochs_replayed <= 3 or lost != "nothing", "epochs without it are made up for in one go"
+
+
+def test_rows_of_an_input_that_expired_while_it_was_not_declared_are_gone_when_it_is_back(runs: Runs) -> None:
+    views = {"va": SUMS.format("a"), "vb": "SELECT k, count(*) AS n FROM b GROUP BY k"}
+    a, b = pushed("a"), pushed("b")
+    engine = runs.open({"a": a, "b": b}, views, expires="b")
+    now = runs.world.tick()
+    b.insert([(1, now + 10 * SECOND), (2, now + 100_000 * SECOND)])
+    engine.step()
+    assert runs.rows("vb") == [(1, 1), (2, 1)]
+    engine = runs.open({"a": (a := pushed("a"))}, {"va": views["va"]})
+    while runs.world.tick() < now + 20 * SECOND or engine.last < 3:
+        a.insert([(1, 1)])
+        engine.step()
+    engine = runs.open({"a": pushed("a"), "b": pushed("b")}, views, expires="b")
+    assert runs.rows("vb") == [(2, 1)]
+    assert engine.recovery.filled == engine.last
 
 
 def test_an_input_whose_schema_changed_says_what_it_was_and_since_when(runs: Runs) -> None:

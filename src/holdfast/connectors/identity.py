@@ -59,7 +59,7 @@ class Taken:
 
     def mark(self, path: str) -> bytes:
         """The mark of a file. Raises `OSError`."""
-        return _digest(path) if self._whole else _ends(path)
+        return _digest(path) if self._whole else ends_of(path)
 
     def add(self, offered: Offered) -> None:
         """An epoch took a file."""
@@ -112,7 +112,8 @@ def _key(size: int, what: object) -> int:
     return hash((size, what))
 
 
-def _ends(path: str) -> bytes:
+def ends_of(path: str) -> bytes:
+    """The mark of a file's first and last bytes."""
     with open(path, "rb") as file:  # buffered: a single read may give less than was asked for
         size = os.fstat(file.fileno()).st_size
         found = xxhash.xxh3_64(file.read(_END))
@@ -138,7 +139,7 @@ def is_whole(mark: bytes) -> bool:
 def marked_as(path: str, mark: bytes) -> bool:
     """Whether the file at ``path`` has that mark, of either identity; true if there is none."""
     try:
-        return not mark or mark == (_digest(path) if is_whole(mark) else _ends(path))
+        return not mark or mark == (_digest(path) if is_whole(mark) else ends_of(path))
     except OSError:
         return False
 

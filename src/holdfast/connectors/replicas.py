@@ -16,10 +16,11 @@ from functools import partial
 import pyarrow as pa
 
 from holdfast.connectors import listing, parquet
+from holdfast.connectors.identity import ends_of
 from holdfast.connectors.infer import spark_type
 from holdfast.connectors.listing import File
 from holdfast.connectors.source import Offer, Part, Source
-from holdfast.errors import BadFile, DeclarationError, HoldfastError, InputError, SchemaError
+from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
@@ -45,6 +46,8 @@ class Replicated(Source):
         if not any(os.path.isdir(root) for root in self._roots):
             raise DeclarationError(f"{self._subject}: none of these directories exists; create one, it may be empty")
         self._taken: set[str] = set()
+        self._marks: dict[tuple[int, str], str] = {}
+        """Size and mark → the name of the last file with these that was taken."""
         self._offered: Offer | None = None
         self._behind = 0
         self.fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
@@ -92,17 +95,41 @@ class Replicated(Source):
             for name, sizes in taken:
                 path, footer, size = self._sound(name, sizes)
                 parquet.check_schema(path, footer.schema, self.fields)
-                offered.append([name, size])
+                mark = self._mark(name, path, size)
+                offered.append([name, size, mark])
             self._offered = {"replicated": offered} if offered else None
         return self._offered
 
+    def _mark(self, name: str, path: str, size: int) -> str:
+        """The mark of a file (`connectors.identity`). Raises if it was taken already, under another name."""
+        try:
+            mark = ends_of(path).hex()
+        except OSError as error:
+            raise BadFile(f"file {path!r}: {error.strerror}", path=path) from error
+        before = self._marks.get((size, mark))
+        if (
+            before is not None
+            and before != name
+            and not any(os.path.lexists(os.path.join(root, before)) for root in self._roots)
+        ):
+            raise FileMoved(
+                f"file {name!r}: it was taken already, as {before!r}, and has been moved; its rows would count twice. "
+                "Move it back, in all places",
+                path=path,
+                before=before,
+            )
+        return mark
+
     def advance(self, offer: Offer) -> None:
-        self._taken.update(name for name, _ in offer["replicated"])
+        for name, size, *mark in offer["replicated"]:
+            self._taken.add(name)
+            if mark:
+                self._marks[size, mark[0]] = name
         self._offered = None
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []
-        for name, size in offer["replicated"]:
+        for name, size, *_ in offer["replicated"]:
             _, footer = self._footer(name, size)
             copies = tuple(os.path.join(root, name) for root in self._roots)
             for part in parquet.cut(File(copies[0], size, 0), footer, self.fields):
