@@ -246,15 +246,8 @@ LATE = ("merge", "round.before_compaction")
 REACHED = tuple(mark for mark in MARKS if not mark.startswith(("branch.", "repair.")))
 """The others are reached where members were lost, and the flow goes on without: not here."""
 
-HARM = ("nothing",) * 7 + (
-    "lose local",
-    "lose directory",
-    "lose directory",
-    "lose a",
-    "lose b",
-    "flip local",
-    "flip copy",
-)
+HARM = ("lose directory", "lose a", "lose b", "lose local", "flip local", "flip a", "flip b") + ("nothing",) * 5
+"""What happens between lives: each as often as it is here."""
 
 
 class Copies:
@@ -293,9 +286,11 @@ def lives_of(count: int, chance: random.Random) -> list[Life]:
         return [Life(None, 4), *dead, *(Life(mark, 4, before=_needed(mark)) for mark in some)][:count]
     at_marks = [Life(mark, 8, before=_needed(mark)) for mark in REACHED if not mark.startswith("recovery.")]
     in_recovery = [Life(mark, 8, before=_needed(mark)) for mark in REACHED if mark.startswith("recovery.")]
+    some = count - len(at_marks) - len(in_recovery)
+    harms = [*HARM] * (some // len(HARM) + 1)
     killed = [
-        Life(None, chance.choice((None, 1, 1, 2, 2, 3)), chance.random(), before=chance.choice(HARM))
-        for _ in range(count - len(at_marks) - len(in_recovery))
+        Life(None, chance.choice((None, 1, 1, 2, 2, 3)), chance.random(), before=harm)
+        for harm in chance.sample(harms[:some], some)
     ]
     lives = [*killed, *at_marks]
     chance.shuffle(lives)
