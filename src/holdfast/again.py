@@ -35,7 +35,7 @@ def opening(flow: Flow, local: Path, told: Told) -> None:
     key = os.path.realpath(local)
     with _lock:
         before = _open.get(key)
-    if before is None or before is flow or before.name != flow.name:
+    if before is None or before is flow or before.name != flow.name or before._engine is None:
         return
     before.close()
     before._closed_for = "it was declared again, and that one is open now"
