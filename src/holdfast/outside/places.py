@@ -177,7 +177,7 @@ class Durable(Place):
         return layer_path(trace, name)
 
 
-_KEYS = {"operators", "collections", "dataflow", "before", "former"}
+_KEYS = {"operators", "collections", "dataflow", "before", "former", "sources"}
 
 
 def _is_description(kept: dict[str, Any]) -> bool:
