@@ -322,7 +322,12 @@ class Audit:
         suffix = ".arrow" if place.level == LOCAL else ".parquet"
         aside = list((path / "damaged").rglob(f"*{suffix}"))
         if aside:
-            self._found(place, Kind.LEFTOVER, f"{len(aside)} damaged layers that were set aside", path="damaged")
+            self._found(
+                place,
+                Kind.LEFTOVER,
+                f"{len(aside)} damaged layers that were set aside; a repair looks again",
+                path="damaged",
+            )
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
