@@ -73,7 +73,9 @@ def detection(timeout: float) -> dict[str, str]:
         "spark.network.timeoutInterval": f"{milliseconds // 5}ms",
         "spark.network.timeout": f"{max(milliseconds, 10_000)}ms",
         # Executors that hear the driver, but not each other: what one waits for from another (rows that were exchanged,
-        # pieces of a broadcast) is given up, and made or fetched elsewhere.
+        # pieces of a broadcast) is given up, and made or fetched elsewhere; and an exchange that fails twice, though
+        # all are there, is an error of the epoch.
+        "spark.stage.maxConsecutiveAttempts": "2",
         "spark.shuffle.io.connectionTimeout": f"{milliseconds // 2}ms",
         "spark.shuffle.io.connectionCreationTimeout": f"{milliseconds // 2}ms",
         "spark.shuffle.io.maxRetries": "0",
