@@ -15,7 +15,7 @@ from holdfast.testing.processes import marked
 from holdfast.testing.zookeeper import zookeeper
 
 RIGHT = {"cities": True, "top": True}
-RECOVERY = 40.0
+RECOVERY = 30.0
 """Seconds that a recovery may take once a loss was noticed, on a machine that is busy with other tests."""
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no network namespaces: {why_not()}")
