@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import holdfast as hf
-from cluster.scenes import _declare, _right, session
+from cluster.scenes import _declare, _right, _until, session
 from holdfast.testing.cluster import Handle
 
 DETECTION = 8.0
@@ -99,6 +99,8 @@ def led(handle: Handle, name: str, epochs: int, lease: str, pause: float) -> dic
 
     def noted(epoch: hf.Epoch) -> None:
         (mine / "progress").write_text(str(epoch.epoch))
+        if epoch.epoch == 2:
+            _until(lambda: (root / "second" / "standby").exists(), "another stands by", 120.0)
         times["last epoch"] = time.time()
         time.sleep(pause)
 

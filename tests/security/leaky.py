@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,8 +72,12 @@ def main() -> None:
     attempt("safe", lambda: flow.wait_safe(timeout=60))
     # The second location goes.
     files, root = arrow_fs.FileSystem.from_uri(f"{given['gone']}&allow_bucket_deletion=true")
-    files.delete_dir_contents(root.split("/")[0])
-    files.delete_dir(root.split("/")[0])
+    for _ in range(100):
+        with suppress(OSError):  # the flow may write there meanwhile
+            files.delete_dir_contents(root.split("/")[0])
+            files.delete_dir(root.split("/")[0])
+            break
+        time.sleep(0.1)
     attempt("status", lambda: json.dumps(flow.status().to_dict()))
     attempt("status object", flow.status)
     attempt("recovery", lambda: flow.last_recovery)
