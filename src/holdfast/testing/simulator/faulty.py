@@ -82,8 +82,11 @@ class NumberedFiles(Source):
 
     def poll(self) -> Offer | None:
         upto = self._next
-        while upto < self._next + 2 and (self._directory / _numbered(upto)).exists():
-            upto += 1
+        try:
+            while upto < self._next + 2 and (self._directory / _numbered(upto)).exists():
+                upto += 1
+        except OSError as error:
+            raise InputError(f"files {self._directory}: {error.strerror}", path=str(self._directory)) from error
         return {"first": self._next, "after": upto} if upto > self._next else None
 
     def advance(self, offer: Offer) -> None:
@@ -379,7 +382,6 @@ def simulate_faults(
                         _tolerant(simulation, action)
                     with layer.paused():
                         simulation.check_files()
-                run.injected, run.counts = len(layer.injected), Counter(layer.counts)
             run.actions.append("no faults")
             simulation.finish()
     except Exception as error:
@@ -388,6 +390,8 @@ def simulate_faults(
         if watch is not None:
             watch(simulation)
     finally:
+        if simulation.layer is not None:
+            run.injected, run.counts = len(simulation.layer.injected), Counter(simulation.layer.counts)
         simulation.die()
         shutil.rmtree(root, ignore_errors=True)
     return run
