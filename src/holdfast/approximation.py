@@ -28,7 +28,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,7 @@ from holdfast.answers import Coverage
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged
 from holdfast.maintenance import Maintenance, Wanted
@@ -71,7 +72,7 @@ class Branch:
         state: State,
         durability: Durability,
         census: Census,
-        history: Sequence[Lineage],
+        history: History,
         term: int,
         homes: Sequence[str],
     ) -> None:
@@ -82,7 +83,7 @@ class Branch:
         self._durability = durability
         self._census = census.rows(dict.fromkeys(state.flow.views[view] for view in state.declared.views))
         self._homes = tuple(homes)
-        self.history = list(history)
+        self.history = history.copy()
         self.since = len(history)
         """The first approximate epoch."""
 
@@ -108,7 +109,7 @@ class Branch:
 
     def begin(self) -> None:
         """Have every member's layers as of the last exact epoch."""
-        digests = [lineage.digest for lineage in self.history]
+        digests = self.history.digests()
         link = partial(branch_off, self._state.directory, self.directory, digests)
         self.insist(lambda: self._runner.everywhere("going on with what is left", link))
         marks.reach("branch.begun")
@@ -276,7 +277,7 @@ def _extent(damage: LogDamaged) -> tuple[int, int]:
     return (low, high) if isinstance(low, int) and isinstance(high, int) else (0, 0)
 
 
-def branch_off(exact: Path, branch: Path, digests: Sequence[str]) -> None:
+def branch_off(exact: Path, branch: Path, digests: Mapping[int, str]) -> None:
     """On a member: begin a branch with the layers of the history of these digests."""
     source, target = here(exact), here(branch)
     shutil.rmtree(target, ignore_errors=True)
@@ -288,10 +289,10 @@ def branch_off(exact: Path, branch: Path, digests: Sequence[str]) -> None:
                 pass  # layers were merged beside us: those that replace them are there now
 
 
-def _link_layers(source: Path, target: Path, digests: Sequence[str]) -> bool:
+def _link_layers(source: Path, target: Path, digests: Mapping[int, str]) -> bool:
     """Link what a listing says; whether all of it was still there."""
     for name in local_layers(source):
-        if name.last >= len(digests) or digests[name.last] != name.digest:
+        if digests.get(name.last) != name.digest:
             continue  # of an epoch that was abandoned
         try:
             _link(source / name.text(), target / name.text())

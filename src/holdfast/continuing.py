@@ -183,7 +183,7 @@ class ContinuingEngine(Engine):
         self._due = due_of(outcome)
         after = Afterwards(self.declared.name, lineage.epoch)
         with after.doing("telling the sources"):
-            self._intake.advance(offers)
+            self._intake.advance(lineage.epoch, offers)
         marks.reach("branch.complete")
         result = replace(self._result(lineage.epoch, outcome, started), approximate=branch.said())
         after.check()

@@ -49,10 +49,10 @@ class Told:
     """What the connectors of this process know already, from an engine before this one."""
 
     advanced: dict[str, int] = field(default_factory=dict)
-    """Source → how many offers it was told were taken."""
+    """Source → the last epoch of which it was told what it took."""
 
     released: dict[str, int] = field(default_factory=dict)
-    """Source → how many offers it was told it may forget."""
+    """Source → the last epoch of which it was told that it may forget what it took."""
 
     delivered: dict[Sink, int] = field(default_factory=dict)
     """Sink → the last epoch that it was given."""

@@ -22,6 +22,7 @@ from holdfast.connectors.sink import Lost, Sink
 from holdfast.coordinator.forms import Form, Forms, Span
 from holdfast.coordinator.history import Seen
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
+from holdfast.coordinator.records import History
 from holdfast.deliveries import Deliveries, names
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.operators.difference import difference
@@ -98,7 +99,7 @@ class Delivery:
         kept: Callable[[str, Form], Kept],
         forms: Forms,
         declared: Mapping[str, Form],
-        history: Sequence[Lineage],
+        history: History,
         carried: Callable[[int, Held | None], bytes],
         flushed: Callable[[], int] = lambda: -1,
     ) -> None:
@@ -250,6 +251,9 @@ class Delivery:
         after = past[self._forms.at(view, has) + 1 :]
         kept = self._kept(view, now.form)
         try:
+            if has < self._history.first:
+                # The epochs after it were folded: nothing says any more what they were.
+                raise EpochUnavailable(f"the lineage of epoch {has + 1} was folded", epoch=has + 1)
             if now.last is None or has < now.last:
                 return has + 1, kept.change_at(has + 1)
             if not after or after[0].first > last:
@@ -265,7 +269,7 @@ class Delivery:
         except EpochUnavailable as error:
             # Compaction has passed what it has: that does no harm if nothing changed since.
             if now.last is None and (quiet := kept.quiet_after(has, last)) is not None:
-                return quiet
+                return max(quiet[0], self._history.first), quiet[1]
             raise SinkError(
                 f"sink of view '{view}': it has epoch {has}, and the view's changes after that were compacted; "
                 "start it anew in an empty place, or retain more epochs",
@@ -276,12 +280,12 @@ class Delivery:
     def _start(self, view: str, past: Sequence[Span]) -> tuple[int, pa.Table]:
         """What a sink gets that has nothing: the changes from the very first on, or the rows as they are."""
         kept = self._kept(view, past[-1].form)
-        if len(past) == 1:
+        if len(past) == 1 and self._history.base is None:
             try:
                 return 0, kept.change_at(0)
             except EpochUnavailable:
                 pass  # new to an old view: it starts with the rows as they were at the earliest epoch that can be read
-        first = _readable(kept, 0 if len(past) == 1 else past[-1].first)
+        first = _readable(kept, max(self._history.first, 0 if len(past) == 1 else past[-1].first))
         return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
 
     def _commit(self, place: int, lineage: Lineage, change: pa.Table) -> None:

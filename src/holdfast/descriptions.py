@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from holdfast.coordinator.forms import Form, described
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.errors import LogDamaged, StoreError
 from holdfast.known_sources import Known, known_of
 from holdfast.results import Recovery
@@ -24,7 +24,7 @@ class Descriptions:
         self._replicas = replicas
         self._old_forms: dict[str, Any] = {}
 
-    def before(self, history: Sequence[Lineage]) -> dict[str, Form] | None:
+    def before(self, history: History) -> dict[str, Form] | None:
         """What the views were before the history said so: a log of old says it in its description alone."""
         if not history or any(lineage.views is not None for lineage in history):
             return None

@@ -26,7 +26,8 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import marks
-from holdfast.coordinator.lineage import Lineage, to_lines
+from holdfast.coordinator.lineage import to_lines
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import (
     Holding,
     Ship,
@@ -72,6 +73,8 @@ class Settings:
     retention: Retention = field(default_factory=Retention)
     accept_loss: bool = False
     """Begin although too few locations are there to be sure that nothing is lost."""
+    fold: int = 256
+    """So many epochs behind what is retained are folded at once."""
 
     @property
     def durable(self) -> bool:
@@ -97,7 +100,7 @@ class Durability:
         settings: Settings,
         traces: Mapping[str, Kept],
         directory: Path,
-        history: Sequence[Lineage],
+        history: History,
         chain: Callable[[], Chain],
         claim: Claim,
         enrolment: Enrolment,
@@ -182,7 +185,7 @@ class Durability:
         """Bytes sent to locations."""
 
     @property
-    def history(self) -> Sequence[Lineage]:
+    def history(self) -> History:
         """The lineage of all complete epochs."""
         return self._history
 
@@ -446,7 +449,7 @@ class Durability:
             directory=str(self._directory / ship.trace),
             layout=self._layout(ship.trace),
             chain=self._chain(),
-            digest=self._history[ship.upto].digest,
+            digest=self._digest(ship.upto),
             since=self.since(ship.trace) if ship.trace in self._traces else -1,
             metadata={},
         )
@@ -487,6 +490,20 @@ class Durability:
     def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
         """What the locations hold of traces that may not be the flow's any more."""
         return self._look(range(len(self.locations)), traces) if self.settings.durable else {}
+
+    def ends(self) -> set[int]:
+        """The last epochs of all layers and segments that locations are known to hold."""
+        found = {
+            name.last for holding in self.holdings.values() for layers in holding.layers.values() for name in layers
+        }
+        return found | self._places.ends()
+
+    def _digest(self, epoch: int) -> str:
+        """The digest of an epoch with which a layer ends, or will."""
+        digest = self._history.digest(epoch)
+        if digest is None:
+            raise LogDamaged(f"the lineage of epoch {epoch} was folded, and no layer ends with it", epoch=epoch)
+        return digest
 
     def _layout(self, trace: str) -> Layout:
         return self._traces[trace].layout if trace in self._traces else self.former[trace][0]
@@ -558,7 +575,7 @@ class Durability:
         floor = self.floor(trace, self._history)
         return min(floor, self.safe) if self.settings.durable else floor
 
-    def floor(self, trace: str, history: Sequence[Lineage]) -> int:
+    def floor(self, trace: str, history: History) -> int:
         """Before this epoch of a history a trace needs not be readable."""
         kept = self._traces[trace]
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.

@@ -31,6 +31,7 @@ from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.forms import Forms
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.recovery import Replay
 from holdfast.coordinator.replication import reached
 from holdfast.declared import Told
@@ -51,6 +52,7 @@ from holdfast.errors import (
     SchemaError,
     StoreError,
 )
+from holdfast.folding import Folding
 from holdfast.homes import Homes
 from holdfast.intake import Intake
 from holdfast.known_sources import KnownSources
@@ -230,7 +232,16 @@ class Engine:
             self._edits.secure_answers(self.last)
         self._edits.absent = self._recoverer.kept_for(known.absent)
         self._edits.keep()
-        self._begun = Begun(begun, self.history[self._durability.flushed + 1 :])
+        self._begun = Begun(begun, self.history.since(self._durability.flushed))
+        self._folding = Folding(
+            self._runner,
+            self._state.directory,
+            self._lineage,
+            self._durability,
+            self._delivery,
+            self._intake,
+            self._forms,
+        )
         # Only now: a crash before this leaves an operator that is new as new as it was.
         description = {**self._state.description(), "sources": known.to_json()}
         descriptions.write(description, self.last, self._edits.declared, recovery)
@@ -253,7 +264,7 @@ class Engine:
         return self._coordinator.last
 
     @property
-    def history(self) -> Sequence[Lineage]:
+    def history(self) -> History:
         """The lineage of all complete epochs that are exact, as it grows."""
         return self._lineage.history
 
@@ -390,6 +401,7 @@ class Engine:
         result = self._result(lineage.epoch, outcome, started, waited)
         with after.doing("looking after layers"):
             self._maintain(outcome)
+        self._folding.maybe()
         after.check()
         return result
 
@@ -422,7 +434,7 @@ class Engine:
         self._clock.completed(lineage.clock)
         if not again:
             with after.doing("telling the sources"):
-                self._intake.advance(lineage.offers)
+                self._intake.advance(lineage.epoch, lineage.offers)
         marks.reach("epoch.complete")
         with after.doing("asking for copies"):
             self._durability.completed(lineage.epoch, written_by(outcome))
@@ -442,9 +454,9 @@ class Engine:
     def _note_begun(self, lineage: Lineage) -> None:
         """The epoch's answers are known; what locations have needs no second copy here."""
         with suppress(LogError):  # it is in the stash
-            unsafe = lineage.epoch - self._durability.flushed
-            if self._begun.grown(unsafe):
-                self._begun.shorten(self.history[self._durability.flushed + 1 :])
+            unsafe = self.history.since(self._durability.flushed)
+            if self._begun.grown(len(unsafe)):
+                self._begun.shorten(unsafe)
             elif lineage.answers:
                 self._begun.add(lineage)
 

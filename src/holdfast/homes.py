@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.durability import Durability
 from holdfast.errors import LogDamaged
 from holdfast.operators.kept import Kept
@@ -33,7 +33,7 @@ _WAITS = 16
 class Homes:
     """The members of an open flow, as far as they keep layers."""
 
-    def __init__(self, runner: Runner, state: State, directory: LogDirectory, history: Sequence[Lineage]) -> None:
+    def __init__(self, runner: Runner, state: State, directory: LogDirectory, history: History) -> None:
         """``history`` is the lineage of all complete epochs, as it grows."""
         self._runner = runner
         self._state = state
@@ -57,7 +57,7 @@ class Homes:
     def take(self) -> None:
         """Have the layers of all members for this driver, without those of other histories."""
         if self._runner.scattered:
-            directory, history = self._state.directory, self._history[:]
+            directory, history = self._state.directory, self._history.copy()
             self._runner.everywhere("taking layers over", lambda: _take(directory, history))
             self._directory.write_members(sorted(set(self._runner.owners())))
 
@@ -111,13 +111,13 @@ class Homes:
         return {"members": members, "tasks": self._tasks, "local": self._found}
 
 
-def remove_all_stale(directory: Path, history: Sequence[Lineage]) -> None:
+def remove_all_stale(directory: Path, history: History) -> None:
     """Remove the local layers, on this host, that are not of the history."""
     own = here(directory)
     if own.is_dir():
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
-def _take(directory: Path, history: Sequence[Lineage]) -> None:
+def _take(directory: Path, history: History) -> None:
     take(directory)
     remove_all_stale(directory, history)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from holdfast.connectors.source import Offer, Source
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
 from holdfast.declared import Told
 from holdfast.errors import HoldfastError, InputError
@@ -34,7 +36,7 @@ class Intake:
         self.taken: dict[str, list[tuple[int, Offer]]] = {}
         """Source → what complete epochs took of it, each with its epoch."""
 
-        self._owed: list[tuple[str, Offer]] = []
+        self._owed: list[tuple[str, int, Offer]] = []
         """What sources are still to be told was taken, in order."""
 
         for lineage in history:
@@ -65,20 +67,35 @@ class Intake:
         return any([self._sources[name].reject(offer, error) for name, offer in offers.items()])
 
     def take(self, lineage: Lineage) -> None:
-        """An epoch is complete."""
+        """An epoch is complete, or a history begins with a base: then all that its epochs took is as it says."""
+        if isinstance(lineage, Folded):
+            for name in {*self.taken, *lineage.taken}:
+                later = [each for each in self.taken.get(name, ()) if each[0] > lineage.epoch]
+                self.taken[name] = [*lineage.taken.get(name, ()), *later]
         for name, offer in lineage.offers.items():
             self.taken.setdefault(name, []).append((lineage.epoch, offer))
 
-    def advance(self, offers: Mapping[str, Offer]) -> None:
-        """Tell the sources that these were taken: every one, whatever the others say. One that raises is told again
+    def folded(self, upto: int) -> dict[str, tuple[tuple[int, Offer], ...]]:
+        """What epochs up to this one took, as few offers as each source can make of them."""
+        found = {}
+        for name, offers in self.taken.items():
+            old = [each for each in offers if each[0] <= upto]
+            source = self._sources.get(name)
+            fewer = source.fold([offer for _, offer in old]) if source is not None and len(old) > 1 else None
+            # Each stands for some of them, in order. Where they became fewer, the first ones say that all were taken.
+            found[name] = tuple(old if fewer is None else [(old[-1][0], offer) for offer in fewer])
+        return {name: offers for name, offers in found.items() if offers}
+
+    def advance(self, epoch: int, offers: Mapping[str, Offer]) -> None:
+        """Tell the sources that an epoch took these: every one, whatever the others say. One that raises is told again
         before it is asked for more (`settle`)."""
-        self._owed += offers.items()
+        self._owed += [(name, epoch, offer) for name, offer in offers.items()]
         self.settle()
 
     def settle(self) -> None:
         """Tell the sources what they were not told because they raised."""
         failed: Exception | None = None
-        for name, offer in list(self._owed):
+        for name, epoch, offer in list(self._owed):
             try:
                 self._sources[name].advance(offer)
             except HoldfastError as error:
@@ -86,26 +103,32 @@ class Intake:
             except Exception as error:
                 failed = failed or _not_told(name, error)
             else:
-                self._owed.remove((name, offer))
-                self._told.advanced[name] = self._told.advanced.get(name, 0) + 1
+                self._owed.remove((name, epoch, offer))
+                self._told.advanced[name] = epoch
         if failed is not None:
             raise failed
 
     def catch_up(self) -> None:
         """Tell the sources what was taken before they were there."""
         for name, offers in self.taken.items():
-            if name in self._sources:
-                for _, offer in offers[self._told.advanced.get(name, 0) :]:
-                    self.advance({name: offer})
+            told = self._told.advanced.get(name, -1)
+            for epoch, offer in offers if name in self._sources else ():
+                if epoch > told:
+                    self.advance(epoch, {name: offer})
 
     def release(self, upto: int) -> None:
         """Tell the sources that they may forget what epochs up to this one took."""
         for name, offers in self.taken.items():
-            done = self._told.released.get(name, 0)
-            while name in self._sources and done < len(offers) and offers[done][0] <= upto:
-                self._sources[name].release(offers[done][1])
-                done += 1
-                self._told.released[name] = done
+            told = self._told.released.get(name, -1)
+            for epoch, offer in offers[self._first_after(offers, told) :] if name in self._sources else ():
+                if epoch > upto:
+                    break
+                self._sources[name].release(offer)
+                self._told.released[name] = epoch
+
+    @staticmethod
+    def _first_after(offers: Sequence[tuple[int, Offer]], epoch: int) -> int:
+        return bisect.bisect_right(offers, epoch, key=lambda each: each[0])
 
 
 def _not_told(name: str, error: Exception) -> InputError:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding
 from holdfast.errors import Fenced, LogDamaged, StoreError
 from holdfast.store.location import Location
@@ -41,7 +41,7 @@ class Trouble:
 class Locations:
     """Known by their numbers."""
 
-    def __init__(self, locations: Sequence[Location], history: Sequence[Lineage], claim: Claim, threads: bool) -> None:
+    def __init__(self, locations: Sequence[Location], history: History, claim: Claim, threads: bool) -> None:
         """``history`` is the lineage of all complete epochs, as it grows; ``threads``: whether several things may be
         done at once."""
         self.all = list(locations)
@@ -130,6 +130,10 @@ class Locations:
         """Write the lineage after ``has`` to a location."""
         if has < last:
             self.replicas[number].write_lineage(self._history[has + 1 : last + 1])
+
+    def ends(self) -> set[int]:
+        """The last epochs of the segments of lineage that there were when they were last looked at."""
+        return {epoch for replica in self.replicas for epoch in replica.ends()}
 
     def merge_lineage(self, numbers: Collection[int]) -> None:
         """Have few segments of lineage in each."""

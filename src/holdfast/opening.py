@@ -11,10 +11,11 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from holdfast.coordinator.records import History
 from holdfast.coordinator.roster import Roster
 from holdfast.declared import Declared, Told
 from holdfast.enrolment import Enrolment
@@ -173,9 +174,10 @@ class Opening:
             warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
         return claim
 
-    def check_found(self, history: Sequence[object]) -> None:
+    def check_found(self, history: History) -> None:
         """The history was found: see that what could not be read cannot have made it longer."""
-        if self._goes_on and list(history[: len(self._told.history)]) != list(self._told.history):
+        before = self._told.history
+        if self._goes_on and len(before) and history.digest(len(before) - 1) != before[-1].digest:
             self._goes_on = False
             self._told.claim = None
             self._check_enough()

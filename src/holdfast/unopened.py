@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.errors import LogForeign
 from holdfast.outside.inspect import describe_places
 from holdfast.outside.places import Place, Working, declared, find_places, read_history, running
@@ -35,8 +35,8 @@ class Log:
     def there(self) -> bool:
         return bool(self.places)
 
-    def history(self) -> list[Lineage]:
-        return read_history(self.places)[0] if self.places else []
+    def history(self) -> History:
+        return read_history(self.places)[0] if self.places else History()
 
     def driver(self) -> dict[str, Any] | None:
         """Who runs the flow right now, as far as its working directory says."""

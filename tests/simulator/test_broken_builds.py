@@ -30,7 +30,7 @@ def caught(seeds: int = SEEDS) -> tuple[int, Failure]:
 
 
 def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own_only(self: Durability, epoch: int) -> bytes:
+    def own_only(self: Durability, epoch: int, held: object = None) -> bytes:
         return self._history[epoch].to_json().encode() + b"\n"
 
     monkeypatch.setattr(Durability, "uncommitted", own_only)
@@ -72,7 +72,7 @@ def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Durability, "uncommitted", lambda self, epoch: self._history[epoch].to_json().encode() + b"\n")
+    monkeypatch.setattr(Durability, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n")
     seed, failure = caught()
     again = simulate(seed)
     assert again == failure

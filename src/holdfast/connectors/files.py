@@ -25,7 +25,7 @@ from holdfast.connectors import listing, parquet, text
 from holdfast.connectors.identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.infer import spark_type
 from holdfast.connectors.listing import File, Tree
-from holdfast.connectors.offered import Offered, files_of, offer_of
+from holdfast.connectors.offered import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.frontend.schema import parse_schema
@@ -213,6 +213,9 @@ class Files(Source):
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
         said: dict[str, str] | None = offer.get("options")
         return {text.ZONE: "UTC", **self._options} if said is None else said
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return fold_files(offers)
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         file = _culprit(offer, error)

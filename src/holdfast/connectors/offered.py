@@ -63,5 +63,22 @@ def files_of(offer: Offer) -> list[Offered]:
     ]
 
 
+def fold_files(offers: Sequence[Offer]) -> list[Offer]:
+    """One offer of all their files, or as many as there are ways in which these are to be read."""
+    folded: list[Offer] = []
+    for rest, some in itertools.groupby(offers, key=_way_of_reading):
+        together = list(some)
+        offer = {**offer_of([file for each in together for file in files_of(each)]), **rest}
+        skipped = {said[0]: said for each in together for said in each.get("skipped", ())}
+        if skipped:
+            offer["skipped"] = list(skipped.values())
+        folded.append(offer)
+    return folded
+
+
+def _way_of_reading(offer: Offer) -> Offer:
+    return {key: said for key, said in offer.items() if key not in ("under", "files", "packed", "marks", "skipped")}
+
+
 def _text(data: bytes) -> str:
     return base64.b85encode(data).decode()

@@ -142,6 +142,9 @@ class Input(Source):
             rows = pa.concat_tables(self._offered)
         return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
 
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return [{"first": offers[0]["first"], "changes": sum(offer["changes"] for offer in offers)}]
+
     def waiting(self) -> int:
         with self._lock:
             return sum(table.num_rows for table in self._waiting)

@@ -7,7 +7,7 @@ and not taken from a library, since a stream that changed with a version would b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,20 @@ class Rate(Source):
 
     def advance(self, offer: Offer) -> None:
         self._next = offer["to"]
-        self._done += 1
+        # A folded offer says how many it stands for, from the first on.
+        self._done = offer.get("epochs", self._done + 1)
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        folded: list[Offer] = []
+        epochs = 0
+        for offer in offers:
+            epochs = offer.get("epochs", epochs + 1)
+            same = folded and (folded[-1]["keys"], folded[-1]["seed"]) == (offer["keys"], offer["seed"])
+            if same and folded[-1]["to"] == offer["from"]:
+                folded[-1] = {**folded[-1], "to": offer["to"], "epochs": epochs}
+            else:
+                folded.append({**offer, "epochs": epochs})
+        return folded
 
     def parts(self, offer: Offer) -> list[Part]:
         # Keys and seed are in the offer: a flow that is declared again with others must still replay the past as it

@@ -136,6 +136,9 @@ class Replicated(Source):
                 parts.append(ReplicatedPart(part.file, copies, part.groups, self.fields, part.size))
         return parts
 
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return [{"replicated": [each for offer in offers for each in offer["replicated"]]}]
+
     def waiting(self) -> int:
         return self._behind
 

@@ -14,7 +14,7 @@ The contract, which is what makes replay exact:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -87,6 +87,15 @@ class Source(ABC):
         Called on the driver, in order, once per offer and process. (A view that is declared later starts from all the
         offers there ever were: a source that really forgets gives that up.)
         """
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        """Fewer offers that stand for these, which are all there were from the first on; by default the same.
+
+        Called on the driver when the epochs that took them are behind what the flow retains, so that what it remembers
+        of them does not grow with epochs. `parts` must give the same rows for the result; `advance` and `release` may
+        be called with it after some of the offers in it, and must then come to the same.
+        """
+        return list(offers)
 
     def waiting(self) -> int | None:
         """How much waits behind the next offer (rows, files, …), where the source knows; for status only."""

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
 
 
@@ -80,8 +81,25 @@ class Forms:
         for lineage in history:
             self.add(lineage)
 
+    def folded(self, epoch: int) -> dict[str, Any]:
+        """What a base of epochs up to this one must say, for `add`: the forms since, and the one before them."""
+        spans = {}
+        for name, past in self._spans.items():
+            known = [span for span in past if span.first <= epoch]
+            # A form that ends later is ended by the epoch that says so.
+            spans[name] = [
+                [span.first, None if span.last is None or span.last > epoch else span.last, span.form.to_json()]
+                for span in [span for span in known if span.last is None or span.last >= epoch] or known[-1:]
+            ]
+        return {"changed": min(self.changed, epoch), "spans": {name: past for name, past in spans.items() if past}}
+
     def add(self, lineage: Lineage) -> None:
-        """An epoch is complete."""
+        """An epoch is complete, or a history begins with a base."""
+        if isinstance(lineage, Folded):
+            self.changed = lineage.forms.get("changed", -1)
+            for name, past in lineage.forms.get("spans", {}).items():
+                self._spans[name] = [Span(first, last, Form.from_json(said)) for first, last, said in past]
+            return
         if lineage.views is not None:
             self.changed = lineage.epoch
             self._take(lineage.epoch, {name: Form.from_json(said) for name, said in lineage.views.items()})

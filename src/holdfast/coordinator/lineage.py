@@ -79,6 +79,13 @@ class Lineage:
         record = json.loads(text)
         if not isinstance(record, dict):
             raise ValueError("not a lineage record")
+        if "base" in record:
+            from holdfast.coordinator.folded import Folded  # which is a Lineage
+
+            try:
+                return Folded.from_record(record)
+            except (KeyError, TypeError, AttributeError) as missing:
+                raise ValueError(f"a record of folded epochs without {missing}") from None
         try:
             lineage = Lineage(
                 record["epoch"],

@@ -59,10 +59,12 @@ def plan_recovery(
     readable: Callable[[str, int, int], bool],
     fresh: Collection[str] = (),
     drawing: Collection[str] = (),
+    base: int = -1,
 ) -> list[Replay]:
     """``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: how far to fill those
     that are not held at all. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and
     all later ones up to its cover. ``fresh``: the operators that are new; ``drawing``: those that a fill would change.
+    ``base``: epochs up to this one were folded, and cannot be computed again one by one.
     """
     lost = {place: upto for place, upto in covers.items() if upto < last}
     if not lost:
@@ -76,6 +78,8 @@ def plan_recovery(
 
     def able(operator: str, partition: int, upto: int) -> bool:
         """Whether all that an operator needs can be read, or will have been computed again, as of ``upto``."""
+        if upto < base:
+            return False
         for other, where in demand(flow, {operator: frozenset({partition})}, partitions).items():
             for each in where:
                 if (other, each) == (operator, partition):

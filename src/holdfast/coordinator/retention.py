@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -29,7 +30,7 @@ class Retention:
         # The last epoch that was over so long ago: what was true then can still be read. Clocks of one history grow,
         # up to a step back of the host's clock, which can only keep more.
         horizon = now - int(self.seconds * 1e6)
-        low, high = 0, len(history)
+        low, high = history.first if isinstance(history, History) else 0, len(history)
         while low < high:
             middle = (low + high) // 2
             if history[middle].clock <= horizon:

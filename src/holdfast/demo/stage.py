@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -154,6 +154,9 @@ class Paced(Source):
 
     def advance(self, offer: Offer) -> None:
         self._source.advance(offer)
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return self._source.fold(offers)
 
     def parts(self, offer: Offer) -> list[Part]:
         return [PacedPart(part, part.file, part.size, *self._how) for part in self._source.parts(offer)]  # type: ignore[attr-defined]  # of Parquet files

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.replication import trusting
 from holdfast.errors import HoldfastError, StoreError
@@ -100,26 +101,33 @@ def _digests(epoch: Epoch) -> dict[int, str]:
     found = {epoch.chain.base + 1 + place: digest for place, digest in enumerate(epoch.chain.digests)}
     found[epoch.number - 1] = epoch.parent
     if len(found) < epoch.number:
-        known = _known(epoch.copies)
-        number = max((each for each, digest in found.items() if digest in known), default=-1)
-        while number > 0:
+        known, bases = _known(epoch.copies)
+        number = min((each for each, digest in found.items() if digest in known or digest in bases), default=-1)
+        while number > 0 and found[number] in known:
             found[number - 1] = known[found[number]].parent
             number -= 1
-            if found[number] not in known:
-                break
+        base = next((bases[digest] for digest in found.values() if digest in bases), None)
+        if base is not None:
+            return {**base.ends, **found}
     if len(found) < epoch.number:
         raise StoreError(f"the copies do not have the lineage up to epoch {epoch.chain.base}")
     return found
 
 
-def _known(copies: Sequence[Location]) -> dict[str, Lineage]:
+def _known(copies: Sequence[Location]) -> tuple[dict[str, Lineage], dict[str, Folded]]:
+    """The lineage that copies hold, by digest: of epochs, and of epochs that were folded."""
     known: dict[str, Lineage] = {}
+    bases: dict[str, Folded] = {}
     for location in copies:
         replica = Replica(location)
         try:
             for segment in replica.segments():
                 if segment.digest not in known:
-                    known.update({lineage.digest: lineage for lineage in replica.read_segment(segment)})
+                    for lineage in replica.read_segment(segment):
+                        if isinstance(lineage, Folded):
+                            bases[lineage.digest] = lineage
+                        else:
+                            known[lineage.digest] = lineage
         except (HoldfastError, FileNotFoundError):
             continue
-    return known
+    return known, bases

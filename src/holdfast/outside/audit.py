@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from holdfast.coordinator.history import choose
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import trusting
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
 from holdfast.outside.findings import Checked, Finding, Kind, Report
@@ -81,7 +81,7 @@ class Audit:
         self.unread: set[tuple[Place, str, LayerName]] = set()
         self.flow = self._find_flow()
         self.kept = declared(self._described())
-        self.history: list[Lineage] = []
+        self.history = History()
         self.whole = True
         """Whether the history is whole; if not, what follows the hole cannot be judged."""
 
@@ -229,8 +229,9 @@ class Audit:
     def _judge(self) -> None:
         records = [record for found in self.lineages.values() for record in found.records]
         self.history = choose(records)
+        lines = len(self.history) - self.history.first
         self.whole = not orphans(records) and not any(
-            damage.line > len(self.history) for found in self.lineages.values() for damage in found.damaged
+            damage.line > lines for found in self.lineages.values() for damage in found.damaged
         )
         for place in self.reachable:
             self._judge_lineage(place)
@@ -254,7 +255,8 @@ class Audit:
             self._found(place, Kind.DAMAGED, f"lineage: {line}{damage.why}{lost}", path=damage.path)
         held = {record.digest for record in found.records}
         front = self.front(place)
-        for first, upto in _ranges(i for i in range(front + 1) if self.history[i].digest not in held):
+        missing = [record.epoch for record in self.history if record.epoch <= front and record.digest not in held]
+        for first, upto in _ranges(missing):
             if not found.damaged:
                 # Where a line is damaged, that says which epoch is missing.
                 self._found(place, Kind.MISSING, f"the lineage of {_epochs(first, upto)}", first=first, last=upto)

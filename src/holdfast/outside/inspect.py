@@ -17,7 +17,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding, reached, safe_point, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.frontend.nearest import did_you_mean
@@ -192,7 +192,7 @@ def _rows(kept: Kept, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
     return _ordered(kept.rows(0, ALL, at), entry.get("sql", ""))
 
 
-def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place], history: Sequence[Lineage]) -> int:
+def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place], history: History) -> int:
     last = len(history) - 1
     if not 0 <= (last if at is None else at) <= last:
         there = f"epochs 0 to {last} are complete" if history else "no epoch is complete yet"

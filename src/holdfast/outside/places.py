@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import choose
 from holdfast.coordinator.lineage import GENESIS, Lineage
+from holdfast.coordinator.records import History
 from holdfast.errors import LogDamaged, LogError, LogForeign
 from holdfast.store.copying import read_intact
 from holdfast.store.directory import LogDirectory
@@ -57,12 +59,15 @@ class Found:
     records: list[Lineage] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
 
-    def upto(self, history: Sequence[Lineage]) -> int:
+    def upto(self, history: History) -> int:
         """The last epoch up to which the records hold this history without a gap."""
         held = {record.digest for record in self.records}
-        return next((i for i, lineage in enumerate(history) if lineage.digest not in held), len(history)) - 1
+        missing = next((record for record in history if record.digest not in held), None)
+        if missing is None:
+            return history.last
+        return -1 if isinstance(missing, Folded) else missing.epoch - 1
 
-    def newest(self, history: Sequence[Lineage]) -> int:
+    def newest(self, history: History) -> int:
         """The last epoch of this history of which there is a record."""
         true = {lineage.digest for lineage in history}
         return max((record.epoch for record in self.records if record.digest in true), default=-1)
@@ -297,7 +302,7 @@ def live_traces(places: Sequence[Place], kept: dict[str, Any]) -> list[str]:
 # -- their history ----------------------------------------------------------------------------------------------------
 
 
-def read_history(places: Sequence[Place]) -> tuple[list[Lineage], dict[Place, int]]:
+def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
     """The history, and how far each place has it. LogDamaged if a part of it is in none of them."""
     found: dict[Place, Found] = {}
     records: list[Lineage] = []
@@ -309,7 +314,7 @@ def read_history(places: Sequence[Place]) -> tuple[list[Lineage], dict[Place, in
     history = choose(records)
     for place, each in found.items():
         for damage in each.damaged:
-            if damage.line > len(history):
+            if history.first + damage.line > len(history):
                 raise LogDamaged(
                     f"lineage {place.uri}/{damage.path}: line {damage.line}: {damage.why}, and no other copy of it was "
                     "found; give all log locations",
@@ -334,10 +339,33 @@ def read_history(places: Sequence[Place]) -> tuple[list[Lineage], dict[Place, in
 def orphans(records: Sequence[Lineage]) -> list[Lineage]:
     """Records whose parent is in none of the places, the first first."""
     known = {record.digest for record in records}
-    lost = [record for record in records if record.parent != GENESIS and record.parent not in known]
+    folded = max((record.epoch for record in records if isinstance(record, Folded)), default=-1)
+    lost = [
+        record
+        for record in records
+        if record.parent != GENESIS and record.parent not in known and record.epoch > folded
+    ]
     return sorted(lost, key=lambda record: record.epoch)
 
 
-def chain_of(history: Sequence[Lineage]) -> Chain:
+def chain_of(history: History) -> Chain:
     """Nothing is trusted: the flow may be running, and the layers of an epoch that it abandoned may still be there."""
-    return Chain(-1, tuple(lineage.digest for lineage in history))
+    if history.base is None:
+        return Chain(-1, tuple(lineage.digest for lineage in history))
+    return FoldedChain(history.first - 1, tuple(lineage.digest for lineage in history), history.base.ends)
+
+
+@dataclass(frozen=True)
+class FoldedChain(Chain):
+    """A chain of a history with a base: of the epochs before it, those with which layers end."""
+
+    ends: Mapping[int, str]
+
+    def accepts(self, name: LayerName) -> bool:
+        return self.digest(name.last) == name.digest
+
+    def digest(self, epoch: int) -> str | None:
+        return super().digest(epoch) or self.ends.get(epoch)
+
+    def refutes(self, name: LayerName) -> bool:
+        return name.last <= self.end and not self.accepts(name)

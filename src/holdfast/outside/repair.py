@@ -119,13 +119,13 @@ class Repair:
                 self._move_aside(place, damage.path)
         held = {record.digest for record in found.records}
         start = None
-        for epoch, lineage in enumerate(self._history):
+        for lineage in self._history:
             if lineage.digest in held:
                 if start is not None:
-                    place.replica.write_lineage(self._history[start:epoch])
+                    place.replica.write_lineage(self._history[start : lineage.epoch])
                 start = None
             elif start is None:
-                start = epoch
+                start = lineage.epoch
         if start is not None:
             place.replica.write_lineage(self._history[start:])
 
@@ -222,7 +222,7 @@ class Repair:
             directory=str(directory),
             layout=layout,
             chain=chain_of(self._history),
-            digest=self._history[ship.upto].digest,
+            digest=self._history.digest(ship.upto) or "",
             since=-1,
             metadata={},
         )

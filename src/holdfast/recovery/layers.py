@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast import marks
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.operators.program import partition_range
@@ -34,7 +34,7 @@ def local_layers(directory: Path) -> list[LayerName]:
         return []
 
 
-def remove_stale(directories: Sequence[Path], history: Sequence[Lineage]) -> None:
+def remove_stale(directories: Sequence[Path], history: History) -> None:
     """Remove local layers of epochs that are not in the history: what a crash or an abandoned epoch left behind."""
     for directory in directories:
         for torn in directory.glob(".*.tmp"):
@@ -119,7 +119,7 @@ class Layers:
         directory: Path,
         last: int,
         holdings: Mapping[int, Holding],
-        history: Sequence[Lineage],
+        history: History,
     ) -> None:
         self._directory = directory
         self._chain = trusting(last)

@@ -13,8 +13,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import Seen, choose, extend
 from holdfast.coordinator.lineage import Lineage, from_lines
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import trusting
 from holdfast.errors import LogDamaged, StoreError
 from holdfast.recovery.layers import local_layers
@@ -39,13 +41,17 @@ def find_history(
     directories: Sequence[Path],
     asking: Mapping[str, Path],
     recovery: Recovery,
-) -> list[Lineage]:
+) -> History:
     """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
     lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
     ``asking``: operators that ask outside → the trace whose layers say what was answered."""
     records, damaged = read_stash(stash)
     known = {record.digest for record in records}
-    whole = not damaged and all(record.parent in known or record.epoch == 0 for record in records)
+    bases = [record for record in records if isinstance(record, Folded)]
+    whole = not damaged and all(
+        record.parent in known or record.epoch == 0 or isinstance(record, Folded) for record in records
+    )
+    known |= {digest for base in bases for digest in base.ends.values()}
     _found(recovery, "local", records)
     for name, replica in replicas.items():
         try:
@@ -137,6 +143,6 @@ def _completed(record: Lineage, asking: Mapping[str, Path]) -> Lineage | None:
     return record.answered(answers) if answers else record
 
 
-def _complete(directory: Path, history: Sequence[Lineage]) -> int:
+def _complete(directory: Path, history: History) -> int:
     names = [name for name in local_layers(directory) if is_true(name, history)]
     return covered(names, 0, ALL, trusting(len(history) - 1))

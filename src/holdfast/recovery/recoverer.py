@@ -347,13 +347,14 @@ class Recoverer:
             covers,
             len(ranges),
             last,
-            last if behind is None else min(behind, last),
+            last if behind is None else max(min(behind, last), self._durability.history.first),
             lambda operator, partition, epoch: all(
                 layers.readable(trace, *ranges[partition], epoch, covers[operator, partition])
                 for trace in self._state.traces[operator]
             ),
             fresh=self._fresh,
             drawing=self._state.drawing,
+            base=base.epoch if (base := self._durability.history.base) is not None else -1,
         )
 
     def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:

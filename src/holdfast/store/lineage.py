@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import GENESIS, Lineage, to_lines
+from holdfast.coordinator.records import History
 from holdfast.errors import LogDamaged, LogError, LogUnreadable
 from holdfast.store.atomic import read_file, replace_file
 from holdfast.store.reasons import fix
@@ -52,15 +54,16 @@ def read_lineage(path: Path) -> list[Lineage]:
     if damaged:
         number, why = damaged[0]
         raise LogDamaged(f"lineage {path}: line {number}: {why}", path=str(path), line=number)
-    parent = GENESIS
+    parent, last = GENESIS, -1
     for place, lineage in enumerate(records):
-        if lineage.epoch != place or lineage.parent != parent:
+        folded = place == 0 and isinstance(lineage, Folded)
+        if not folded and (lineage.epoch != last + 1 or lineage.parent != parent):
             raise LogDamaged(
-                f"lineage {path}: line {place + 1}: epoch {lineage.epoch} does not follow epoch {place - 1}",
+                f"lineage {path}: line {place + 1}: epoch {lineage.epoch} does not follow epoch {last}",
                 path=str(path),
                 line=place + 1,
             )
-        parent = lineage.digest
+        parent, last = lineage.digest, lineage.epoch
     return records
 
 
@@ -78,7 +81,7 @@ class LineageLog:
         """``history`` is what it must hold; it is written anew if it does not, or if ``anew``: then another driver that
         still has it open appends to a file that nobody reads."""
         self.path = path
-        self.history = list(history)
+        self.history = History(history)
         path.parent.mkdir(parents=True, exist_ok=True)
         wanted = to_lines(self.history)
         try:
@@ -111,6 +114,20 @@ class LineageLog:
             ) from error
         self._size += len(line)
         self.history.append(lineage)
+
+    def fold(self, base: Folded) -> None:
+        """Epochs up to the base's are one line from now on. If this raises, all is as it was."""
+        folded = self.history.copy()
+        folded.fold(base)
+        lines = to_lines(folded)
+        try:
+            replace_file(self.path, lines)
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        except OSError as error:
+            raise LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path)) from error
+        os.close(self._file)
+        self._file, self._size, self._torn = file, len(lines), False
+        self.history.fold(base)
 
     def _cut(self) -> None:
         """Take away what a write left that failed in the middle."""

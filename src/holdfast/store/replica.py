@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding
 from holdfast.coordinator.roster import Roster, Version
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
@@ -210,7 +212,7 @@ class Replica:
 
     def write_lineage(self, lineages: Sequence[Lineage]) -> None:
         """Add a segment."""
-        path = f"lineage/{Segment(lineages[0].epoch, lineages[-1].epoch, lineages[-1].digest).text()}"
+        path = f"lineage/{Segment(_first(lineages), lineages[-1].epoch, lineages[-1].digest).text()}"
         try:
             self.location.write(path, to_lines(lineages))
         except StoreError:
@@ -219,25 +221,35 @@ class Replica:
                 self.location.remove(path)
             raise
 
-    def merge_lineage(self, history: Sequence[Lineage], at_once: AtOnce = in_turn) -> None:
+    def merge_lineage(self, history: History, at_once: AtOnce = in_turn) -> None:
         """Keep the number of segments small: if the last look saw many, the newest ones become one, as large as those
         before allow. Those of other histories stay for as long as their epochs may matter to somebody: they are
         small."""
         mine = [segment for segment in self._segments if _is_of(segment, history)]
-        if len(mine) < _SEGMENTS:
+        # Segments that lie behind the history's base are replaced by it, with what follows.
+        folded = bool(mine) and history.base is not None and min(segment.last for segment in mine) < history.base.epoch
+        if len(mine) < _SEGMENTS and not folded:
             return
         first, last = mine[-1].first, max(segment.last for segment in mine)
         for segment in reversed(mine):
-            if segment.last - segment.first + 1 >= 2 * (last - first + 1):
+            if not folded and segment.last - segment.first + 1 >= 2 * (last - first + 1):
                 break
             first = min(first, segment.first)
-        self.write_lineage(history[first : last + 1])
+        lineages = history[first : last + 1]
+        if not lineages:
+            return
+        first = _first(lineages)
+        self.write_lineage(lineages)
         merged = [
             segment
             for segment in mine
             if first <= segment.first and segment.last <= last and (segment.first, segment.last) != (first, last)
         ]
         at_once(lambda segment: self.location.remove(f"lineage/{segment.text()}"), merged)
+
+    def ends(self) -> set[int]:
+        """The last epochs of the segments that there were when it was last looked at."""
+        return {segment.last for segment in self._segments}
 
     # -- layers -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +261,7 @@ class Replica:
     def traces(self) -> list[str]:
         return self.location.directories("layers")
 
-    def holding(self, history: Sequence[Lineage], traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
+    def holding(self, history: History, traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
         """What of this history it holds, from names alone."""
         looks: list[Callable[[], Any]] = [
             self.identify, self.segments, *(partial(self.layers, trace) for trace in traces)
@@ -303,27 +315,34 @@ def layer_path(trace: str, name: LayerName) -> str:
     return f"layers/{trace}/{name.durable()}"
 
 
-def is_true(name: LayerName, history: Sequence[Lineage]) -> bool:
+def is_true(name: LayerName, history: History) -> bool:
     """Whether a layer is of this history: it carries the digest of its last epoch."""
-    return name.last < len(history) and history[name.last].digest == name.digest
+    return history.digest(name.last) == name.digest
 
 
-def _is_of(segment: Segment, history: Sequence[Lineage]) -> bool:
-    return segment.last < len(history) and history[segment.last].digest == segment.digest
+def _is_of(segment: Segment, history: History) -> bool:
+    return history.digest(segment.last) == segment.digest
 
 
 def _check_chain(lineages: list[Lineage], segment: Segment) -> None:
     parent = lineages[0].parent if lineages else GENESIS
+    last = segment.first - 1
     for place, lineage in enumerate(lineages):
-        if lineage.epoch != segment.first + place or lineage.parent != parent:
+        folded = place == 0 and segment.first == 0 and isinstance(lineage, Folded)
+        if not folded and (lineage.epoch != last + 1 or lineage.parent != parent):
             raise ValueError(f"epoch {lineage.epoch} does not follow the one before")
-        parent = lineage.digest
-    if len(lineages) != segment.last - segment.first + 1 or parent != segment.digest:
+        parent, last = lineage.digest, lineage.epoch
+    if last != segment.last or parent != segment.digest:
         raise ValueError("it does not hold the epochs that its name says")
 
 
 def _roster_path(version: Version, identity: str) -> str:
     return f"roster/{version[0]:012d}-{version[1]:06d}-{identity}.json"
+
+
+def _first(lineages: Sequence[Lineage]) -> int:
+    """The first epoch that these records are about."""
+    return 0 if isinstance(lineages[0], Folded) else lineages[0].epoch
 
 
 def _claim_path(claim: Claim) -> str:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from holdfast import marks
 from holdfast.continuing import ContinuingEngine, engine_of
+from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.records import History
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
@@ -100,7 +102,7 @@ class Driver:
                 views=plans(world.flow, world.edition),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
-                settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6)),
+                settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
                 expiring=left(world.flow),
                 on_loss=world.on_loss,
             )
@@ -148,6 +150,12 @@ class Simulation:
 
         self.filled = -1
         """State was filled as of this epoch: what was before cannot be read as of any more."""
+
+        self._lineages: dict[str, Lineage] = {}
+        """Every epoch that any driver called complete, by its digest: what they fold is looked up here."""
+
+        self.bases: set[int] = set()
+        """The epochs up to which drivers have folded."""
 
         self.approximate = 0
         """So many times views were read that were approximate."""
@@ -212,7 +220,11 @@ class Simulation:
         driver = self.drivers[host]
         marks.hook = partial(self._reached, driver)
         try:
-            work(driver)  # type: ignore[operator]
+            try:
+                work(driver)  # type: ignore[operator]
+            finally:
+                if driver.engine is not None:
+                    self._remember(driver.engine)
         except Crash:
             driver.die()
         except Fenced:
@@ -231,9 +243,25 @@ class Simulation:
         self._check_safe(driver)
         self._healed(driver)
         if self.latest is driver and isinstance(driver.engine, ContinuingEngine):
-            self.approximate += check_approximate(driver.engine, self.world)
+            self.approximate += check_approximate(driver.engine, self.world, self._whole)
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
+
+    def _remember(self, engine: Engine) -> None:
+        for record in engine.history:
+            if isinstance(record, Folded):
+                self.bases.add(record.epoch)
+            else:
+                self._lineages[record.digest] = record
+
+    def _whole(self, history: History) -> list[Lineage]:
+        """A history from epoch 0 on, whatever of it was folded."""
+        found = [record for record in history if not isinstance(record, Folded)]
+        if history.base is not None:
+            found.insert(0, self._lineages[history.base.digest])
+        while found and found[0].epoch:
+            found.insert(0, self._lineages[found[0].parent])
+        return found
 
     def _reached(self, driver: Driver, mark: str) -> None:
         if self.losing is not None and self.losing[1] == mark:
@@ -348,7 +376,8 @@ class Simulation:
             engine.upkeep()
             engine.step()  # repairs what the upkeep found damaged
             engine.repair()
-        history = engine.history
+        self._remember(engine)
+        history = self._whole(engine.history)
         bags = self.world.upto(history)
         for name, bag in bags.items():
             if name in engine.sources and bag != self.world.rows[name]:

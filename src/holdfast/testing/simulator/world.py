@@ -210,6 +210,9 @@ class SimulatedSource(Source):
     def advance(self, offer: Offer) -> None:
         self._next = offer["after"]
 
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return [{"first": offers[0]["first"], "after": offers[-1]["after"]}]
+
     def parts(self, offer: Offer) -> list[Part]:
         return [BatchPart(self._world, self.name, each, each + 1) for each in range(offer["first"], offer["after"])]
 

@@ -1,0 +1,112 @@
+"""A history as it grows: a base, and the lineage of the epochs after it, by their numbers.
+
+Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``len(history)`` the number of
+the next epoch, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
+is that of the base's own epoch, and first in any slice that reaches back so far.
+
+Appended to and folded by one thread; read by any. A fold replaces the list, so a reader sees it before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.lineage import Lineage
+from holdfast.errors import EpochUnavailable
+
+
+class History(Sequence[Lineage]):
+    """The complete epochs of a flow."""
+
+    def __init__(self, records: Iterable[Lineage] = ()) -> None:
+        """``records``: from epoch 0 on, or a base and what follows it."""
+        self._held: tuple[int, list[Lineage]] = (0, [])
+        found = list(records)
+        if found and isinstance(found[0], Folded):
+            self._held = (found[0].epoch, found)
+        else:
+            self._held = (0, found)
+
+    @property
+    def base(self) -> Folded | None:
+        """What is folded; None if nothing is."""
+        _, records = self._held
+        return records[0] if records and isinstance(records[0], Folded) else None
+
+    @property
+    def first(self) -> int:
+        """The first epoch that has a record: the base's, or 0."""
+        return self._held[0]
+
+    @property
+    def last(self) -> int:
+        """The last epoch; -1 before the first."""
+        return len(self) - 1
+
+    def __len__(self) -> int:
+        first, records = self._held
+        return first + len(records)
+
+    @overload
+    def __getitem__(self, epoch: int) -> Lineage: ...
+
+    @overload
+    def __getitem__(self, epoch: slice) -> list[Lineage]: ...
+
+    def __getitem__(self, epoch: int | slice) -> Lineage | list[Lineage]:
+        first, records = self._held
+        if isinstance(epoch, slice):
+            start, stop, _ = epoch.indices(first + len(records))
+            return records[max(0, start - first) : max(0, stop - first)]
+        place = epoch - first if epoch >= 0 else epoch + len(records)
+        if 0 <= place < len(records):
+            return records[place]
+        if 0 <= epoch < first:
+            raise EpochUnavailable(
+                f"the lineage of epoch {epoch} was folded: epochs up to {first} are behind what the flow retains",
+                epoch=epoch,
+                earliest=first,
+            )
+        raise IndexError(f"epoch {epoch} is not there; the last is {first + len(records) - 1}")
+
+    def __iter__(self) -> Iterator[Lineage]:
+        return iter(self._held[1])
+
+    def __reversed__(self) -> Iterator[Lineage]:
+        return reversed(self._held[1])
+
+    def since(self, epoch: int) -> list[Lineage]:
+        """The records of the epochs after this one; the base first, if it has some of them."""
+        return self[epoch + 1 :]
+
+    def digest(self, epoch: int) -> str | None:
+        """The digest of an epoch; None if it is not there, or folded and not kept."""
+        first, records = self._held
+        if first <= epoch < first + len(records):
+            return records[epoch - first].digest
+        base = records[0] if records else None
+        return base.ends.get(epoch) if isinstance(base, Folded) else None
+
+    def digests(self) -> dict[int, str]:
+        """All digests that are known, by epoch."""
+        base = self.base
+        return {**(base.ends if base else {}), **{record.epoch: record.digest for record in self}}
+
+    def append(self, lineage: Lineage) -> None:
+        self._held[1].append(lineage)
+
+    def fold(self, base: Folded) -> None:
+        """Epochs up to the base's are this one record from now on."""
+        first, records = self._held
+        self._held = (base.epoch, [base, *records[base.epoch + 1 - first :]])
+
+    def copy(self) -> History:
+        """The same epochs; what is appended to one is not in the other."""
+        return History(self._held[1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
