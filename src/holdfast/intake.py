@@ -81,9 +81,9 @@ class Intake:
         for name, offers in self.taken.items():
             old = [each for each in offers if each[0] <= upto]
             source = self._sources.get(name)
-            fewer = source.fold([offer for _, offer in old]) if source is not None and len(old) > 1 else None
-            # Each stands for some of them, in order. Where they became fewer, the first ones say that all were taken.
-            found[name] = tuple(old if fewer is None else [(old[-1][0], offer) for offer in fewer])
+            fewer = source.fold([offer for _, offer in old]) if source is not None and old else []
+            # Where they became fewer, it is not known any more which of them an epoch took: the last one took all.
+            found[name] = tuple(old if len(fewer) in (0, len(old)) else [(old[-1][0], offer) for offer in fewer])
         return {name: offers for name, offers in found.items() if offers}
 
     def advance(self, epoch: int, offers: Mapping[str, Offer]) -> None:

@@ -72,7 +72,9 @@ def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Durability, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n")
+    monkeypatch.setattr(
+        Durability, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n"
+    )
     seed, failure = caught()
     again = simulate(seed)
     assert again == failure

@@ -91,7 +91,11 @@ class Forms:
                 [span.first, None if span.last is None or span.last > epoch else span.last, span.form.to_json()]
                 for span in [span for span in known if span.last is None or span.last >= epoch] or known[-1:]
             ]
-        return {"changed": min(self.changed, epoch), "spans": {name: past for name, past in spans.items() if past}}
+        changed = self.changed
+        if changed > epoch:
+            moments = [each for past in self._spans.values() for span in past for each in (span.first, span.last)]
+            changed = max((each for each in moments if each is not None and 0 <= each <= epoch), default=-1)
+        return {"changed": changed, "spans": {name: past for name, past in spans.items() if past}}
 
     def add(self, lineage: Lineage) -> None:
         """An epoch is complete, or a history begins with a base."""

@@ -1,0 +1,241 @@
+"""A history with a base: what is left of epochs that were folded, and how it is found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.connectors.offered import fold_files
+from holdfast.connectors.pushed import Input
+from holdfast.connectors.rate import rate
+from holdfast.connectors.source import Offer, Source
+from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.forms import Form, Forms, Span
+from holdfast.coordinator.history import Seen, choose, extend
+from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.records import History
+from holdfast.coordinator.retention import Retention
+from holdfast.declared import Told
+from holdfast.errors import EpochUnavailable, LogDamaged, SinkError
+from holdfast.intake import Intake
+from holdfast.plan.nodes import Field
+from holdfast.store.lineage import LineageLog, read_lineage
+from holdfast.store.replica import Replica
+from holdfast.testing.memory import MemoryLocation
+
+
+def chain(length: int, term: int = 1, after: list[Lineage] | None = None, seed: int = 0) -> list[Lineage]:
+    history = list(after or [])
+    for _ in range(length):
+        parent = history[-1].digest if history else GENESIS
+        epoch = len(history)
+        history.append(Lineage(epoch, parent, {"s": {"first": epoch, "changes": 1}}, 10 * epoch, seed + epoch, term))
+    return history
+
+
+def folded(history: list[Lineage], upto: int, ends: tuple[int, ...] = ()) -> Folded:
+    record = history[upto]
+    taken = {"s": ((upto, {"first": 0, "changes": upto + 1}),)}
+    return Folded(
+        upto, "", {}, record.clock, 0, record.term, end=record.digest, taken=taken,
+        ends={end: history[end].digest for end in ends},
+    )  # fmt: skip
+
+
+def test_a_base_reads_back_and_shows_damage() -> None:
+    base = folded(chain(9), 5, ends=(1, 3))
+    (again,) = from_lines(to_lines([base]))
+    assert again == base and isinstance(again, Folded) and again.digest == base.digest
+    said = json.loads(base.to_json())
+    for key, wrong in (("base", 4), ("clock", 1), ("taken", {}), ("ends", {})):
+        with pytest.raises(ValueError, match="checksum"):
+            Lineage.from_json(json.dumps({**said, key: wrong}, separators=(",", ":")))
+    del said["clock"]
+    with pytest.raises(ValueError):
+        Lineage.from_json(json.dumps(said))
+
+
+def test_epochs_are_numbers_whatever_was_folded() -> None:
+    whole = chain(10)
+    history = History(whole)
+    history.fold(folded(whole, 5, ends=(2,)))
+    assert len(history) == 10 and history.last == 9 and history.first == 5
+    assert [history[epoch] for epoch in (6, 9, -1)] == [whole[6], whole[9], whole[9]]
+    assert history[5].clock == whole[5].clock and history[5].digest == whole[5].digest
+    assert history.since(7) == whole[8:] and history[6:8] == whole[6:8]
+    assert history.since(-1) == [history.base, *whole[6:]]
+    assert [history.digest(epoch) for epoch in (1, 2, 5, 7, 10)] == [
+        None, whole[2].digest, whole[5].digest, whole[7].digest, None,
+    ]  # fmt: skip
+    with pytest.raises(EpochUnavailable, match="was folded"):
+        history[3]
+    with pytest.raises(IndexError):
+        history[10]
+    copy = history.copy()
+    copy.append(chain(1, after=whole)[-1])
+    assert len(history) == 10 and len(copy) == 11
+
+
+def test_a_base_and_what_follows_it_are_the_history() -> None:
+    whole = chain(10)
+    early, late = folded(whole, 3), folded(whole, 6)
+    assert choose([late, *whole[7:]]) == [late, *whole[7:]]
+    assert choose([early, *whole[4:], late]) == [late, *whole[7:]], "the later of two on one way"
+    assert choose([*whole, early]) == [early, *whole[4:]]
+    assert choose([early, *whole[4:6], late]) == [late], "what is not known to follow does not count"
+    assert extend(choose([late]), whole[7:], 8) == [late, *whole[7:9]]
+
+
+def test_of_bases_of_two_histories_that_of_the_higher_term_counts() -> None:
+    common = chain(4)
+    lost, true = chain(20, 1, common, seed=70), chain(3, 2, common)
+    assert choose([folded(lost, 15), *lost[16:], folded(true, 2), *true[3:]]).last == 6
+    assert choose([folded(lost, 15), *lost[16:], *true]) == true
+
+
+def test_what_a_sink_has_seen_decides_between_bases_too() -> None:
+    common = chain(4)
+    seen, other = chain(3, 1, common, seed=70), chain(3, 2, common)
+    one = Seen("sink of view 'v'", 6, seen[6].digest)
+    assert choose([folded(seen, 2), *seen[3:], folded(other, 3), *other[4:]], [one])[-1] == seen[6]
+    with pytest.raises(SinkError, match="another history"):
+        choose([folded(other, 3), *other[4:]], [one])
+    assert choose([folded(other, 6)], [replace(one, epoch=2, digest="0" * 16)]).last == 6, "it cannot be told any more"
+
+
+def test_retention_by_time_counts_from_the_base_on() -> None:
+    whole = chain(10)
+    history = History([folded(whole, 4), *whole[5:]])
+    assert Retention(seconds=30e-6).floor(history, 90) == 6
+    assert Retention(seconds=9.0).floor(history, 90) == 3, "nothing before it can be told apart any more"
+
+
+def test_the_stash_is_written_anew_with_the_base_and_goes_on(tmp_path: Path) -> None:
+    whole = chain(30)
+    log = LineageLog(tmp_path / "log.jsonl", whole[:20])
+    before = log.path.stat().st_size
+    log.fold(folded(whole, 15))
+    assert log.path.stat().st_size < before
+    log.append(whole[20])
+    log.close()
+    assert read_lineage(log.path) == [folded(whole, 15), *whole[16:21]]
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    log.path.write_bytes(lines[0] + b"".join(lines[2:]))
+    with pytest.raises(LogDamaged, match="epoch 17 does not follow epoch 15"):
+        read_lineage(log.path)
+
+
+def test_segments_behind_the_base_are_replaced_by_it() -> None:
+    whole, replica = chain(40), Replica(MemoryLocation())
+    for first in range(0, 30, 6):
+        replica.write_lineage(whole[first : first + 6])
+    history = History(whole[:30])
+    assert replica.holding(history, ()).lineage == 29
+    history.fold(folded(whole, 20, ends=(5, 11, 17)))
+    assert replica.holding(history, ()).lineage == 29, "names tell it as before"
+    replica.merge_lineage(history)
+    assert [(each.first, each.last) for each in replica.segments()] == [(0, 29)]
+    (segment,) = replica.segments()
+    assert replica.read_segment(segment) == [history.base, *whole[21:30]]
+    replica.write_lineage(whole[30:36])
+    for lineage in whole[30:36]:
+        history.append(lineage)
+    assert replica.holding(history, ()).lineage == 35
+    empty = Replica(MemoryLocation())
+    empty.write_lineage(history.since(empty.holding(history, ()).lineage))
+    assert empty.holding(history, ()).lineage == 35, "a location that had nothing has all of it"
+
+
+def test_forms_that_still_matter_are_in_the_base() -> None:
+    a, b = Form("a-log", ("bigint",), (0,)), Form("b-log", ("bigint",), ())
+    views = {0: {"v": a, "w": a}, 4: {"v": b}, 8: {"v": a}}
+    whole: list[Lineage] = []
+    for epoch in range(10):
+        said = {name: form.to_json() for name, form in views[epoch].items()} if epoch in views else None
+        whole.append(Lineage(epoch, whole[-1].digest if whole else GENESIS, {}, 0, epoch, views=said))
+    forms = Forms(whole)
+    base = replace(folded(whole, 5), forms=json.loads(json.dumps(forms.folded(5))))
+    again = Forms(History([base, *whole[6:]]))
+    assert again.of("v") == [Span(4, 7, b), Span(8, None, a)] and again.of("w") == [Span(0, 3, a)]
+    assert again.present() == forms.present() and again.changed == 8
+    assert Forms(History([base])).present() == {"v": b} and Forms(History([base])).changed == 4
+
+
+class Heard(Source):
+    """Remembers what it was told; it folds nothing."""
+
+    fields = (Field("a", "bigint"),)
+
+    def __init__(self) -> None:
+        self.told: list[Offer] = []
+        self.released: list[Offer] = []
+
+    def poll(self) -> Offer | None:
+        return None
+
+    def advance(self, offer: Offer) -> None:
+        self.told.append(offer)
+
+    def release(self, offer: Offer) -> None:
+        self.released.append(offer)
+
+
+def test_a_source_that_cannot_fold_is_told_every_offer_once() -> None:
+    whole, source, told = chain(8), Heard(), Told()
+    intake = Intake({"s": source}, told, whole)
+    taken = intake.folded(5)
+    assert taken["s"] == tuple((epoch, whole[epoch].offers["s"]) for epoch in range(6))
+    history = History([replace(folded(whole, 5), taken=taken), *whole[6:]])
+    first = Intake({"s": source}, told, whole[:4])
+    first.catch_up()
+    second = Intake({"s": source}, told, history)
+    second.catch_up()
+    assert source.told == [each.offers["s"] for each in whole]
+    second.release(6)
+    second.release(7)
+    assert source.released == source.told
+
+
+def test_inputs_fold_to_one_offer_and_go_on_counting() -> None:
+    source, whole = Input("s", (Field("a", "bigint"),)), chain(8)
+    intake = Intake({"s": source}, Told(), whole)
+    base = replace(folded(whole, 5), taken=intake.folded(5))
+    assert base.taken == {"s": ((5, {"first": 0, "changes": 6}),)}
+    intake.take(base)
+    assert [epoch for epoch, _ in intake.taken["s"]] == [5, 6, 7]
+    Intake({"s": source}, Told(), History([base, *whole[6:]])).catch_up()
+    source.insert([(1,)])
+    assert source.poll() == {"first": 8, "changes": 1}
+
+
+def test_rates_fold_to_a_range_with_the_number_of_epochs() -> None:
+    source = rate(10, epochs=6)
+    offers = []
+    for _ in range(4):
+        offer = source.poll()
+        assert offer is not None
+        offers.append(offer)
+        source.advance(offer)
+    (whole,) = source.fold(source.fold(offers[:2]) + offers[2:])
+    assert (whole["from"], whole["to"], whole["epochs"]) == (0, 40, 4)
+    again = rate(10, epochs=6)
+    again.advance(offers[0])
+    again.advance(whole)
+    polls = []
+    while (offer := again.poll()) is not None:
+        polls.append(offer["from"])
+        again.advance(offer)
+    assert polls == [40, 50]
+
+
+def test_files_fold_to_one_list_per_way_of_reading_them() -> None:
+    one = {"under": "/d", "files": [["a", 1, 10, "00"]], "skipped": [["/d/x", "bad", 3, 4]]}
+    two = {"under": "/d/e", "files": [["b", 2, 20, "01"]]}
+    other = {"under": "/d", "files": [["c", 2, 30, "02"]], "options": {"timeZone": "UTC"}}
+    assert fold_files([one, two, other]) == [
+        {"under": "/d", "files": [["a", 1, 10, "00"], ["e/b", 2, 20, "01"]], "skipped": [["/d/x", "bad", 3, 4]]},
+        other,
+    ]
