@@ -4,7 +4,7 @@ So what the driver remembers, what it reads when it starts, the stash and the se
 as what is retained, and do not grow with epochs (`coordinator/folded.py` says what is left of those that are folded).
 
 An epoch may be folded when nobody can ask for it any more: it is safe, and no other driver has claimed the log since;
-it is behind the retention; every sink has it; and no log that a view had before it was edited is still needed up to it.
+it is behind the retention; and every sink has it.
 Folding costs a rewrite of the stash and, later, of one segment in each location: so it waits until many epochs can be
 folded at once, and until they are as large as the base that is written again.
 """
@@ -72,15 +72,18 @@ class Folding:
         """The last epoch that nobody can ask for any more; -1 if there is none."""
         durability = self._durability
         settings, history = durability.settings, self._lineage.history
-        upto = min(settings.retention.floor(history, self._runner.clock()), history.last - 1)
+        # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
+        now = min(self._runner.clock(), history[-1].clock)
+        upto = min(settings.retention.floor(history, now), history.last - 1)
         if settings.durable:
             upto = min(upto, durability.cleared)
         given = [epoch for epoch in self._delivery.epochs if epoch is not None]
-        return min([upto, *given, *(needed for _, needed in durability.former.values())])
+        return min([upto, *given])
 
     def _base(self, history: History, upto: int) -> Folded:
         record = history[upto]
-        ends = {epoch for epoch in self._ends() if epoch < upto}
+        former = {needed for _, needed in self._durability.former.values()}
+        ends = {epoch for epoch in self._ends() | former if epoch < upto}
         digests = {epoch: digest for epoch in sorted(ends) if (digest := history.digest(epoch)) is not None}
         forms = self._forms.folded(upto)
         present = {name: past[-1][2] for name, past in forms["spans"].items() if past and past[-1][1] is None}

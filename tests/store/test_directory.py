@@ -25,7 +25,7 @@ def open_exclusive(path: Path, flow: str = "revenue") -> LogDirectory:
 
 def test_a_new_log_is_made_with_its_parents_and_says_whose_it_is(tmp_path: Path) -> None:
     log = open_exclusive(tmp_path / "deep" / "er")
-    assert json.loads((log.path / "holdfast.json").read_text()) == {"format": 2, "flow": "revenue"}
+    assert json.loads((log.path / "holdfast.json").read_text()) == {"format": 3, "flow": "revenue"}
     assert log.traces.is_dir() and log.lineage.is_dir()
     assert log.trace_path("abc", "acc") == log.path / "traces" / "abc.acc"
     log.close()
@@ -88,7 +88,7 @@ def test_a_log_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> No
     open_exclusive(tmp_path / "log").close()
     text = '{"format": 7, "flow": "revenue"}'
     (tmp_path / "log" / "holdfast.json").write_text(text)
-    with pytest.raises(LogFormat, match="format 7, and this Holdfast reads format 2"):
+    with pytest.raises(LogFormat, match="format 7, and this Holdfast reads format 3"):
         open_exclusive(tmp_path / "log")
     assert (tmp_path / "log" / "holdfast.json").read_text() == text
 

@@ -1,6 +1,6 @@
 """The log directory: where a flow's state lives, and the right to write to it.
 
-    <log>/holdfast.json         {"format": 2, "flow": "revenue"}; written once
+    <log>/holdfast.json         {"format": 3, "flow": "revenue"}
     <log>/lock                  held (flock) while a flow runs; says by whom
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
@@ -30,8 +30,11 @@ from holdfast.store import generation
 from holdfast.store.atomic import read_file, replace_file
 from holdfast.store.reasons import fix
 
-FORMAT = 2
-"""The format that this version writes and reads."""
+FORMAT = 3
+"""The format that this version writes."""
+
+READABLE = (2, 3)
+"""The formats that it reads. A driver that opens a log of an older one makes it one of its own."""
 
 _OWN = (
     "holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces",
@@ -80,6 +83,8 @@ class LogDirectory:
             name = _read_header(place, flow)
             if exclusive:
                 _remove_leftovers(place)
+                if (_read_json(place / "holdfast.json") or {}).get("format") != FORMAT:
+                    write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": name}))
             directory = LogDirectory(place, name, lock)
             if lease is not None:
                 directory.traces = generation.take(place)
@@ -213,7 +218,7 @@ def _read_header(place: Path, flow: str | None) -> str:
             found=found,
             expected=FORMAT,
         )
-    if found < FORMAT:
+    if found < READABLE[0]:
         raise LogFormat(
             f"log {place}: it was written in format {found}, before the first release, and this Holdfast reads format "
             f"{FORMAT}; start the flow anew in an empty place",

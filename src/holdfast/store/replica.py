@@ -1,6 +1,6 @@
 """A log location: one complete, self-sufficient copy of a flow's log, in any place that holds blobs.
 
-    <location>/holdfast.json                              {"format": 2, "flow": "revenue"}; written once
+    <location>/holdfast.json                              {"format": 3, "flow": "revenue"}
     <location>/collections.json                           what the flow keeps; for tools that only read
     <location>/roster/<term>-<count>-<location>.json      which locations the log has, and which one this is
     <location>/claims/<term>-<owner>.json                 which driver claims the log; the highest wins
@@ -28,7 +28,7 @@ from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding
 from holdfast.coordinator.roster import Roster, Version
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
-from holdfast.store.directory import FORMAT
+from holdfast.store.directory import FORMAT, READABLE
 from holdfast.store.location import Location
 from holdfast.trace.layer import check_bytes
 from holdfast.trace.name import LayerName
@@ -110,6 +110,8 @@ class Replica:
                 found=name,
                 expected=flow,
             )
+        elif (self._json("holdfast.json") or {}).get("format") != FORMAT:
+            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
 
     def flow(self) -> str | None:
         """Whose log it is; None if there is none."""
@@ -119,7 +121,7 @@ class Replica:
         found, name = header.get("format"), header.get("flow")
         if not isinstance(found, int) or not isinstance(name, str):
             raise LogDamaged(f"log {self.location.uri}: holdfast.json does not say whose log it is")
-        if found != FORMAT:
+        if found not in READABLE:
             raise LogFormat(
                 f"log {self.location.uri}: it was written in format {found}, and this Holdfast reads format {FORMAT}",
                 found=found,
