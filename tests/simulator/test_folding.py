@@ -62,6 +62,7 @@ def test_a_location_that_lost_everything_gets_the_base(tmp_path: Path) -> None:
     run(simulation, 12, 0)
     simulation.do(act.LoseCopy(0))
     run(simulation, 4, 12)
+    simulation.do(act.Upkeep(0))
     simulation.do(act.LoseDisk(0))
     simulation.do(act.Step(0))
     engine = simulation.drivers[0].open()
