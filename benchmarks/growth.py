@@ -90,7 +90,7 @@ class Subject:
             },
             views=plans(FLOW),
             texts={view: VIEWS[view] for view in FLOW},
-            sinks=[(view, changelog(self.root / "out" / view)) for view in FLOW],
+            sinks=[(view, changelog(self.root / "out" / view, compact=16)) for view in FLOW],
             settings=Settings("nosync", 2, Bound(), Retention(epochs=self._retain)),
         )
         return Engine(Ready(declared, plans(FLOW), types(FLOW), SimulatedRunner(self.world, 1)), Told())

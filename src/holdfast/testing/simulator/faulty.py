@@ -141,6 +141,9 @@ class FaultySimulation:
         self.root = root
         self.world = World(run.seed, root)
         self.chance = random.Random(f"faulty {run.seed}")
+        self.compact = 2 if run.seed % 2 else None
+        """How many files of a changelog are put together."""
+
         self.engine: Engine | None = None
         self.layer: Faults | None = None
         self.last = -1
@@ -171,7 +174,7 @@ class FaultySimulation:
                 sources={"orders": NumberedFiles(self.root / "orders"), "users": users},
                 views=plans(world.flow),
                 texts={view: VIEWS[view] for view in world.flow},
-                sinks=[(view, changelog(self.root / "out" / view)) for view in world.flow],
+                sinks=[(view, changelog(self.root / "out" / view, compact=self.compact)) for view in world.flow],
                 settings=Settings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=6)),
                 expiring=left(world.flow),
             )
