@@ -1,5 +1,6 @@
 """Network partitions on a real cluster whose nodes are network namespaces: links are cut and healed, one way and both,
-and the output is that of a run without. Nothing hangs for longer than it takes to notice."""
+and the output is that of a run without. Nothing hangs for longer than it takes to notice. (A short scene of every run
+is in ``lease/test_partitions.py``: a leader that is cut off from its lease.)"""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ def _run(cuts: list[list[scenes.Cut]]) -> list[scenes.Seen]:
     return found
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_cut_off_is_lost_and_comes_back() -> None:
     (seen,) = _run([[("driver", "worker-1", True), ("worker-0", "worker-1", True), ("worker-2", "worker-1", True)]])
     assert seen.lost == 1
