@@ -100,11 +100,12 @@ def main() -> None:
     attempt("unescaped", lambda: declare(given["unescaped"], local=home / "other").step())
     attempt("wrong", lambda: declare(given["wrong"], local=home / "other").step())
 
-    refusing = declare(given["good"], Refusing(given["database"]), local=home / "third")
+    other = given["good"].replace("@copies/log", "@copies/another")
+    refusing = declare(other, Refusing(given["database"]), local=home / "third")
     attempt("sink", refusing.step)
     attempt("sink status", lambda: json.dumps(refusing.status().to_dict()))
     attempt("sink close", refusing.close)
-    attempt("lease", lambda: declare(given["good"], local=home / "fourth").run(until="idle", lease=given["lease"]))
+    attempt("lease", lambda: declare(other, local=home / "fourth").run(until="idle", lease=given["lease"]))
     spark.stop()
 
 
