@@ -175,7 +175,7 @@ class FaultySimulation:
                 views=plans(world.flow),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=[(view, changelog(self.root / "out" / view, compact=self.compact)) for view in world.flow],
-                settings=Settings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=6)),
+                settings=Settings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=2), fold=2),
                 expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
