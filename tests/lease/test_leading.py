@@ -75,7 +75,8 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(
     assert len(in_one_task) == 4 and all(in_one_task[1:])  # small epochs from the first on: it is warm
     assert events[6].to_dict()["epoch"] == 1 and "after epoch 1" in str(events[6])
     assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 500
-    assert second.status().epoch == 4  # and without the lease, as ever
+    assert second.status().epoch == 4
+    second.open()  # without the lease, as ever
     with pytest.raises(DeclarationError, match="it is open already, without a lease"):
         second.run(lease=lease)
     first.close(), second.close()
