@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.records import History
 from holdfast.coordinator.retention import Retention
 from holdfast.declared import Told
-from holdfast.errors import EpochUnavailable, LogDamaged, SinkError
+from holdfast.errors import EpochUnavailable, LogDamaged, LogError, SinkError
 from holdfast.intake import Intake
 from holdfast.plan.nodes import Field
 from holdfast.store.lineage import LineageLog, read_lineage
@@ -126,6 +128,25 @@ def test_the_stash_is_written_anew_with_the_base_and_goes_on(tmp_path: Path) -> 
     log.path.write_bytes(lines[0] + b"".join(lines[2:]))
     with pytest.raises(LogDamaged, match="epoch 17 does not follow epoch 15"):
         read_lineage(log.path)
+
+
+def test_a_stash_whose_new_file_cannot_be_opened_loses_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = chain(30)
+    log = LineageLog(tmp_path / "log.jsonl", whole[:20])
+    with monkeypatch.context() as failing:
+        opened = os.open
+
+        def refuse(path: str, flags: int, *more: int, **others: int) -> int:
+            if os.fspath(path) == str(log.path) and flags & os.O_APPEND:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return opened(path, flags, *more, **others)
+
+        failing.setattr(os, "open", refuse)
+        with pytest.raises(LogError, match="Too many open files"):
+            log.fold(folded(whole, 15))
+    log.append(whole[20])
+    log.close()
+    assert read_lineage(log.path) == whole[:21]
 
 
 def test_segments_behind_the_base_are_replaced_by_it() -> None:

@@ -90,6 +90,7 @@ class LineageLog:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
             self._size = os.fstat(self._file).st_size
             self._torn = False
+            self._stray = False
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
@@ -97,7 +98,7 @@ class LineageLog:
         """Say that an epoch is complete: all of its line is there, or, if this raises, none that counts."""
         line = lineage.to_json().encode() + b"\n"
         try:
-            if not os.path.lexists(self.path):
+            if self._stray or not os.path.lexists(self.path):
                 self._anew()
             if self._torn:
                 self._cut()
@@ -119,14 +120,10 @@ class LineageLog:
         """Epochs up to the base's are one line from now on. If this raises, all is as it was."""
         folded = self.history.copy()
         folded.fold(base)
-        lines = to_lines(folded)
         try:
-            replace_file(self.path, lines)
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+            self._replace(to_lines(folded))
         except OSError as error:
             raise LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path)) from error
-        os.close(self._file)
-        self._file, self._size, self._torn = file, len(lines), False
         self.history.fold(base)
 
     def _cut(self) -> None:
@@ -137,11 +134,16 @@ class LineageLog:
     def _anew(self) -> None:
         """The directory was lost while the flow ran: write all of it again, where the next driver looks."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        wanted = to_lines(self.history)
-        replace_file(self.path, wanted)
+        self._replace(to_lines(self.history))
+
+    def _replace(self, lines: bytes) -> None:
+        """Have another file in place of this one. Until it is open, what is appended would go to one that nobody reads;
+        so if this fails in the middle, the next line is preceded by another attempt."""
+        self._stray = True
+        replace_file(self.path, lines)
         before, self._file = self._file, os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         os.close(before)
-        self._size, self._torn = len(wanted), False
+        self._size, self._torn, self._stray = len(lines), False, False
 
     def close(self) -> None:
         if self._file >= 0:
