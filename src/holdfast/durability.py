@@ -342,6 +342,9 @@ class Durability:
             self._changed.notify_all()
         if (self._lags(number, last) and not self.lost) or number in self.troubles or not self.counts(number):
             self._background.request(number)
+        for each in self._enrolment.awaited():
+            # One that has everything else would have no round any more.
+            self._background.request(each)
 
     def _lags(self, number: int, last: int) -> bool:
         holding = self.holdings.get(number)

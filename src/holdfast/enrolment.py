@@ -60,6 +60,12 @@ class Enrolment:
         """Whether what a location holds makes epochs safe."""
         return self._known.get(number) in self.roster.locations
 
+    def awaited(self) -> list[int]:
+        """The locations that lack the next roster, if there is one: until enough have it, it is not in force."""
+        with self._lock:
+            known = dict(self._known) if self._next is not None else {}
+            return [number for number, identity in known.items() if identity not in self._have_next]
+
     def meet(self, number: int, replica: Replica) -> None:
         """A location was looked at, before anything is written to it: see that it is one, and know which."""
         with self._lock:

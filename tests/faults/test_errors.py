@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.testing import Fault, Plan, faults
+from holdfast.testing import Fault, Plan, faults, simulate_faults
+from holdfast.testing.faulty.plan import FOREVER, SHORT
 from holdfast.testing.simulator.faulty import FaultyRun, FaultySimulation
 
 
@@ -29,3 +30,12 @@ def test_no_bare_error_about_the_log_leaves_a_flow_that_is_opened(tmp_path: Path
             met = bool(layer.injected)
     assert number > 1, "no call failed"
     simulation.finish()
+
+
+def test_a_location_that_has_everything_gets_the_next_roster_too() -> None:
+    """Two copies came late, and the first one, which had everything, had no round any more: nothing became safe."""
+    plan = Plan(
+        (Fault("link", 4, "EIO"), Fault("list", 10, "EACCES", 2), Fault("read", 9, SHORT, FOREVER),
+         Fault("truncate", 2, "ENOSPC"), Fault("mkdir", 23, "EACCES", 30))
+    )  # fmt: skip
+    assert simulate_faults(363, plan=plan).broken is None
