@@ -39,16 +39,20 @@ def assign(partitions: int, members: Collection[str]) -> tuple[str, ...]:
 
 def inherit(owners: Sequence[str], members: Collection[str]) -> tuple[str, ...]:
     """``owners`` with the partitions of those that are not among ``members`` given to the others, as evenly as can be;
-    nothing else moves. Raises ValueError if none of the owners is left."""
+    of those that have equally much the one that inherited least, so that several do; nothing else moves. Raises
+    ValueError if none of the owners is left."""
     load = {owner: owners.count(owner) for owner in sorted(set(owners) & set(members))}
     if not load:
         raise ValueError("nobody is left to inherit")
     load |= {member: 0 for member in sorted(set(members) - set(owners))}
+    inherited = dict.fromkeys(load, 0)
     given = list(owners)
     for partition, owner in enumerate(owners):
         if owner not in load:
-            given[partition] = min(load, key=lambda name: (load[name], _score(partition, name)))
-            load[given[partition]] += 1
+            heir = min(load, key=lambda name: (load[name], inherited[name], _score(partition, name)))
+            given[partition] = heir
+            load[heir] += 1
+            inherited[heir] += 1
     return tuple(given)
 
 
