@@ -65,7 +65,7 @@ class LayerName:
         return _parse(text.removesuffix(DURABLE)) if text.endswith(DURABLE) else None
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)  # those of a listing come again; those of layers that were merged would only fill memory
 def _parse(stem: str) -> LayerName | None:
     match = _PATTERN.fullmatch(stem)
     if match is None:
