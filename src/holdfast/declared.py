@@ -33,6 +33,9 @@ class Declared:
 
     sinks: Sequence[tuple[str, Sink]]
     settings: Settings
+    session: Mapping[str, str] = field(default_factory=dict)
+    """What the Spark session says that changes what views mean (`spark.meaning`)."""
+
     on_loss: str = "replay"
     """What the loss of a member means that keeps layers: ``"replay"``, what was lost is brought back at once;
     ``"continue"``, the flow goes on with what is left until it is repaired."""

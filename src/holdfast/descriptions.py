@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.forms import Form, described
 from holdfast.coordinator.records import History
-from holdfast.errors import LogDamaged, StoreError
+from holdfast.errors import DeclarationError, LogDamaged, StoreError
 from holdfast.known_sources import Known, known_of
 from holdfast.results import Recovery
 from holdfast.state import State
 from holdfast.store.directory import LogDirectory
+from holdfast.store.location import Location
 from holdfast.store.replica import Replica
+
+
+def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, str]:
+    """What the Spark session said when the flow first ran, as the first place that knows it says; nothing if it never
+    ran, or no place can be read now. Only looks."""
+    with suppress(OSError, ValueError):
+        if found := json.loads((local / "collections.json").read_text()).get("session"):
+            return dict(found)
+    for location in locations:
+        with suppress(StoreError, LogDamaged, OSError):
+            if found := Replica(location).read_collections().get("session"):
+                return dict(found)
+    return {}
 
 
 class Descriptions:
@@ -67,6 +83,21 @@ class Descriptions:
     def renew(self, replica: Replica) -> None:
         """Have a location that has lost what it held say what the flow keeps."""
         replica.write_collections(self._description)
+
+    def check_session(self, flow: str, session: Mapping[str, str]) -> None:
+        """DeclarationError if the log says that views were computed under other settings than ``session``."""
+        for one in self._read():
+            for name, recorded in one.get("session", {}).items():
+                if session.get(name, recorded) != recorded:
+                    raise DeclarationError(
+                        f"flow '{flow}': its views were computed with {name}={recorded}, and this process was prepared "
+                        f"with {name}={session[name]}, before it could read that in the log; open the flow again, or "
+                        f"set {name} to {recorded!r} in the Spark session",
+                        flow=flow,
+                        setting=name,
+                        recorded=recorded,
+                        found=session[name],
+                    )
 
     def _known(self, last: int) -> tuple[dict[str, str], dict[str, str]]:
         """The operators that the flow kept before; and those before an edit, if no epoch was run after it."""

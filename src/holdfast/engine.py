@@ -191,6 +191,7 @@ class Engine:
             lambda: (self._coordinator.chain(), self._durability.live_after),
         )
         descriptions = Descriptions(self._directory, replicas)
+        descriptions.check_session(self.declared.name, self.declared.session)
         self._forms = Forms(self.history, descriptions.before(self.history))
         self._delivery.remember(
             lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -35,7 +35,7 @@ from holdfast.lease.lease import Lease
 from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.redaction import shown
+from holdfast.redaction import logger, shown
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.turns import Turns
 from holdfast.wanted import checked, clock_jump, working_directory
@@ -142,6 +142,9 @@ class Flow:
         self._engine: Engine | None = None
         self._ready: Ready | None = None
         self._analyst: Analyst | None = None
+        self._meaning: dict[str, str] = {}
+        """What the analyst's session says that changes what views mean."""
+
         self._told: Told | None = None
         self._recovery: Recovery | None = None
         self._placement: Placement | None = None
@@ -339,10 +342,24 @@ class Flow:
     def _judge(self, spark: SparkSession) -> Analyst:
         if self._analyst is None:
             from holdfast.spark.analysis import Analyst
-            from holdfast.spark.session import planning_session
+            from holdfast.spark.meaning import meaning_of, planning_session
 
-            self._analyst = Analyst(planning_session(spark))
+            self._meaning = meaning_of(spark, self.name)
+            self._analyst = Analyst(planning_session(spark, self._meaning))
         return self._analyst
+
+    def _hold(self, spark: SparkSession, recorded: Mapping[str, str]) -> None:
+        """Judge views by what the session said when the flow first ran, whatever it says now."""
+        from holdfast.spark.analysis import Analyst
+        from holdfast.spark.meaning import planning_session
+
+        self._judge(spark)
+        differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
+        if differing:
+            listed = ", ".join(f"{name}={value}, not {self._meaning[name]}" for name, value in differing.items())
+            logger(__name__).warning("flow '%s' goes on with what it was first run with: %s", self.name, listed)
+            self._meaning |= differing
+            self._analyst = Analyst(planning_session(spark, self._meaning))
 
     def _declared(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -571,6 +588,7 @@ class Flow:
         if self._ready is None:
             self._renew()
             from holdfast.declared import Declared
+            from holdfast.descriptions import recorded_session
             from holdfast.ready import Ready
             from holdfast.spark.cluster import Cluster
             from holdfast.spark.session import start_session
@@ -593,7 +611,9 @@ class Flow:
                 max_clock_jump=self._max_clock_jump,
             )
             partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
+            self._hold(self._spark, recorded_session(declared.local, declared.locations))
             judge = self._judge(self._spark)
+            declared = replace(declared, session=self._meaning)
             views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
             for name, source in catalog.sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))

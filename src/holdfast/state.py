@@ -131,7 +131,8 @@ class State:
             for name, mark in self.flow.views.items()
         }
         operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
-        return {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
+        found = {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
+        return {**found, "session": dict(self.declared.session)} if self.declared.session else found
 
     def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:
         """The local layers of each trace, of which ``held`` says how many there are, and their bytes."""

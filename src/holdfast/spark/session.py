@@ -134,12 +134,3 @@ def local_builder(cores: int) -> SparkSession.Builder:
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     return builder
-
-
-def planning_session(spark: SparkSession) -> SparkSession:
-    """A session of the same Spark for Holdfast's own queries, so that the user's settings stay as they are."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.adaptive.enabled", "false")
-    for name in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone"):
-        own.conf.set(name, spark.conf.get(name) or "")
-    return own

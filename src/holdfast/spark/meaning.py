@@ -1,0 +1,81 @@
+"""What a Spark session says that changes what a view means, and what a flow makes of it.
+
+The time zone is the user's choice. It is recorded in the log when the flow first runs, and holds from then on: rows
+that were computed in one zone can only be taken back in the same one. A later session's zone changes nothing, and the
+flow says so once.
+
+All other settings must be Spark's defaults. Holdfast evaluates most expressions itself, as Spark does by default (ANSI
+mode, names that ignore case, …); in a session that says otherwise a view would be a mixture, so it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import DeclarationError
+
+ZONE = "spark.sql.session.timeZone"
+
+FIXED = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.caseSensitive",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.groupByAliases",
+    "spark.sql.groupByOrdinal",
+    "spark.sql.legacy.castComplexTypesToString.enabled",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+    "spark.sql.legacy.integralDivide.returnBigint",
+    "spark.sql.legacy.literal.pickMinimumPrecision",
+    "spark.sql.legacy.negativeIndexInArrayInsert",
+    "spark.sql.legacy.nullInEmptyListBehavior",
+    "spark.sql.legacy.setopsPrecedence.enabled",
+    "spark.sql.legacy.sizeOfNull",
+    "spark.sql.legacy.statisticalAggregate",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.orderByOrdinal",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.timestampType",
+)
+"""Settings that change answers, and that must be as Spark has them by default. One that this Spark does not know is
+passed over."""
+
+
+def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
+    """What the session says, with the time zone as it resolves now (by default it is the host's). DeclarationError if
+    it asks for another SQL than the default one."""
+    jvm: Any = spark.sparkContext._jvm
+    usual = jvm.org.apache.spark.sql.internal.SQLConf()
+    present: Any = spark
+    settings = present._jsparkSession.sessionState().conf()
+    found = {ZONE: str(settings.getConfString(ZONE))}
+    for name in FIXED:
+        if not settings.isModifiable(name):
+            continue
+        value, default = str(settings.getConfString(name)), str(usual.getConfString(name))
+        if value.lower() != default.lower():
+            raise DeclarationError(
+                f"flow '{flow}': the Spark session says {name}={value}; views have the meaning that SQL has with "
+                f"{name}={default}, Spark's default: set it back (spark.conf.unset({name!r})), or give the flow a "
+                "session of its own (spark.newSession())",
+                flow=flow,
+                setting=name,
+                found=value,
+                expected=default,
+            )
+        found[name] = value
+    return found
+
+
+def planning_session(spark: SparkSession, meaning: Mapping[str, str]) -> SparkSession:
+    """A session of the same Spark for Holdfast's own queries, in which SQL means what ``meaning`` says, so that the
+    user's settings stay as they are, and do not count."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.adaptive.enabled", "false")
+    for name, value in meaning.items():
+        own.conf.set(name, value)
+    return own
