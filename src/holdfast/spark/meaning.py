@@ -28,7 +28,6 @@ FIXED = (
     "spark.sql.groupByOrdinal",
     "spark.sql.legacy.castComplexTypesToString.enabled",
     "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
-    "spark.sql.legacy.integralDivide.returnBigint",
     "spark.sql.legacy.literal.pickMinimumPrecision",
     "spark.sql.legacy.negativeIndexInArrayInsert",
     "spark.sql.legacy.nullInEmptyListBehavior",
@@ -56,8 +55,10 @@ def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
     for name in FIXED:
         if not settings.isModifiable(name):
             continue
-        value, default = str(settings.getConfString(name)), str(usual.getConfString(name))
-        if value.lower() != default.lower():
+        value, default = settings.getConfString(name), usual.getConfString(name)
+        if value is None and default is None:
+            continue  # Spark decides by another setting
+        if str(value).lower() != str(default).lower():
             raise DeclarationError(
                 f"flow '{flow}': the Spark session says {name}={value}; views have the meaning that SQL has with "
                 f"{name}={default}, Spark's default: set it back (spark.conf.unset({name!r})), or give the flow a "
@@ -67,7 +68,7 @@ def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
                 found=value,
                 expected=default,
             )
-        found[name] = value
+        found[name] = str(value)
     return found
 
 
