@@ -11,8 +11,8 @@ BENCHMARKS := against_structured_streaming cost_follows_change latency_and_stora
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
          export PYSPARK_PYTHON="$(CURDIR)/$(VENV)/bin/python";
 
-# Two processes; tests/conftest.py says which tests of a file may be run by both of them.
-TWO := -n 2 --dist loadgroup --no-loadscope-reorder
+# Two processes; tests/conftest.py says what is handed out to them, and in which order.
+TWO := -n 2 --no-loadscope-reorder
 
 .PHONY: setup demo test test-slow docs check bench clean
 .DEFAULT_GOAL := test

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -45,17 +46,27 @@ _LONG = (
 ``--no-loadscope-reorder`` in the Makefile: a file of one long test is not to be the last.)"""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest: tests are handed out in this order to the processes that run them.
+_SPREAD = ("tests/oracle/test_cases.py", "tests/simulator/", "tests/faults/test_seeds.py")
+"""Files whose tests share nothing: any process may run any of them. Of all others one process runs a whole file, whose
+tests may share a cluster."""
 
-    A process runs a whole file, whose tests may share a cluster, unless the file says that its tests may be spread.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: tests are handed out in this order to the processes that run them."""
 
     def rank(item: pytest.Item) -> int:
         return next((index for index, part in enumerate(_LONG) if part in item.nodeid), len(_LONG))
 
-    for item in items:
-        if item.get_closest_marker("spread") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out files, and the tests of some of them one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if nodeid.startswith(_SPREAD) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)

@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from .cases import CASES, MANY
 from .check import TOGETHER, asked_for, check, flows
 
-pytestmark = pytest.mark.spread
-
 
 def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"

@@ -30,8 +30,6 @@ from holdfast.testing.simulator.world import SimulatedSource, bag_of
 from holdfast.trace.name import ALL
 from simulator.seeds import check
 
-pytestmark = pytest.mark.spread
-
 PARTITIONS = 8
 
 

@@ -7,8 +7,6 @@ import pytest
 from amounts import times
 from simulator.seeds import check
 
-pytestmark = pytest.mark.spread
-
 
 @pytest.mark.parametrize("start", range(0, 200, 25))
 def test_nothing_is_lost_duplicated_or_wrong(start: int) -> None:
