@@ -14,8 +14,7 @@ from math import gcd
 from random import Random
 from typing import Any
 
-from amounts import times
-
+from ..amounts import times
 from . import aggregating, generating, joining, relational, timing, verbs, windowing
 from .maker import Maker, Query
 from .registry import CONSTRUCTS, Construct
