@@ -219,7 +219,7 @@ def test_a_repair_brings_back_what_was_lost_and_runs_the_epochs_again(simulation
     assert recovery.layers_fetched > 0 and recovery.repaired == [4, 5, 6]
     assert engine.approximate is None and (engine.last, len(engine.history)) == (6, 7)
     assert _commits(simulation) == {7}
-    bags, clock = simulation.world.upto(engine.history), engine.history[-1].clock
+    bags, clock = simulation.world.upto(simulation.whole(engine.history)), engine.history[-1].clock
     for view in simulation.world.flow:
         found = bag_of(engine.readable(view, None)[0].rows(0, ALL, 6))
         assert found == expected(view, bags["orders"], bags["users"], clock), view
@@ -417,7 +417,7 @@ def test_pushed_rows_that_only_approximate_epochs_took_survive(
     _run(counting, 2)
     recovery = engine.repair()
     assert recovery is not None and recovery.repaired == [3, 4, 5, 6]
-    bags, clock = counting.world.upto(engine.history), engine.history[-1].clock
+    bags, clock = counting.world.upto(counting.whole(engine.history)), engine.history[-1].clock
     for view in counting.world.flow:
         found = bag_of(engine.readable(view, None)[0].rows(0, ALL, 6))
         assert found == expected(view, bags["orders"], bags["users"], clock), view

@@ -243,7 +243,7 @@ class Simulation:
         self._check_safe(driver)
         self._healed(driver)
         if self.latest is driver and isinstance(driver.engine, ContinuingEngine):
-            self.approximate += check_approximate(driver.engine, self.world, self._whole)
+            self.approximate += check_approximate(driver.engine, self.world, self.whole)
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
 
@@ -254,7 +254,7 @@ class Simulation:
             else:
                 self._lineages[record.digest] = record
 
-    def _whole(self, history: History) -> list[Lineage]:
+    def whole(self, history: History) -> list[Lineage]:
         """A history from epoch 0 on, whatever of it was folded."""
         found = [record for record in history if not isinstance(record, Folded)]
         if history.base is not None:
@@ -377,7 +377,7 @@ class Simulation:
             engine.step()  # repairs what the upkeep found damaged
             engine.repair()
         self._remember(engine)
-        history = self._whole(engine.history)
+        history = self.whole(engine.history)
         bags = self.world.upto(history)
         for name, bag in bags.items():
             if name in engine.sources and bag != self.world.rows[name]:
