@@ -45,7 +45,7 @@ def test_a_task_whose_input_breaks_off_in_spark_writes_nothing(spark: SparkSessi
         return _after_the_jvm(spark.sparkContext.parallelize([0], 1).mapPartitions(all_of_them))
 
     tell(spark.sparkContext, epoch)
-    task = _stage_task(spark.sparkContext.broadcast(program), 1)
+    task = _stage_task(spark.sparkContext.broadcast(program), 1, None)
     with pytest.raises(Exception, match="the other side fails"):
         messages(True).mapPartitionsWithIndex(task).collect()
     assert files(tmp_path) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from holdfast.terminal.live import Jsonl, Lines, Progress
 class Approximate:
     """An engine that has lost something, and cannot be repaired before ``mended``."""
 
-    def __init__(self) -> None:
+    def __init__(self, local: Path) -> None:
+        self.declared = SimpleNamespace(local=local)
         self.approximate: Approximation | None = said()
         self.recovery = Recovery()
         self.mended = self.closed = False
@@ -45,7 +47,7 @@ def said() -> Approximation:
 def _flow(tmp_path: Path) -> tuple[hf.Flow, Any]:
     flow = hf.Flow("shop", tmp_path, on_loss="continue")
     flow.input("orders", "user bigint, amount bigint")
-    engine: Any = Approximate()
+    engine: Any = Approximate(tmp_path)
     flow._engine = engine
     return flow, engine
 

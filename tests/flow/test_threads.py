@@ -280,7 +280,7 @@ def test_turns_are_taken_in_the_order_in_which_they_were_asked_for() -> None:
 @pytest.mark.parametrize("kind", [Flow, Input])
 def test_every_public_method_says_from_which_threads_it_may_be_called(kind: type) -> None:
     own = {name: value for name, value in vars(kind).items() if not name.startswith("_")}
-    source = {"poll", "advance", "reject", "parts", "waiting", "release"}  # what the flow itself calls
+    source = {"poll", "advance", "reject", "parts", "waiting", "release", "fold"}  # what the flow itself calls
     silent = [
         name
         for name, value in own.items()

@@ -182,7 +182,7 @@ class Durable(Place):
         return layer_path(trace, name)
 
 
-_KEYS = {"operators", "collections", "dataflow", "before", "former", "sources"}
+_KEYS = {"operators", "collections", "dataflow", "before", "former", "session", "sources"}
 
 
 def _is_description(kept: dict[str, Any]) -> bool:
