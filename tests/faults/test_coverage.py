@@ -112,6 +112,8 @@ def test_no_function_of_os_that_touches_files_is_used_without_being_covered() ->
     covered |= {*layer.MOVING, *layer.ALONE, *layer.DERIVED}
     missed = []
     for path in SOURCE.rglob("*.py"):
+        if path.parent.name == "faulty":
+            continue  # what makes the faults
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module in ("os", "shutil", "mmap", "io"):

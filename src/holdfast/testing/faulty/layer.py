@@ -123,11 +123,14 @@ class Faults:
 class _File(io.FileIO):
     """A file whose single reads and writes may fail."""
 
-    def __init__(self, layer: Faults, path: str, mode: str, closefd: bool, opener: Any) -> None:
+    def __init__(
+        self, layer: Faults, path: str, mode: str, closefd: bool, opener: Any, number: int | None = None
+    ) -> None:
+        """``number``: the descriptor of a file that is open already."""
         self._layer, self._path = layer, path
-        if opener is None:
+        if opener is None and number is None:
             layer.call("open" if mode == "r" else "create", path, lambda: None)
-        super().__init__(path, mode, closefd, opener)
+        super().__init__(path if number is None else number, mode, closefd, opener)
         layer.opened(self.fileno(), path)
 
     def _share(self, kind: str, size: int) -> int:
@@ -166,7 +169,7 @@ class _File(io.FileIO):
         return super().truncate(size)
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed and self.closefd:
             self._layer.closed(self.fileno())
         super().close()
 
@@ -405,11 +408,11 @@ def _replace_open(layer: Faults, patches: _Patches) -> None:
         closefd: bool = True,
         opener: Any = None,
     ) -> Any:
-        there = layer.concerned(file) if not isinstance(file, int) else None
+        there = layer.concerned(file)
         if there is None:
             return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
         plain = mode.replace("t", "").replace("b", "").replace("U", "")
-        raw = _File(layer, there, plain, closefd, opener)
+        raw = _File(layer, there, plain, closefd, opener, file if isinstance(file, int) else None)
         try:
             if buffering == 0:
                 return raw
