@@ -175,7 +175,7 @@ def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(
         standing = [driver for driver in drivers if driver is not first]
         for driver in standing:
             assert driver.event("standby")["holder"]["pid"] == first.pid
-        running = describe(root / "a")["running"]
+        running = describe([root / "local", root / "a"])["running"]
         assert running["pid"] == first.pid and running["lease"] == lease
         feed.begin()
         grown(root, epochs_at(root) + 5)
