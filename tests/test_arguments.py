@@ -199,5 +199,6 @@ def _public() -> Iterator[str]:
 
 
 def test_the_table_has_every_public_function() -> None:
-    ours = {f"Input.{name}(offer)" for name in ("advance", "reject", "parts")} | {"Input.reject(error)", "Input.fold(offers)"}
+    ours = {f"Input.{name}(offer)" for name in ("advance", "reject", "parts")}
+    ours |= {"Input.reject(error)", "Input.fold(offers)"}
     assert set(_public()) - ours - {"flow.run(lease_timeout)"} <= set(CALLS)
