@@ -93,6 +93,7 @@ def test_output_is_exact_under_random_kills(first: int) -> None:
     _random(list(range(first, first + 20)))
 
 
+@pytest.mark.slow
 def test_members_come_and_go() -> None:
     """One cluster: a worker that stands still; then one that is lost, one that comes, and a flow that stops at a
     loss."""
