@@ -22,6 +22,8 @@ from holdfast.demo.crash import Version
 from holdfast.demo.stage import Plan
 from holdfast.testing.processes import marked, wait_gone
 
+pytestmark = pytest.mark.slow  # the scenes of tests/cluster, once more, as the demo shows them
+
 MARK = "HOLDFAST_TEST_OF_CTRL_C"
 SMALL = Plan(scale=0.005, executors=2, files=8, pace=0.05)
 NAMES = ["no fault tolerance", "terminate", "continue", "replay", "replay, driver killed"]
