@@ -1,0 +1,232 @@
+"""Spark's plan to ours.
+
+`CONVERTERS` says for each of Catalyst's operators which function converts it; an operator that is not there cannot be
+kept up to date, and is refused by name. Spark has resolved names, types and coercions, and has turned correlated
+subqueries into joins (`spark.analysed`); what is left is to say each operator in nodes that are kept incrementally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from holdfast.frontend.catalyst.expressions import Expressions
+from holdfast.frontend.catalyst.relation import Relation, filtered, project
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.plan.expression import Tree, column
+from holdfast.plan.nodes import Aggregate, Node, Order, SetOperation, TopK, Union
+
+COLLECTION = "holdfast:"
+"""How the alias of a leaf begins that stands for a collection of the flow; the collection's name follows."""
+
+
+class Converter:
+    """Converts the operators of one statement. ``collections``: what its leaves stand for, by name."""
+
+    def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
+        self.statement, self.collections = statement, collections
+        self.definitions: dict[int, Relation] = {}
+        """Common table expressions, by Spark's id."""
+
+    def relation(self, operator: Operator) -> Relation:
+        """The rows of an operator."""
+        convert = CONVERTERS.get(operator.kind)
+        if convert is None:
+            raise self.statement.unsupported(operator.kind, operator)
+        return convert(self, operator)
+
+    def expressions(self, names: Mapping[int, str]) -> Expressions:
+        return Expressions(self.statement, names, self.scalar)
+
+    def tree(self, expression: Expression, relation: Relation) -> Tree:
+        return self.expressions(relation.names).tree(expression)
+
+    def scalar(self, plan: Operator, expression: Expression) -> Node:
+        """The rows of a scalar subquery that refers to nothing outside of it."""
+        from holdfast.frontend.subqueries import _at_most_one
+
+        node = self.relation(plan).exactly().node
+        if not _at_most_one(node):
+            advice = "aggregate it (max(…), any_value(…)) or put LIMIT 1 behind it"
+            raise self.statement.unsupported("a scalar subquery that may have several rows", expression, advice)
+        return node
+
+
+Convert = Callable[[Converter, Operator], Relation]
+
+
+# -- leaves and operators that only pass rows on ------------------------------------------------------------------
+
+
+def _alias(converter: Converter, operator: Operator) -> Relation:
+    """A name for a relation; of a collection of the flow's, what the name stands for."""
+    name = operator.parameters["identifier"]["name"]
+    if not name.startswith(COLLECTION):
+        return converter.relation(operator.child)
+    node = converter.collections[name.removeprefix(COLLECTION)]
+    attributes = operator.child.expressions("output")
+    return Relation(node, tuple((each.id, own) for each, own in zip(attributes, node.columns, strict=True)))
+
+
+def _foreign_leaf(converter: Converter, operator: Operator) -> Relation:
+    raise converter.statement.unsupported("a table that is not the flow's", operator)
+
+
+def _passed(converter: Converter, operator: Operator) -> Relation:
+    return converter.relation(operator.child)
+
+
+def _with(converter: Converter, operator: Operator) -> Relation:
+    *definitions, query = operator.children
+    for each in definitions:
+        converter.definitions[each.parameters["id"]] = converter.relation(each.child).exactly()
+    return converter.relation(query)
+
+
+def _reference(converter: Converter, operator: Operator) -> Relation:
+    defined = converter.definitions[operator.parameters["cteId"]]
+    attributes = operator.expressions("output")
+    return Relation(
+        defined.node, tuple((each.id, name) for each, (_, name) in zip(attributes, defined.outputs, strict=True))
+    )
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _project(converter: Converter, operator: Operator) -> Relation:
+    below = converter.relation(operator.child)
+    expressions = converter.expressions(below.names)
+    items = [(each.id, each.name, expressions.tree(each)) for each in operator.expressions("projectList")]
+    return project(below, None, items)
+
+
+def _filter(converter: Converter, operator: Operator) -> Relation:
+    below = converter.relation(operator.child)
+    condition = operator.expression("condition")
+    assert condition is not None
+    return filtered(below, converter.tree(condition, below))
+
+
+def _union(converter: Converter, operator: Operator) -> Relation:
+    sides = [converter.relation(child).exactly() for child in operator.children]
+    inputs: list[Node] = []
+    for side in sides:
+        inputs += side.node.inputs if isinstance(side.node, Union) else [side.node]
+    return Relation(Union(tuple(inputs)), sides[0].outputs)
+
+
+def _expand(converter: Converter, operator: Operator) -> Relation:
+    """Several rows of each: one for each list of expressions."""
+    below = converter.relation(operator.child)
+    expressions = converter.expressions(below.names)
+    outputs = operator.expressions("output")
+    sides = []
+    for projection in operator.parameters["projections"]:
+        trees = [expressions.tree(each) for each in projection]
+        items = [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)]
+        sides.append(project(replace(below, order=()), None, items).exactly())
+    return Relation(Union(tuple(side.node for side in sides)), sides[0].outputs)
+
+
+def _distinct(converter: Converter, operator: Operator) -> Relation:
+    below = converter.relation(operator.child).exactly()
+    return replace(below, node=Aggregate(below.node, below.columns, ()))
+
+
+def _set(kind: str) -> Convert:
+    def convert(converter: Converter, operator: Operator) -> Relation:
+        left, right = (converter.relation(child).exactly() for child in operator.children)
+        node = SetOperation(left.node, right.node, kind, bool(operator.parameters["isAll"]))
+        return replace(left, node=node)
+
+    return convert
+
+
+# -- order and limits ----------------------------------------------------------------------------------------------
+
+
+def _sort(converter: Converter, operator: Operator) -> Relation:
+    below = converter.relation(operator.child)
+    return replace(below, **ordered(converter, below, operator.expressions("order")))
+
+
+def ordered(converter: Converter, below: Relation, sorts: tuple[Expression, ...]) -> dict[str, object]:
+    """Node and order of a relation that is sorted: with a column for every expression to sort by."""
+    from holdfast.frontend.build import extend
+    from holdfast.frontend.labels import label, unique
+    from holdfast.plan.expression import plain, render
+
+    node, added, order = below.node, [], []
+    for sort in sorts:
+        tree = converter.tree(sort.children[0], below)
+        name = plain(render(tree))
+        if name is None:
+            name = unique(label(tree), [*node.columns, *(each for each, _ in added)])
+            added.append((name, tree))
+        if all(name != each.column for each in order):
+            order.append(Order(name, *direction(sort)))
+    return {"node": extend(node, added) if added else node, "order": tuple(order)}
+
+
+def direction(sort: Expression) -> tuple[bool, bool]:
+    """Descending, nulls first."""
+    found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
+    return "Descending" in found[0], "NullsFirst" in found[1]
+
+
+def _limit(converter: Converter, operator: Operator) -> Relation:
+    limit = _number(converter, operator, "limitExpr")
+    child = operator.child
+    if child.kind in ("LocalLimit", "GlobalLimit"):
+        limit, child = min(limit, _number(converter, child, "limitExpr")), child.child
+    offset = 0
+    if child.kind == "Offset":
+        offset, child = _number(converter, child, "offsetExpr"), child.child
+    below = converter.relation(child)
+    return replace(below, node=TopK(below.node, below.order, limit, offset))
+
+
+def _number(converter: Converter, operator: Operator, name: str) -> int:
+    found = operator.expression(name)
+    if found is None or found.kind != "Literal" or found.parameters.get("value") is None:
+        raise converter.statement.unsupported(f"{operator.kind} that is not a number", operator, "write the number")
+    return int(found.parameters["value"])
+
+
+def _offset(converter: Converter, operator: Operator) -> Relation:
+    raise converter.statement.unsupported("OFFSET without LIMIT", operator)
+
+
+CONVERTERS: dict[str, Convert] = {
+    "SubqueryAlias": _alias,
+    "LogicalRDD": _foreign_leaf,
+    "View": _passed,
+    "PipeOperator": _passed,
+    "ResolvedHint": _passed,
+    "Repartition": _passed,
+    "RepartitionByExpression": _passed,
+    "RebalancePartitions": _passed,
+    "WithCTE": _with,
+    "CTERelationRef": _reference,
+    "Project": _project,
+    "Filter": _filter,
+    "Union": _union,
+    "Expand": _expand,
+    "Distinct": _distinct,
+    "Intersect": _set("intersect"),
+    "Except": _set("except"),
+    "Sort": _sort,
+    "GlobalLimit": _limit,
+    "LocalLimit": _limit,
+    "Offset": _offset,
+}
+
+
+def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node]) -> Relation:
+    """The rows of a view whose plan Spark has analysed."""
+    return Converter(statement, collections).relation(plan).exactly()
+
+
+__all__ = ["CONVERTERS", "Converter", "column", "convert"]

@@ -1,0 +1,68 @@
+"""A view's query while it is converted: Spark's objects behind its plan, names for errors, numbers for draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from holdfast.errors import DeclarationError, Unsupported
+from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.plan.nodes import UserFunction
+
+Kind = TypeVar("Kind", bound=DeclarationError)
+
+
+class Catalyst(Protocol):
+    """Spark's side of a plan (`spark.analysed`): what its JSON does not tell."""
+
+    def type_of(self, expression: Expression) -> str:
+        """The type of an expression, as Spark's catalogString."""
+
+    def position(self, node: Expression | Operator) -> tuple[int, int] | None:
+        """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
+
+    def foreign(self, expression: Expression, holes: list[Expression]) -> str:
+        """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
+
+    def function(self, expression: Expression) -> UserFunction:
+        """The Python function that the expression calls."""
+
+
+class Statement:
+    """The query of view ``view``."""
+
+    def __init__(self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction]) -> None:
+        self.view, self.catalyst, self.functions = view, catalyst, functions
+        self._draws = itertools.count()
+        self._subqueries = itertools.count()
+
+    def next_draw(self) -> str:
+        """A number for the next nondeterministic call: calls in other places are other draws."""
+        return str(next(self._draws))
+
+    def next_subquery(self) -> int:
+        return next(self._subqueries)
+
+    def error(
+        self, kind: type[Kind], message: str, node: Expression | Operator | None = None, **fields: object
+    ) -> Kind:
+        """An error about ``node``, with its place in the text."""
+        place = None if node is None else self.catalyst.position(node)
+        if place is None:
+            return kind(f"view '{self.view}': {message}", view=self.view, **fields)
+        line, column = place
+        return kind(
+            f"view '{self.view}', line {line}, column {column}: {message}",
+            view=self.view,
+            line=line,
+            column=column,
+            **fields,
+        )
+
+    def unsupported(
+        self, construct: str, node: Expression | Operator | None = None, advice: str = ""
+    ) -> Unsupported:
+        """The refusal of a construct that cannot be kept up to date."""
+        behind = f": {advice}" if advice else ""
+        return self.error(Unsupported, f"{construct} is not supported{behind}", node, construct=construct)

@@ -1,0 +1,80 @@
+"""Spark's own expressions, called by name.
+
+An expression that Holdfast does not compute by itself runs in Spark as the very object that Spark made when it analysed
+the view. It has a name, made of what it means, and in the texts of our own queries (`spark.stretches`) it is a call of
+that name over the values of its holes: columns, and whatever else Holdfast computes. `known_to` makes those names
+functions of a session: when Spark analyses such a query, it asks `_Builder` for the expression over given arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+PREFIX = "_hf_x"
+_NAME = re.compile(rf"\b{PREFIX}[0-9a-f]{{16}}\b")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    expression: Any
+    holes: tuple[tuple[int, ...], ...]
+    """The ways from the expression to its holes."""
+
+
+_kept: dict[str, _Kept] = {}
+_known: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The names that are functions of a session already."""
+
+
+def keep(session: SparkSession, expression: Any, holes: Sequence[tuple[int, ...]], shape: str) -> str:
+    """The name of an expression with these holes. ``shape`` tells it from all that mean something else."""
+    text = re.sub(r"#\d+", "#", str(expression.toString()))
+    name = PREFIX + blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
+    _kept.setdefault(name, _Kept(expression, tuple(holes)))
+    return name
+
+
+def known_to(session: SparkSession, query: str) -> None:
+    """Make the names in ``query`` functions of the session."""
+    known = _known.setdefault(session, set())
+    names = set(_NAME.findall(query)) - known
+    if not names:
+        return
+    own: Any = session
+    registry = own._jsparkSession.sessionState().functionRegistry()
+    jvm: Any = session.sparkContext._jvm
+    ensure_callback_server_started(session.sparkContext._gateway)
+    for name in sorted(names):
+        registry.createOrReplaceTempFunction(name, _Builder(jvm, _kept[name]), "scala_udf")
+        known.add(name)
+
+
+class _Builder:
+    """A Scala function from a list of arguments to the expression over them."""
+
+    def __init__(self, jvm: Any, kept: _Kept) -> None:
+        self._jvm, self._kept = jvm, kept
+
+    def apply(self, arguments: Any) -> Any:
+        given = {path: arguments.apply(place) for place, path in enumerate(self._kept.holes)}
+        return self._filled(self._kept.expression, (), given)
+
+    def _filled(self, expression: Any, path: tuple[int, ...], given: dict[tuple[int, ...], Any]) -> Any:
+        if path in given:
+            return given[path]
+        if not any(hole[: len(path)] == path for hole in given):
+            return expression
+        children = expression.children()
+        filled = [self._filled(children.apply(place), (*path, place), given) for place in range(children.size())]
+        return expression.withNewChildren(self._jvm.PythonUtils.toSeq(filled))
+
+    class Java:
+        implements = ("scala.Function1",)
