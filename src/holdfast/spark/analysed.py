@@ -1,7 +1,8 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which turn correlated subqueries into joins. These rules look at nothing but the plan: not at statistics, nor at whether an input is empty, so that a view's
-plan is the same whatever its inputs hold. Spark's optimiser as a whole would also replace ``now()`` by a literal.
+The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which turn correlated subqueries into joins.
+They look at nothing but the plan: not at statistics, nor at whether an input is empty, so that a view's plan is the
+same whatever its inputs hold. (Spark's optimiser as a whole would also replace ``now()`` by a literal.)
 
 Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
 """
@@ -13,11 +14,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_plan
-from holdfast.plan.nodes import UserFunction
+from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark import foreign
+from holdfast.spark.types import fields_of
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _RULES = (
@@ -31,11 +34,14 @@ _RULES = (
 class Analysed:
     """The analysed plan of a query: ``plan`` for Python, and Spark's own objects behind it."""
 
-    def __init__(self, frame: DataFrame) -> None:
-        self._session: SparkSession = frame.sparkSession
-        jvm: Any = self._session.sparkContext._jvm
-        self._jvm = jvm
-        plan = frame._jdf.queryExecution().analyzed()
+    def __init__(self, session: SparkSession, plan: Any) -> None:
+        """``plan``: a LogicalPlan of Spark's, analysed."""
+        self._session = session
+        jvm: Any = session.sparkContext._jvm
+        schema = StructType.fromJson(json.loads(plan.schema().json()))
+        self.fields: tuple[Field, ...] = fields_of(schema)
+        """The columns of the query."""
+
         for rule in _RULES:
             plan = _object(jvm, f"{_CATALYST}.{rule}").apply(plan)
         # The outputs, by name and id, are the columns of the view.

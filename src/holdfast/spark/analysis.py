@@ -38,6 +38,7 @@ from holdfast.plan.nodes import (
 )
 from holdfast.plan.types import arrow_type
 from holdfast.plan.windows import NEIGHBOURS, over_text
+from holdfast.spark.foreign import known_to
 from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
 from holdfast.spark.zones import keeps_dates, keeps_days
 
@@ -314,6 +315,7 @@ class Analyst:
         return self.settle(view, Linear(node, None, outputs))
 
     def _ask(self, view: str, query: str) -> tuple[Field, ...]:
+        known_to(self.session, query)
         try:
             schema = self.session.sql(query).schema
         except ParseException as refusal:

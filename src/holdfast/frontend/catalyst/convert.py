@@ -7,14 +7,18 @@ subqueries into joins (`spark.analysed`); what is left is to say each operator i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from holdfast.errors import SqlError
+from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.plan.expression import Tree, column
+from holdfast.frontend.labels import label, unique
+from holdfast.frontend.schema import RESERVED
+from holdfast.plan.expression import Tree, column, plain, render
 from holdfast.plan.nodes import Aggregate, Node, Order, SetOperation, TopK, Union
 
 COLLECTION = "holdfast:"
@@ -26,6 +30,9 @@ class Converter:
 
     def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
         self.statement, self.collections = statement, collections
+        self.reads: set[str] = set()
+        """The collections that it reads."""
+
         self.definitions: dict[int, Relation] = {}
         """Common table expressions, by Spark's id."""
 
@@ -64,7 +71,9 @@ def _alias(converter: Converter, operator: Operator) -> Relation:
     name = operator.parameters["identifier"]["name"]
     if not name.startswith(COLLECTION):
         return converter.relation(operator.child)
-    node = converter.collections[name.removeprefix(COLLECTION)]
+    name = name.removeprefix(COLLECTION)
+    node = converter.collections[name]
+    converter.reads.add(name)
     attributes = operator.child.expressions("output")
     return Relation(node, tuple((each.id, own) for each, own in zip(attributes, node.columns, strict=True)))
 
@@ -148,26 +157,19 @@ def _set(kind: str) -> Convert:
 
 
 def _sort(converter: Converter, operator: Operator) -> Relation:
+    """The same rows, with a column for every expression to sort by."""
     below = converter.relation(operator.child)
-    return replace(below, **ordered(converter, below, operator.expressions("order")))
-
-
-def ordered(converter: Converter, below: Relation, sorts: tuple[Expression, ...]) -> dict[str, object]:
-    """Node and order of a relation that is sorted: with a column for every expression to sort by."""
-    from holdfast.frontend.build import extend
-    from holdfast.frontend.labels import label, unique
-    from holdfast.plan.expression import plain, render
-
-    node, added, order = below.node, [], []
-    for sort in sorts:
+    added: list[Item] = []
+    order: list[Order] = []
+    for sort in operator.expressions("order"):
         tree = converter.tree(sort.children[0], below)
         name = plain(render(tree))
         if name is None:
-            name = unique(label(tree), [*node.columns, *(each for each, _ in added)])
+            name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])
             added.append((name, tree))
         if all(name != each.column for each in order):
             order.append(Order(name, *direction(sort)))
-    return {"node": extend(node, added) if added else node, "order": tuple(order)}
+    return replace(below, node=extend(below.node, added) if added else below.node, order=tuple(order))
 
 
 def direction(sort: Expression) -> tuple[bool, bool]:
@@ -224,9 +226,28 @@ CONVERTERS: dict[str, Convert] = {
 }
 
 
-def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node]) -> Relation:
-    """The rows of a view whose plan Spark has analysed."""
-    return Converter(statement, collections).relation(plan).exactly()
+def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node]) -> tuple[Node, frozenset[str]]:
+    """The plan of a view that Spark has analysed, and the names of the collections that it reads."""
+    converter = Converter(statement, collections)
+    relation = converter.relation(plan)
+    outputs = plan.expressions("projectList")
+    names = [each.name for each in outputs]
+    _check_names(statement, names)
+    items = [(name, column(own)) for name, (_, own) in zip(names, relation.outputs, strict=True)]
+    return linear(relation.node, None, items), frozenset(converter.reads)
 
 
-__all__ = ["CONVERTERS", "Converter", "column", "convert"]
+def _check_names(statement: Statement, names: Sequence[str]) -> None:
+    """Refuse output columns that nobody could tell apart, or that have names of Holdfast's own."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name == "":
+            raise statement.error(SqlError, "an output column has an empty name", name=name)
+        if (other := seen.get(name.lower())) is not None:
+            message = f"two output columns are called {other!r}; rename one with AS"
+            raise statement.error(SqlError, message, name=name)
+        if name.lower().startswith(RESERVED):
+            ours = ", ".join(RESERVED)
+            message = f"output column {name!r} is reserved: names that start with {ours} are Holdfast's own"
+            raise statement.error(SqlError, f"{message}; rename it with AS", name=name)
+        seen[name.lower()] = name

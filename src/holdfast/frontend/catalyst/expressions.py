@@ -65,7 +65,7 @@ class Expressions:
     def tree(self, expression: Expression) -> Tree:
         """The expression as a tree of the plan."""
         kind = expression.kind
-        if kind == "Alias" or "replacement" in expression.parameters and not _is_try(expression):
+        if kind == "Alias" or ("replacement" in expression.parameters and not _is_try(expression)):
             return self.tree(expression.children[0])
         if kind in _COMPARISONS or kind in _LOGIC:
             left, right = map(self.tree, expression.children)
@@ -162,7 +162,7 @@ class Expressions:
 
     def _native(self, expression: Expression) -> Tree:
         kind, children = expression.kind, expression.children
-        if kind == "Alias" or "replacement" in expression.parameters and not _is_try(expression):
+        if kind == "Alias" or ("replacement" in expression.parameters and not _is_try(expression)):
             return self._native(children[0])
         if is_hole(expression):
             return self._hole(expression)
@@ -239,10 +239,10 @@ def is_hole(expression: Expression) -> bool:
     return expression.kind in _HOLES
 
 
-_HOLES = frozenset(
-    ("AttributeReference", "CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "Rand", "Randn", "Uuid")
-    + ("PythonUDF", "PythonUDAF", "ScalarSubquery")
-)
+_HOLES = frozenset((
+    "AttributeReference", "CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "Rand", "Randn", "Uuid",
+    "PythonUDF", "ScalarSubquery",
+))  # fmt: skip
 
 
 def literal(expression: Expression) -> Tree:

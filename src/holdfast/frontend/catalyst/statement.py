@@ -30,10 +30,13 @@ class Catalyst(Protocol):
 
 
 class Statement:
-    """The query of view ``view``."""
+    """The query of ``view``; ``subject`` is how errors begin."""
 
-    def __init__(self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction]) -> None:
+    def __init__(
+        self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction], subject: str = ""
+    ) -> None:
         self.view, self.catalyst, self.functions = view, catalyst, functions
+        self.subject = subject or f"view '{view}'"
         self._draws = itertools.count()
         self._subqueries = itertools.count()
 
@@ -50,10 +53,10 @@ class Statement:
         """An error about ``node``, with its place in the text."""
         place = None if node is None else self.catalyst.position(node)
         if place is None:
-            return kind(f"view '{self.view}': {message}", view=self.view, **fields)
+            return kind(f"{self.subject}: {message}", view=self.view, **fields)
         line, column = place
         return kind(
-            f"view '{self.view}', line {line}, column {column}: {message}",
+            f"{self.subject}, line {line}, column {column}: {message}",
             view=self.view,
             line=line,
             column=column,

@@ -46,7 +46,8 @@ class Expression:
 
     def child(self, name: str) -> Expression:
         """The child that is the parameter ``name``."""
-        return self.children[self.parameters[name]]
+        index: int = self.parameters[name]
+        return self.children[index]
 
 
 @dataclass(frozen=True)

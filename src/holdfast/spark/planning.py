@@ -1,0 +1,221 @@
+"""Declaring views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts what it found.
+
+Each collection of the flow (a source or a view) is a temporary view of a session of the flow's own, under an alias that
+the conversion recognises (`convert.COLLECTION`). The query is analysed and never run: no command in it takes effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.errors import AmbiguousName, DeclarationError, SqlError, TypeMismatch, UnknownName, Unsupported
+from holdfast.frontend.build import linear
+from holdfast.frontend.catalog import Planned
+from holdfast.frontend.catalyst.convert import COLLECTION, convert
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.labels import unique
+from holdfast.frontend.nearest import did_you_mean
+from holdfast.plan.expression import column
+from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
+from holdfast.spark.analysed import Analysed
+from holdfast.spark.types import ddl, quoted
+
+Schema = Sequence[Field]
+
+
+class Planner:
+    """Plans views in a session of the flow's own."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._schemas: dict[str, tuple[Field, ...]] = {}
+        self._functions: dict[str, UserFunction] = {}
+
+    def plan(
+        self,
+        view: str,
+        query: str | DataFrame,
+        collections: Mapping[str, Node],
+        schemas: Mapping[str, Schema],
+        functions: Mapping[str, UserFunction],
+    ) -> Planned:
+        """The plan of a view over ``collections``, whose columns are ``schemas``."""
+        self._register(schemas, functions)
+        subject = f"view '{view}'"
+        with _explained(subject, view, query if isinstance(query, str) else "", schemas):
+            analysed = self._analysed(subject, view, query)
+        try:
+            node, reads = convert(Statement(view, analysed, functions), analysed.plan, collections)
+        except RecursionError:
+            raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
+        return Planned(node, reads, analysed.fields)
+
+    def expiring(self, source: Source, expires: str, functions: Mapping[str, UserFunction]) -> Node:
+        """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
+        subject = f"source '{source.name}', expires"
+        if not expires.strip():
+            raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY'")
+        until = unique("expires", source.columns)
+        text = f"SELECT *, ({expires}\n) AS {quoted(until)} FROM {quoted(source.name)}"
+        self._register({**self._schemas, source.name: source.fields}, functions)
+        with _explained(subject, source.name, "", self._schemas):
+            analysed = self._analysed(subject, source.name, text)
+        statement = Statement(source.name, analysed, functions, subject)
+        rows, _ = convert(statement, analysed.plan, {source.name: source})
+        if not isinstance(rows, Linear) or rows.input != source or rows.predicate is not None:
+            advice = "a row must say by itself when it goes"
+            raise statement.unsupported("what is not computed from the row alone", None, advice)
+        kept = [(name, column(name)) for name in source.columns]
+        return linear(Temporal(rows, None, until), None, kept)
+
+    def frame(self, name: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
+        """The collection ``name`` as a DataFrame."""
+        self._register(schemas, functions)
+        return self.session.table(quoted(name))
+
+    # -- the session's names --------------------------------------------------------------------------------------
+
+    def _register(self, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> None:
+        for name in self._schemas.keys() - schemas.keys():
+            self.session.catalog.dropTempView(name)
+            del self._schemas[name]
+        for name, fields in schemas.items():
+            if self._schemas.get(name) != tuple(fields):
+                self._leaf(name, fields).createOrReplaceTempView(quoted(name))
+                self._schemas[name] = tuple(fields)
+        for name, function in functions.items():
+            if self._functions.get(name) != function:
+                self._declare(name, function)
+                self._functions[name] = function
+
+    def _leaf(self, name: str, fields: Schema) -> DataFrame:
+        empty = self.session.createDataFrame(self.session.sparkContext.emptyRDD(), ddl(fields), verifySchema=False)
+        return empty.alias(COLLECTION + name).alias(name)
+
+    def _declare(self, name: str, function: UserFunction) -> None:
+        """Let Spark know the name and the type: the conversion finds the function by its name, and never runs it."""
+        self.session.udf.register(name, _never_called, function.returns)
+
+    # -- analysing ------------------------------------------------------------------------------------------------
+
+    def _analysed(self, subject: str, view: str, query: str | DataFrame) -> Analysed:
+        own: Any = self.session
+        if not isinstance(query, str):
+            return Analysed(self.session, query._jdf.queryExecution().analyzed())
+        state = own._jsparkSession.sessionState()
+        with self._active():
+            parsed = state.sqlParser().parsePlan(query)
+            execution = state.executePlan(parsed, self._skipping())
+            # Analysing does not execute: a command would only be found here.
+            plan = execution.analyzed()
+        if self._is_command(plan) or self._is_command(parsed):
+            raise Unsupported(
+                f"{subject}: {_words(parsed.nodeName())} is not supported: a view is a query, such as a SELECT",
+                view=view,
+                construct=_words(parsed.nodeName()),
+            )
+        return Analysed(self.session, plan)
+
+    def _skipping(self) -> Any:
+        jvm: Any = self.session.sparkContext._jvm
+        return getattr(jvm.org.apache.spark.sql.execution, "CommandExecutionMode$").__getattr__("MODULE$").SKIP()
+
+    def _is_command(self, plan: Any) -> bool:
+        jvm: Any = self.session.sparkContext._jvm
+        logical = "org.apache.spark.sql.catalyst.plans.logical"
+        kinds = (f"{logical}.Command", f"{logical}.ParsedStatement")
+        return any(jvm.java.lang.Class.forName(kind).isInstance(plan) for kind in kinds)
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        """Have what the session says hold while a text is parsed."""
+        jvm: Any = self.session.sparkContext._jvm
+        own: Any = self.session
+        sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(own._jsparkSession)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+def _never_called(*_: Any) -> None:
+    raise AssertionError("a stand-in")
+
+
+@contextmanager
+def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema]) -> Iterator[None]:
+    """Say Spark's refusal of a query as an error of ours, with its place in the text."""
+    try:
+        yield
+    except PySparkException as refusal:
+        raise refused(subject, view, sql, refusal, schemas) from None
+
+
+def refused(
+    subject: str, view: str, sql: str, refusal: PySparkException, schemas: Mapping[str, Schema]
+) -> DeclarationError:
+    """Spark's refusal of a query, whose text is ``sql``."""
+    about = refusal.getMessageParameters() or {}
+    condition = refusal.getCondition() or ""
+    message = _sentence(refusal)
+    kind: type[SqlError] = SqlError
+    fields: dict[str, object] = {"view": view, "condition": condition}
+    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
+        kind, name = UnknownName, about.get("relationName", "").strip("`")
+        message = f"table {name!r} not found{did_you_mean(name, schemas)}"
+        fields |= {"name": name, "candidates": list(schemas)}
+    elif condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
+        kind, name = UnknownName, about.get("objectName", "").replace("`", "")
+        known = [each.replace("`", "") for each in about.get("proposal", "").split(", ") if each]
+        message = f"column {name!r} not found{did_you_mean(name, known)}"
+        fields |= {"name": name, "candidates": known}
+    elif condition.startswith("AMBIGUOUS_REFERENCE"):
+        kind = AmbiguousName
+        fields["name"] = about.get("name", "").replace("`", "")
+    elif isinstance(refusal, ParseException):
+        message = f"syntax error: {message}"
+    elif condition.startswith(("DATATYPE_MISMATCH", "INCOMPATIBLE_COLUMN_TYPE", "CANNOT_")):
+        kind = TypeMismatch
+    place = _place(refusal, sql)
+    if place is None:
+        return kind(f"{subject}: {message}", **fields)
+    line, column = place
+    return kind(f"{subject}, line {line}, column {column}: {message}", line=line, column=column, **fields)
+
+
+def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
+    for context in refusal.getQueryContext() or ():
+        try:
+            start = context.startIndex()
+        except PySparkException:  # of DataFrame code: it has a line of Python instead
+            continue
+        if start >= 0 and sql:
+            before = sql[:start]
+            return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+    found = re.search(r"line (\d+),? pos(?:ition)? (\d+)", str(refusal))
+    return (int(found[1]), int(found[2]) + 1) if found else None
+
+
+def _sentence(refusal: PySparkException) -> str:
+    """What Spark says, without its plan, its positions and its state code."""
+    text = refusal.getMessage() or str(refusal)
+    text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
+    text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
+    text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
+    return " ".join(text.split()).rstrip(";")
+
+
+def _words(name: str) -> str:
+    """CreateTable → CREATE TABLE."""
+    return " ".join(re.findall(r"[A-Z][a-z]*", name)).upper()
