@@ -1,8 +1,9 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which turn correlated subqueries into joins.
-They look at nothing but the plan: not at statistics, nor at whether an input is empty, so that a view's plan is the
-same whatever its inputs hold. (Spark's optimiser as a whole would also replace ``now()`` by a literal.)
+The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which make the keys of groups columns and turn
+correlated subqueries into joins. These rules look at nothing but the plan: not at statistics, nor at whether an input
+is empty, so that a view's plan is the same whatever its inputs hold. Spark's optimiser as a whole would also replace
+``now()`` by a literal.
 
 Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
 """
@@ -24,6 +25,7 @@ from holdfast.spark.types import fields_of
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _RULES = (
+    "optimizer.PullOutGroupingExpressions",
     "optimizer.PullupCorrelatedPredicates",
     "optimizer.RewriteCorrelatedScalarSubquery",
     "optimizer.RewriteLateralSubquery",

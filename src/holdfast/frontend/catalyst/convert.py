@@ -13,6 +13,7 @@ from dataclasses import replace
 from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.catalyst.expressions import Expressions
+from holdfast.frontend.catalyst.groups import aggregate
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression, Operator
@@ -217,6 +218,7 @@ CONVERTERS: dict[str, Convert] = {
     "Union": _union,
     "Expand": _expand,
     "Distinct": _distinct,
+    "Aggregate": aggregate,
     "Intersect": _set("intersect"),
     "Except": _set("except"),
     "Sort": _sort,

@@ -241,7 +241,7 @@ def is_hole(expression: Expression) -> bool:
 
 _HOLES = frozenset((
     "AttributeReference", "CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "Rand", "Randn", "Uuid",
-    "PythonUDF", "ScalarSubquery",
+    "PythonUDF", "ScalarSubquery", "AggregateExpression",
 ))  # fmt: skip
 
 
