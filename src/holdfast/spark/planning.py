@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pyspark.errors import ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import AmbiguousName, DeclarationError, SqlError, TypeMismatch, UnknownName, Unsupported
@@ -156,10 +158,20 @@ def _never_called(*_: Any) -> None:
 @contextmanager
 def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema]) -> Iterator[None]:
     """Say Spark's refusal of a query as an error of ours, with its place in the text."""
+    quiet = _quiet.set(True)
     try:
         yield
     except PySparkException as refusal:
         raise refused(subject, view, sql, refusal, schemas) from None
+    finally:
+        _quiet.reset(quiet)
+
+
+_quiet: ContextVar[bool] = ContextVar("holdfast_quiet", default=False)
+"""Whether PySpark is to keep to itself what it would print of an error: it is said by ours."""
+
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    PySparkLogger.getLogger(_name).addFilter(lambda record: not _quiet.get())
 
 
 def refused(
