@@ -19,6 +19,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 PREFIX = "_hf_x"
+_CALL = re.compile(rf"({PREFIX}[0-9a-f]{{16}})\((?:`(?:[^`]|``)*`(?:, )?)*\)")
 _NAME = re.compile(rf"\b{PREFIX}[0-9a-f]{{16}}\b")
 
 
@@ -27,6 +28,8 @@ class _Kept:
     expression: Any
     holes: tuple[tuple[int, ...], ...]
     """The ways from the expression to its holes."""
+
+    type: str
 
 
 _kept: dict[str, _Kept] = {}
@@ -38,8 +41,14 @@ def keep(session: SparkSession, expression: Any, holes: Sequence[tuple[int, ...]
     """The name of an expression with these holes. ``shape`` tells it from all that mean something else."""
     text = re.sub(r"#\d+", "#", str(expression.toString()))
     name = PREFIX + blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
-    _kept.setdefault(name, _Kept(expression, tuple(holes)))
+    _kept.setdefault(name, _Kept(expression, tuple(holes), str(expression.dataType().catalogString())))
     return name
+
+
+def type_of_call(sql: str) -> str | None:
+    """The type of an expression that is nothing but a call of such a name."""
+    found = _CALL.fullmatch(sql)
+    return _kept[found[1]].type if found and found[1] in _kept else None
 
 
 def known_to(session: SparkSession, query: str) -> None:
