@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-PREFIX = "_hf_x"
-_CALL = re.compile(rf"({PREFIX}[0-9a-f]{{16}})\((?:`(?:[^`]|``)*`(?:, )?)*\)")
-_NAME = re.compile(rf"\b{PREFIX}[0-9a-f]{{16}}\b")
+from holdfast.plan.expression import FOREIGN, foreign_name
+
+_NAME = re.compile(FOREIGN)
+_CALL = re.compile(rf"({FOREIGN})\((?:`(?:[^`]|``)*`(?:, )?)*\)")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ _known: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 def keep(session: SparkSession, expression: Any, holes: Sequence[tuple[int, ...]], shape: str) -> str:
     """The name of an expression with these holes. ``shape`` tells it from all that mean something else."""
     text = re.sub(r"#\d+", "#", str(expression.toString()))
-    name = PREFIX + blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
+    meaning = blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
+    name = foreign_name(str(expression.prettyName()), meaning)
     _kept.setdefault(name, _Kept(expression, tuple(holes), str(expression.dataType().catalogString())))
     return name
 
