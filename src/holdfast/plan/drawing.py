@@ -236,7 +236,8 @@ def path_text(path: Path) -> str:
             continue
         if step.predicate:
             steps.append(f"where {readable(step.predicate)}")
-        computed = [f"{readable(output.sql)} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]
+        new = [output for output in step.outputs if output.sql.strip("`") != output.name]
+        computed = [f"{readable(output.sql)} as {output.name}" for output in new]
         if computed:
             steps.append("select " + ", ".join(computed))
     return "; ".join(steps)
