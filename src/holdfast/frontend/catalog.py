@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
-from holdfast.frontend.cycles import in_order
+from holdfast.frontend.cycles import in_a_cycle, in_order
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
@@ -82,17 +82,20 @@ class Catalog:
 
     def with_view(self, name: str, query: str | DataFrame, planner: Planner) -> Self:
         self.check_case(name, "view")
-        queries = {**self.queries, name: query}
-        one = planner.plan(name, query, self.tables, self.schemas, self.functions)
-        reads = {each: found.reads for each, found in self.planned.items()} | {name: one.reads}
+        found = planner.plan(name, query, self.tables, self.schemas, self.functions)
+        result = replace(self, queries={**self.queries, name: query})
+        if name not in self.planned:
+            if name in found.reads:
+                raise in_a_cycle((name, name))
+            return result._with_plans({**self.planned, name: found})
+        reads = {each: known.reads for each, known in self.planned.items()} | {name: found.reads}
         order = in_order(reads)  # a view that would read itself is refused here
-        # Earlier views are as they were, unless they read the one that is replaced.
         changed = {name}
         for each in order:
             if reads[each] & changed:
                 changed.add(each)
-        kept = {each: found for each, found in self.planned.items() if each not in changed}
-        return replace(self, queries=queries)._planned(planner, kept, {name: one}, order)
+        kept = {each: known for each, known in self.planned.items() if each not in changed}
+        return result._planned(planner, {**kept, name: found}, order)
 
     def without_view(self, view: str) -> Self:
         readers = [name for name, found in self.planned.items() if view in found.reads and name != view]
@@ -112,22 +115,15 @@ class Catalog:
         if not self.queries:
             return self
         assert planner is not None
-        order = in_order({name: found.reads for name, found in self.planned.items()})
-        return self._planned(planner, {}, {}, order)
+        return self._planned(planner, {}, in_order({name: found.reads for name, found in self.planned.items()}))
 
-    def _planned(
-        self, planner: Planner, kept: Mapping[str, Planned], known: Mapping[str, Planned], order: Sequence[str]
-    ) -> Self:
-        """With plans of all queries, made in ``order``: those that are ``kept`` are as they were, those that are
-        ``known`` were just read."""
+    def _planned(self, planner: Planner, known: Mapping[str, Planned], order: Sequence[str]) -> Self:
+        """With plans of all queries, made in ``order``; those that are ``known`` are not read again."""
         result = replace(self, planned={}, views={})
         for name in order:
-            found = kept.get(name) or known.get(name)
-            if found is None or name in known:
-                # What it reads may be another plan than when it was read.
-                found = planner.plan(
-                    name, self.queries[name], result.tables, {**self.schemas, **result.schemas}, self.functions
-                )
+            found = known.get(name) or planner.plan(
+                name, self.queries[name], result.tables, {**self.schemas, **result.schemas}, self.functions
+            )
             result = result._with_plans({**result.planned, name: found})
         return result
 

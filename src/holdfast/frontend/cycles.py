@@ -15,7 +15,7 @@ def in_order(reads: Mapping[str, Collection[str]]) -> list[str]:
         if name in ordered:
             return
         if name in path:
-            raise _cycle((*path[path.index(name) :], name))
+            raise in_a_cycle((*path[path.index(name) :], name))
         for each in sorted(reads[name]):
             if each in reads:
                 visit(each, (*path, name))
@@ -26,7 +26,8 @@ def in_order(reads: Mapping[str, Collection[str]]) -> list[str]:
     return list(ordered)
 
 
-def _cycle(path: tuple[str, ...]) -> ViewCycle:
+def in_a_cycle(path: tuple[str, ...]) -> ViewCycle:
+    """The error for views that read each other, the first of them again at the end."""
     chain = " reads ".join(f"'{name}'" for name in path)
     what = "it reads itself" if len(path) == 2 else f"it would read itself: {chain}"
     return ViewCycle(
