@@ -416,14 +416,16 @@ class Engine:
 
     def _count(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
-        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not."""
+        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not.
+
+        Rounds go on meanwhile, and go by the history: the chain has an epoch before the history does, so that none is
+        copied whose layers the chain does not know yet."""
         self._torn = True
         try:
-            self._lineage.append(lineage)
+            self._lineage.append(lineage, self._coordinator.complete)
         except LogError:
             self._torn = False
             raise
-        self._coordinator.complete(lineage)
         self._forms.add(lineage)
         self._intake.take(lineage)
         self._census.add(outcome.reports)
