@@ -17,6 +17,7 @@ from holdfast.frontend.references import in_order, tables_named
 from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan import nodes
+from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import with_functions
 
@@ -75,8 +76,16 @@ class Catalog:
             else:
                 plan = with_functions(query.plan, self.functions) if self.functions else query.plan
             # What an earlier view keeps is kept once: no rewrite may make a variant of it.
-            views[name] = rewrite(plan, keep=[*self.expiring.values(), *views.values()])
+            views[name] = self._as_before(name, rewrite(plan, keep=[*self.expiring.values(), *views.values()]))
         return replace(self, queries=queries, views=views)
+
+    def _as_before(self, name: str, plan: nodes.Node) -> nodes.Node:
+        """The plan that the view has already, if the new one means the same. Tables through verbs hold its very nodes:
+        those of another plan would not be known as the view's, and filters would be pushed into a variant of it."""
+        before = self.views.get(name)
+        if before is None or before.columns != plan.columns or fingerprint(before) != fingerprint(plan):
+            return plan
+        return before
 
     @property
     def tables(self) -> dict[str, nodes.Node]:
