@@ -28,7 +28,7 @@ from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.operators.difference import difference
 from holdfast.operators.kept import Kept
 from holdfast.plan.nodes import Field
-from holdfast.redaction import cause
+from holdfast.redaction import cause, warn
 
 Held = tuple[int, int]
 """The first and the last epoch of the lineage that a sink holds, without a gap."""
@@ -188,6 +188,20 @@ class Delivery:
             self._restore(place)
             self._catch_up(place, last)
 
+    @property
+    def is_maintained(self) -> bool:
+        """Whether a sink has anything to do beside epochs."""
+        return any(type(sink).maintain is not Sink.maintain for _, sink in self._sinks)
+
+    def maintain(self) -> None:
+        """Have each sink look after what it holds."""
+        for view, sink in self._sinks:
+            try:
+                sink.maintain()
+            except Exception as error:
+                # Nothing is lost by that: it is tried again.
+                warn(f"holdfast: sink of view '{view}': it could not look after its files: {error}", stacklevel=1)
+
     def _restore(self, place: int) -> None:
         view, sink = self._sinks[place]
         for lost in sink.lost():
@@ -197,7 +211,8 @@ class Delivery:
             except EpochUnavailable as error:
                 raise SinkError(
                     f"sink of view '{view}': {lost.what} is damaged, and the view's log does not reach back to epoch "
-                    f"{lost.first} any more; bring the file back from a copy, or start the sink anew in an empty place",
+                    f"{lost.first} any more; bring the file back from a copy and open the flow again, or remove it if "
+                    "its consumer has read it, or start the sink anew in an empty place",
                     view=view,
                     path=lost.what,
                     first=lost.first,

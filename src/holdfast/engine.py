@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from holdfast import marks
 from holdfast.afterwards import Afterwards
+from holdfast.background import Background
 from holdfast.connectors.kept import KeptChange
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.clock import FlowClock
@@ -85,6 +86,9 @@ from holdfast.store.here import here, traces_of
 from holdfast.store.lineage import LineageLog
 
 T = TypeVar("T")
+
+_SINK_PAUSE = 30.0
+"""Seconds between two passes in which sinks look after what they hold."""
 
 _CLOCK_DRIFT = 60_000_000
 """Microseconds: a smaller change of what the host's clocks differ by is not worth a write."""
@@ -190,12 +194,11 @@ class Engine:
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after),
         )
+        self._beside_sinks = Background(self._runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         descriptions = Descriptions(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
         self._forms = Forms(self.history, descriptions.before(self.history))
-        self._delivery.remember(
-            lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term)
-        )
+        self._delivery.remember(lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term))
         self._delivery.attach(
             lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
@@ -416,14 +419,16 @@ class Engine:
 
     def _count(self, lineage: Lineage, outcome: Outcome) -> None:
         """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
-        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not."""
+        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not.
+
+        Rounds go on meanwhile, and go by the history: the chain has an epoch before the history does, so that none is
+        copied whose layers the chain does not know yet."""
         self._torn = True
         try:
-            self._lineage.append(lineage)
+            self._lineage.append(lineage, self._coordinator.complete)
         except LogError:
             self._torn = False
             raise
-        self._coordinator.complete(lineage)
         self._forms.add(lineage)
         self._intake.take(lineage)
         self._census.add(outcome.reports)
@@ -616,6 +621,8 @@ class Engine:
 
     def _maintain(self, outcome: Outcome) -> None:
         self._homes.follow(outcome.reports, self._recoverer)
+        if self._delivery.is_maintained:
+            self._beside_sinks.request()
         if many := crowded(outcome, self._maintenance.tolerated):
             self._maintenance.request(
                 [
@@ -634,6 +641,7 @@ class Engine:
     def upkeep(self) -> None:
         """Do in this thread what was asked of the background, for those who drive without threads."""
         self._maintenance.upkeep()
+        self._beside_sinks.now()
         self._durability.upkeep()
 
     def wait_safe(self, epoch: int | None, timeout: float | None) -> int:
@@ -734,6 +742,7 @@ class Engine:
 
     def abandon(self) -> None:
         """Let go of the log as a process that dies does: nothing is finished, only the lock is free."""
+        self._beside_sinks.stop()
         self._lineage.close()
         self._begun.close()
         self._directory.close()
@@ -756,6 +765,7 @@ class Engine:
             else:
                 closing.callback(self._durability.close)
                 closing.callback(self._forget_undone)
+            closing.callback(self._beside_sinks.close)
             closing.callback(self._maintenance.close)
 
 

@@ -14,9 +14,8 @@ from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
 from holdfast.operators.program import KINDS, Program, compile_program, is_native
 from holdfast.plan import nodes
-from holdfast.plan.dataflow import Dataflow, Types, build
+from holdfast.plan.dataflow import Dataflow, Given, Types, build
 from holdfast.plan.drawing import drawing
-from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
 from holdfast.trace.cover import Chain
@@ -70,18 +69,19 @@ class State:
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
         return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
-    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
+    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program, Types]:
         """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
-        in it each log that is read is a source of that name."""
+        in it each log that is read is a source of that name. With its program, and the types of its steps."""
         wanted = {
             name: node
             for name, node in self._views.items()
             if {self.flow.views[name], *self.flow.ancestors({self.flow.views[name]})} & set(operators)
         }
-        given = {fingerprint(self.flow.operators[log].node): log for log in logs}
+        given = [Given(log, self.flow.operators[log].node) for log in logs]
         kept = {name: source for name, source in self._kept.items() if self.flow.views[name] in operators}
         flow = build(wanted, kept, self.types, is_native, given)
-        return flow, compile_program(flow, self.types)
+        types = {**self.types, **flow.answers}
+        return flow, compile_program(flow, types), types
 
     def forms(self) -> dict[str, Form]:
         """How each view, and each source whose rows are kept, is kept."""

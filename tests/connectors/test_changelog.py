@@ -7,6 +7,7 @@ import builtins
 import errno
 import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.connectors import changelog
+from holdfast.connectors import changelog, changelog_files, changelog_verification
 from holdfast.connectors.changelog import Changelog, committed, delivered
 from holdfast.connectors.changelog_files import data_files, listed
 from holdfast.connectors.progress import CHUNK
@@ -23,6 +24,7 @@ from holdfast.connectors.sink import Lost
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
 
+changelog_module = sys.modules["holdfast.connectors.changelog"]  # the package has a function of that name
 FIELDS = (Field("user", "string"), Field("total", "double"))
 
 
@@ -112,6 +114,121 @@ def test_a_torn_tail_is_delivered_again_and_kept_aside(tmp_path: Path, tear: str
     sink.commit(2, change(("ada", 2.0, 1)), b"lineage of 2\n")
     assert pq.read_table(tmp_path).column("total").to_pylist() == [0.0, 1.0, 2.0]
     assert len(os.listdir(tmp_path / "_damaged")) == 2
+
+
+# -- files that are not among the last --------------------------------------------------------------------------------
+
+
+def aged(path: Path, epochs: int) -> None:
+    """As if an hour had passed between any two epochs."""
+    for epoch in range(epochs):
+        os.utime(path / f"epoch-{epoch:012d}.parquet", (3600 * epoch, 3600 * epoch))
+
+
+def file(path: Path, epoch: int) -> Path:
+    return path / f"epoch-{epoch:012d}.parquet"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of data files that are read whole, as they are."""
+    found: list[str] = []
+    inner = changelog_files.is_torn
+
+    def noted(path: Path, whole: bool) -> bool:
+        if whole:
+            found.append(path.name)
+        return inner(path, whole)
+
+    for module in (changelog_module, changelog_verification):
+        monkeypatch.setattr(module, "is_torn", noted)
+    return found
+
+
+def test_zeroed_pages_of_a_file_of_long_ago_are_found_at_opening(tmp_path: Path) -> None:
+    given(tmp_path, 6)
+    torn(file(tmp_path, 1), "zeroed")
+    aged(tmp_path, 6)
+    sink = opened(tmp_path)
+    assert sink.lost() == (Lost(1, 1, 0, str(file(tmp_path, 1))),)
+    sink.restore(sink.lost()[0], change(("ada", 1.0, 1)).append_column("_epoch", pa.array([1])), b"lineage of 1\n")
+    assert pq.read_table(tmp_path).column("total").to_pylist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_file_that_was_verified_is_not_read_at_opening(tmp_path: Path, reads: list[str]) -> None:
+    sink = given(tmp_path, 6)
+    aged(tmp_path, 6)
+    opened(tmp_path)
+    assert len(reads) == 6
+    sink.maintain()
+    assert sink.lost() == ()
+    reads.clear()
+    opened(tmp_path)
+    assert reads == [file(tmp_path, 5).name], "the last one may not be on disk yet"
+    sink.maintain()
+    assert reads == [file(tmp_path, 5).name], "and nothing is left to verify"
+
+
+def test_opening_reads_no_more_than_it_may_and_the_rest_is_verified_beside_epochs(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(tmp_path, 8)
+    torn(file(tmp_path, 3), "zeroed")
+    aged(tmp_path, 8)
+    size = file(tmp_path, 5).stat().st_size
+    monkeypatch.setattr(changelog_verification, "AT_OPENING", 2 * size + size // 2)
+    monkeypatch.setattr(changelog_verification, "IN_A_PASS", 2 * size - size // 2)
+    sink = opened(tmp_path)
+    assert sorted(reads) == [file(tmp_path, epoch).name for epoch in (5, 6, 7)], "the newest first"
+    assert sink.lost() == ()
+    reads.clear()
+    sink.maintain()
+    assert reads == [file(tmp_path, 0).name, file(tmp_path, 1).name]
+    sink.maintain()
+    assert sink.lost() == (Lost(3, 3, 0, str(file(tmp_path, 3))),)
+    sink.maintain()
+    assert len(sink.lost()) == 1
+    sink.restore(sink.lost()[0], change(("ada", 3.0, 1)).append_column("_epoch", pa.array([3])), b"lineage of 3\n")
+    reads.clear()
+    sink.maintain()
+    assert reads == [], "what was written just now is among the last again"
+    aged(tmp_path, 8)
+    for _ in range(3):
+        sink.maintain()
+    assert reads == [file(tmp_path, epoch).name for epoch in range(3, 7)] and sink.lost() == ()
+
+
+def test_what_was_restored_is_verified_again(tmp_path: Path, reads: list[str]) -> None:
+    sink = given(tmp_path, 6)
+    aged(tmp_path, 6)
+    sink.maintain()
+    torn(file(tmp_path, 2), "zeroed")
+    again = opened(tmp_path)
+    again.restore(again.lost()[0], change(("ada", 2.0, 1)).append_column("_epoch", pa.array([2])), b"lineage of 2\n")
+    reads.clear()
+    opened(tmp_path)
+    assert sorted(reads) == [file(tmp_path, epoch).name for epoch in range(2, 6)]
+
+
+@pytest.mark.parametrize("record", [b"", b"{", b'{"upto": 4}', b'{"sum": "0", "upto": 4}', b"[]", b"4"])
+def test_a_torn_record_of_what_was_verified_says_nothing(tmp_path: Path, reads: list[str], record: bytes) -> None:
+    sink = given(tmp_path, 4)
+    aged(tmp_path, 4)
+    sink.maintain()
+    (tmp_path / "_progress" / "verified.json").write_bytes(record)
+    reads.clear()
+    opened(tmp_path)
+    assert len(reads) == 4
+
+
+def test_files_that_a_consumer_removes_meanwhile_are_no_damage(tmp_path: Path) -> None:
+    sink = given(tmp_path, 6)
+    aged(tmp_path, 6)
+    listing = listed(tmp_path)
+    for epoch in (0, 1, 3):
+        file(tmp_path, epoch).unlink()
+    assert sink._verification.go_on(listing) is None
+    assert sink._verification.upto == 4
 
 
 def torn(path: Path, how: str) -> None:

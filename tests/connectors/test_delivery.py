@@ -180,6 +180,46 @@ def test_a_changelog_torn_in_the_middle_is_restored_from_the_views_log(shop: Sho
     assert len(os.listdir(out / "_damaged")) == 2
 
 
+def _zeroed_long_ago(path: Path, epoch: int) -> Path:
+    """Have the pages of an epoch's file be zeros, and hours between any two files."""
+    for place, file in enumerate(sorted(path.glob("epoch-*.parquet"))):
+        if place == epoch:
+            damaged, data = file, file.read_bytes()
+            length = int.from_bytes(data[-8:-4], "little") + 8
+            file.write_bytes(b"PAR1" + bytes(len(data) - length - 4) + data[-length:])
+        os.utime(file, (3600 * place, 3600 * place))
+    return damaged
+
+
+def test_a_file_of_long_ago_that_is_found_damaged_while_the_flow_runs_is_restored(shop: Shop) -> None:
+    out = shop.root / "out"
+    shop.open(("spend", changelog(out)))
+    shop.run(4)
+    damaged = _zeroed_long_ago(out, 1)
+    with pytest.raises(OSError, match="page header"):
+        pq.ParquetFile(damaged, page_checksum_verification=True).read()
+    shop.run(1)
+    assert not (out / "_damaged").exists(), "it was found after the epoch, beside it"
+    shop.run(1)
+    assert len(os.listdir(out / "_damaged")) == 1
+    assert total(out) == {(1, 60, 6): 1}
+    assert sorted(pq.read_table(damaged).column("_diff").to_pylist()) == [-1, 1]
+
+
+def test_a_damaged_file_that_nothing_can_restore_may_be_removed_while_the_flow_runs(shop: Shop) -> None:
+    out = shop.root / "out"
+    engine = shop.open(("spend", changelog(out)), retain=1)
+    shop.run(14)
+    damaged = _zeroed_long_ago(out, 1)
+    shop.run(1)
+    with pytest.raises(
+        SinkError, match=r"epoch-000000000001.parquet is damaged.*remove it if its consumer has read it"
+    ):
+        engine.step()
+    damaged.unlink()
+    shop.run(2)
+
+
 def test_files_that_were_put_together_are_restored_together(shop: Shop) -> None:
     out = shop.root / "out"
     shop.open(("spend", changelog(out, compact=2)), retain=20)

@@ -96,19 +96,94 @@ def test_a_file_of_the_same_size_and_time_but_other_content_is_new(tmp_path: Pat
     assert taken(source) == [2]
 
 
-def test_a_copy_and_a_file_that_looks_like_one_that_is_gone_count_with_a_warning(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_that_is_there_counts_with_a_warning(tmp_path: Path) -> None:
     path = put(tmp_path / "a.parquet", [1], at=1)
     source = reopened(tmp_path, [])
     taken(source)
     shutil.copy2(path, tmp_path / "b.parquet")
-    with pytest.warns(UserWarning, match="is a copy of or link to .*a.parquet"):
+    with pytest.warns(UserWarning, match=r"is a copy of or link to .*a\.parquet"):
         assert taken(source) == [1]
-    again = reopened(tmp_path, [])
-    taken(again)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_file_that_was_copied_and_removed_is_refused_as_one_that_moved(
+    tmp_path: Path, restarted: bool, size: int
+) -> None:
+    path = put(tmp_path / "in" / "a.parquet", list(range(size)), at=1)
+    source = reopened(tmp_path / "in", [])
+    offer = source.poll()
+    assert offer is not None
+    source.advance(offer)
+    copy = tmp_path / "in" / "done" / "b.parquet"
+    copy.parent.mkdir()
+    shutil.copyfile(path, copy)
+    os.utime(copy, (7, 7))
     path.unlink()
-    put(tmp_path / "c.parquet", [1], at=7)
-    with pytest.warns(UserWarning, match="looks like .*a.parquet', which is gone"):
-        assert taken(again) == [1]
+    if restarted:
+        source = reopened(tmp_path / "in", [offer])
+    with pytest.raises(FileMoved, match=r"taken already, as .*in/a\.parquet', and has been moved") as caught:
+        source.poll()
+    assert caught.value.fields["path"] == str(copy) and caught.value.fields["before"] == str(path)
+    assert taken(reopened(tmp_path / "in", [offer], on_bad_file="skip")) == []
+    assert taken(reopened(tmp_path / "in", [offer], identity="content")) == [], "as the error advises"
+    shutil.copyfile(copy, path)
+    assert taken(source) == list(range(size)), "with the other one in its place they are two files"
+
+
+def test_a_file_taken_by_content_that_was_copied_and_removed_is_refused_by_path(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.parquet", [1], at=1)
+    source = reopened(tmp_path, [], identity="content")
+    offer = source.poll()
+    assert offer is not None
+    source.advance(offer)
+    put(tmp_path / "b.parquet", [1], at=7)
+    path.unlink()
+    with pytest.raises(FileMoved):
+        reopened(tmp_path, [offer]).poll()
+    put(tmp_path / "b.parquet", [2], at=7)
+    assert taken(reopened(tmp_path, [offer])) == [2]
+
+
+def test_equal_files_that_a_feed_writes_again_and_again_count_with_a_warning(tmp_path: Path) -> None:
+    source = reopened(tmp_path, [])
+    for number in range(2):
+        put(tmp_path / f"{number}.parquet", [1], at=number)
+        assert taken(source) == [1]
+    for number in range(2):
+        (tmp_path / f"{number}.parquet").unlink()
+    put(tmp_path / "2.parquet", [1], at=7)
+    with pytest.warns(UserWarning, match=r"looks like .*0\.parquet', which is gone"):
+        assert taken(source) == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "counts"),
+    [
+        (b"id\n", {"header": "true"}, True),
+        (b"\xef\xbb\xbfid\r\n\r\n", {"header": True}, True),
+        (b"\n", {}, True),
+        (b"1\n", {}, False),
+        (b"id\n1\n", {"header": "true"}, False),
+    ],
+)
+def test_files_without_rows_may_be_equal_and_come_and_go(
+    tmp_path: Path, content: bytes, options: dict[str, str], counts: bool
+) -> None:
+    source = files(tmp_path, "csv", SCHEMA, options=options)
+    for number in range(2):
+        path = tmp_path / f"{number}.csv"
+        path.write_bytes(content)
+        os.utime(path, (number, number))
+        if number and not counts:
+            with pytest.raises(FileMoved):
+                source.poll()
+        else:
+            with warnings.catch_warnings(action="ignore"):
+                offer = source.poll()
+            assert offer is not None
+            source.advance(offer)
+        path.unlink()
 
 
 def test_by_content_a_file_is_taken_once_wherever_it_goes(tmp_path: Path) -> None:

@@ -129,6 +129,25 @@ def test_the_sinks_of_an_edited_view_get_the_difference_and_nothing_else_is_rebu
         assert flow.step().idle and kinds(flow) == []
 
 
+def test_a_view_that_was_fused_with_what_it_reads_is_filled_from_its_rows(shop: Shop) -> None:
+    views = {
+        "spend": SPEND,
+        "each": "SELECT o.id, initcap(o.user) AS shown, s.total * 2 AS twice FROM orders o JOIN spend s "
+        "ON s.user = o.user WHERE o.amount < s.total",
+    }
+    with shop.open(views, "each") as flow:
+        shop.step(flow, 3)
+    edited = {**views, "sums": "SELECT reverse(shown) AS back, sum(twice + 1) AS s FROM each WHERE id > 12 GROUP BY 1"}
+    with shop.open(edited, "each") as flow:
+        plan = flow.plan()
+        assert [change.reads for change in plan.changes if change.name == "sums"] == [("view 'each'",)]
+        assert kinds(flow) == ["aggregate", "log"]
+        assert flow.last_recovery is not None and flow.last_recovery.read == ["each"]
+        shop.check(flow)
+        shop.step(flow, 2)
+        shop.check(flow)
+
+
 def test_a_view_over_an_unchanged_one_is_filled_from_its_rows(shop: Shop) -> None:
     views = {"spend": SPEND, "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 1"}
     with shop.open(views, "spend", "top") as flow:

@@ -8,6 +8,9 @@ from holdfast.connectors import Input
 from holdfast.errors import DeclarationError, UnknownName, ViewCycle
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.schema import parse_schema
+from holdfast.frontend.verbs import Table
+from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.walk import reachable
 
 
 def catalog(**views: str) -> Catalog:
@@ -53,3 +56,29 @@ def test_a_name_that_a_with_clause_gives_is_not_a_view() -> None:
         made.without_view("w")
     with pytest.raises(UnknownName, match="nowhere"):
         catalog(v="SELECT * FROM nowhere")
+
+
+@pytest.mark.parametrize("change", ["drop another", "replace another", "declare again"])
+def test_a_view_through_verbs_shares_the_view_it_reads_whatever_else_is_declared(change: str) -> None:
+    total = "SELECT k, sum(x) AS s FROM t GROUP BY k"
+    made = catalog(total=total, other="SELECT count(*) AS n FROM t")
+    made = made.with_view("one", Table(made.views["total"]).filter("k = 1"))
+    before = fingerprint(made.views["one"])
+    assert any(node is made.views["total"] for node in reachable(made.views["one"]))
+    match change:
+        case "drop another":
+            made = made.without_view("other")
+        case "replace another":
+            made = made.with_view("other", "SELECT max(x) AS n FROM t")
+        case _:
+            made = made.with_view("total", total.lower())
+    assert fingerprint(made.views["one"]) == before
+    assert any(node is made.views["total"] for node in reachable(made.views["one"]))
+
+
+def test_a_view_that_is_replaced_by_another_meaning_has_the_new_plan() -> None:
+    made = catalog(total="SELECT k, sum(x) AS s FROM t GROUP BY k", one="SELECT s FROM total WHERE k = 1")
+    made = made.with_view("total", "SELECT k, max(x) AS s FROM t GROUP BY k")
+    assert any(node is made.views["total"] for node in reachable(made.views["one"]))
+    renamed = made.with_view("total", "SELECT k, max(x) AS s, 1 AS one FROM t GROUP BY k")
+    assert renamed.views["total"].columns == ("k", "s", "one")

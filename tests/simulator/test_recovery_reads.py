@@ -87,6 +87,16 @@ def test_a_source_is_read_where_no_log_has_its_rows(map_: Losing) -> None:
     assert recovery.run == {map_.operator("join"): [0, 1]}
 
 
+def test_a_log_answers_what_was_fused_with_its_view(map_: Losing) -> None:
+    """``cities`` groups the join itself: the columns of ``placed`` that it does not read are gone from its plan."""
+    lost = [map_.operator("aggregate"), map_.log("cities")]
+    recovery = map_.recover(lost, after=2)
+    assert recovery.epochs == [3, 4]
+    assert recovery.sources == {}
+    assert recovery.logs == {"placed": [3, 4]}
+    assert recovery.run == recovery.partitions == {operator: [0, 1] for operator in lost}
+
+
 def test_a_log_between_two_lost_operators_cuts_the_way_between_them(shop: Losing) -> None:
     recovery = shop.recover([shop.operator("aggregate"), shop.operator("bucket")], after=3, partitions=[1])
     assert recovery.logs == {"orders": [4], "spend": [4]}

@@ -13,7 +13,8 @@ A commit is three steps, and can be finished after a crash between any two of th
 Files are not synced to disk, so a power cut may tear the last ones. A torn record is set aside, and so is a torn file
 at the end that no record speaks of; their epochs are delivered again. Any other torn file is restored from the view's
 log (`Sink.restore`), and the damaged one is kept in ``_damaged/``. What merely cannot be read is left alone, and the
-error is raised.
+error is raised. Files that are not among the last are synced and verified beside epochs, each once
+(`changelog_verification.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ import pyarrow.parquet as pq
 
 from holdfast import arguments
 from holdfast.connectors.changelog_compaction import put_together
-from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, recent
+from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
+from holdfast.connectors.changelog_verification import Verification
 from holdfast.connectors.progress import DAMAGED, Progress, Record, Torn, set_aside
 from holdfast.connectors.sink import Lost, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
@@ -75,6 +77,7 @@ class Changelog(Sink):
         self._schema = pa.schema([])
         self._fields = "[]"
         self._progress = Progress(self.path)
+        self._verification = Verification(self.path)
         self._last = -1
         self._start = -1
         self._released = -1
@@ -162,7 +165,8 @@ class Changelog(Sink):
     def _find_torn(self, files: Sequence[DataFile]) -> None:
         """Find files that a power cut has torn: at the end they were not delivered, elsewhere they are lost."""
         self._lost = []
-        checked = recent(self.path, files)
+        self._verification.load()
+        checked = self._verification.to_read(files)
         tail = True
         for each in sorted(files, key=lambda each: each.last, reverse=True):
             path = self.path / each.name
@@ -218,7 +222,7 @@ class Changelog(Sink):
         with suppress(OSError, Torn):
             # The epoch is delivered. What is not tidied now is tidied with the next one.
             self._progress.trim(self._released)
-        if self._factor is not None and (epoch + 1) % self._factor == 0 and not self._lost:
+        if self._factor is not None and (epoch + 1) % self._factor == 0 and not self.lost():
             self._compact(self._factor)
 
     def _compact(self, factor: int) -> None:
@@ -341,7 +345,8 @@ class Changelog(Sink):
     # -- what was lost ------------------------------------------------------------------------------------------------
 
     def lost(self) -> Sequence[Lost]:
-        return tuple(self._lost)
+        # One that is gone now was removed: its consumer has read it, or nobody wants it.
+        return tuple(lost for lost in self._lost if os.path.lexists(lost.what))
 
     def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
         file = DataFile(lost.first, lost.last)
@@ -352,7 +357,16 @@ class Changelog(Sink):
             with suppress(FileNotFoundError):
                 os.link(final, aside / f"{final.name}.{uuid.uuid4().hex[:8]}")
             os.replace(hidden, final)
+            self._verification.forget(lost.first)
         self._lost.remove(lost)
+
+    def maintain(self) -> None:
+        if self.lost():
+            return  # that is restored first
+        with self._system("cannot verify what it has"):
+            torn = self._verification.go_on(listed(self.path))
+        if torn is not None:
+            self._lost.append(Lost(torn.first, torn.last, self._start, str(self.path / torn.name)))
 
     # -- errors -------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
+from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, sync
 
 LARGEST = 256 << 20
 """Bytes."""
@@ -69,22 +69,14 @@ def _replace(path: Path, target: DataFile, some: Sequence[DataFile], write: Writ
     rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
     hidden = write(target, rows, metadata_of(path / some[-1].name) or {})
     try:
-        _sync(hidden)
+        sync(hidden)
         if is_torn(hidden, whole=True) or pq.read_metadata(hidden).num_rows != rows.num_rows:
             raise OSError(f"{hidden} does not hold what was written")
         with suppress(FileExistsError):  # another driver did the same
             os.link(hidden, path / target.name)
-        _sync(path)
+        sync(path)
     finally:
         with suppress(OSError):
             hidden.unlink(missing_ok=True)
     for each in some:
         (path / each.name).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

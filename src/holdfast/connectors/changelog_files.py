@@ -6,8 +6,8 @@ have none in common; a file whose epochs another one holds is left over, and is 
 
 A file is **torn** if its length or its content proves it: it is shorter than any Parquet file, its footer does not
 parse, a page does not have its checksum. An error of the file system (EACCES, EMFILE, EIO) proves nothing: it is
-raised. A power cut tears only what had not reached the disk, which is what was written in the last `RECENT` seconds
-before the last write; so only those files are read whole.
+raised. A power cut tears only what had not reached the disk. What was written in the last `RECENT` seconds before the
+last write is read whole at every opening, what is older until it was verified (`changelog_verification.py`).
 """
 
 from __future__ import annotations
@@ -116,3 +116,12 @@ def recent(path: Path, files: Iterable[DataFile]) -> set[DataFile]:
             continue  # its consumer has removed it
     horizon = max(times.values(), default=0.0) - RECENT
     return {each for each, written in times.items() if written >= horizon}
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a directory, is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -63,7 +63,8 @@ def files(
     otherwise; the zone that a source began with stays its zone, whatever session goes on with it.
 
     ``identity`` says what makes a file the same file. ``"path"`` (the default): a file is taken once per path. One that
-    was moved is refused (`FileMoved`) rather than counted twice; one that is rewritten in place is not looked at again.
+    was moved, or copied and removed, is refused (`FileMoved`) rather than counted twice; one that is rewritten in place
+    is not looked at again.
     ``"content"``: a file is taken once per content, wherever it is moved or copied to; equal files count once, and each
     file is read once more, to compute its digest.
 
@@ -321,12 +322,15 @@ class Files(Source):
     def _moved_from(self, offered: Offered) -> FileMoved | None:
         """The error for a file that was taken where it was before; a warning for one that may have been."""
         path = offered.file.path
-        for other in self._taken.others(offered):
-            if other.same_time and not other.there:
+        others = list(self._taken.others(offered))
+        there = any(other.there for other in others)
+        for other in others:
+            if not other.there and (other.same_time or not (there or other.repeated or self._is_empty(offered.file))):
                 return FileMoved(
                     f"file {path!r}: it was taken already, as {other.path!r}, and has been moved; its rows would count "
                     "twice. Move it back; or declare the source with identity='content', which knows files wherever "
-                    "they are; or with on_bad_file='skip', which leaves it out; or touch it, if it is to count again",
+                    "they are; or with on_bad_file='skip', which leaves it out. If it is another file that happens to "
+                    f"be equal, and has a time of its own, have {other.path!r} there until this one was taken",
                     path=path,
                     before=other.path,
                 )
@@ -340,6 +344,12 @@ class Files(Source):
                     stacklevel=1,
                 )
         return None
+
+    def _is_empty(self, file: File) -> bool:
+        """Whether a file has no rows, as far as that can be seen without Spark."""
+        if self._format == "parquet":
+            return file in self._footers and self._footers[file].rows == 0
+        return text.is_empty(file.path, file.size, self._format, self._options)
 
     def _files_now(self, offer: Offer) -> list[File]:
         """The files of an offer, where they are now. Raises `BadFile` if one is not the same."""

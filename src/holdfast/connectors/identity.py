@@ -3,8 +3,10 @@
 Every file that is offered gets a **mark**, which is in the offer, so that a flow that is opened again knows it.
 
 * ``"path"``: a file is its path. The mark (4 bytes) is of its first and last 32 KB; it finds a file that has *moved*:
-  one with the mark, size and time of change of a file that was taken and is no longer where it was. Its rows would
-  count twice, so it is refused. One that only looks alike (another time of change) is taken, with a warning.
+  one with the mark and size of a file that was taken and is no longer where it was, whether the time of change came
+  with it (``mv``, ``cp -p``) or not (``cp`` and ``rm``). Its rows would count twice, so it is refused. Two kinds of
+  files are alike and have not moved: those without rows, and those that a feed writes again and again. The first count
+  nothing; the second are told by this: of that mark and size, two or more were taken. They are taken, with a warning.
 * ``"content"``: a file is its content. The mark (16 bytes) is of all of it, so each file is read once more, by the
   driver. Wherever it is moved or copied to, it is not taken again; a path that gets another content is a new file. Two
   files of equal content count once.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import xxhash
@@ -42,6 +45,9 @@ class Other(NamedTuple):
     there: bool
     """Whether it is still where it was taken."""
 
+    repeated: bool
+    """Whether files of this size and mark were taken more than once."""
+
 
 class Taken:
     """The files that epochs took."""
@@ -52,7 +58,11 @@ class Taken:
         """Path → size and time of change, of the last file that was taken there."""
 
         self._alike: dict[int, list[str]] = {}
-        """Mark, or what there is of it → where files with it were taken."""
+        """Size and mark; or size and time, if the mark is of the other identity or missing → where such files were
+        taken."""
+
+        self._otherwise: set[int] = set()
+        """The sizes of files with marks of the other identity."""
 
         self._copies: dict[str, File] = {}
         """Path → a file there whose content was taken elsewhere."""
@@ -65,11 +75,14 @@ class Taken:
         """An epoch took a file."""
         file = offered.file
         self._paths[file.path] = (file.size, file.changed)
-        # One without a mark, or with one of the other identity, is told by its time.
-        comparable = len(offered.mark) == (_WHOLE if self._whole else _BRIEF)
-        held = self._alike.setdefault(_key(file.size, offered.mark if comparable else file.changed), [])
-        held.append(file.path)
-        del held[:-_ALIKE]
+        told: list[object] = [offered.mark] if offered.mark else []
+        if is_whole(offered.mark) != self._whole or not offered.mark:
+            told.append(file.changed)
+            self._otherwise.add(file.size)
+        for what in told:
+            held = self._alike.setdefault(_key(file.size, what), [])
+            held.append(file.path)
+            del held[:-_ALIKE]
 
     def knows(self, path: str, look: Callable[[], File]) -> bool:
         """Whether no epoch needs to look at what is at ``path``."""
@@ -91,7 +104,7 @@ class Taken:
         if offered.mark in about_to_be:
             return True
         return _key(offered.file.size, offered.mark) in self._alike or any(
-            other.same_time and (not other.there or same_content(other.path, offered)) for other in self.others(offered)
+            not other.there or same_content(other.path, offered) for other in self.others(offered)
         )
 
     def pass_over(self, file: File) -> None:
@@ -101,11 +114,22 @@ class Taken:
     def others(self, offered: Offered) -> Iterable[Other]:
         """The files that were taken which this one, that was not, looks like."""
         file = offered.file
-        for key in (_key(file.size, offered.mark), _key(file.size, file.changed)):
-            for path in self._alike.get(key, ()):
+        for what in self._told_by(offered):
+            alike = dict.fromkeys(self._alike.get(_key(file.size, what), ()))
+            for path in alike:
                 size, changed = self._paths[path]
-                if path != file.path and size == file.size:
-                    yield Other(path, changed == file.changed, os.path.lexists(path))
+                same_time = changed == file.changed
+                if path != file.path and size == file.size and (same_time or what != file.changed):
+                    yield Other(path, same_time, os.path.lexists(path), len(alike) > 1)
+
+    def _told_by(self, offered: Offered) -> list[object]:
+        """What a file is compared by: its mark; where others have marks of the other identity, that one; its time."""
+        file, told = offered.file, [offered.mark]
+        if file.size not in self._otherwise:
+            return [*told]
+        with suppress(OSError):  # it was removed in this moment
+            told.append(ends_of(file.path) if self._whole else _digest(file.path))
+        return [*told, file.changed]
 
 
 def _key(size: int, what: object) -> int:

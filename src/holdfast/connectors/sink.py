@@ -94,14 +94,22 @@ class Sink(ABC):
         Called before a commit, and only if the sink `keeps_lineage`."""
 
     def lost(self) -> Sequence[Lost]:
-        """Epochs up to the one that `open` returned whose changes are damaged; none by default.
+        """Epochs up to the last that the sink has whose changes are damaged; none by default.
 
-        Called after `open`. They are given again, by `restore`, before anything else is committed."""
+        Called after `open` and before each epoch. They are given again, by `restore`, before anything else is
+        committed."""
         return ()
 
     def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
         """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch."""
         raise NotImplementedError(f"{type(self).__name__} says that it lost epochs and cannot restore them")
+
+    def maintain(self) -> None:  # noqa: B027  # optional for a sink
+        """Look after what the sink holds: a little at a time, since it is called again. What is found damaged is for
+        `lost` to tell.
+
+        Called beside epochs, in another thread than all other methods, maybe while one of them is at work; never twice
+        at once. What it raises is a warning."""
 
     def target(self) -> str | None:
         """The place that the sink writes to, however it was spelled; None (the default) if several may share it.

@@ -58,6 +58,9 @@ _REFUSED = {
 
 ZONE = "timeZone"
 
+_HEADER = 32 << 10
+"""No header is longer."""
+
 _PLAIN = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 """Spark's way to Hadoop's local file system without checksum files."""
 
@@ -101,6 +104,15 @@ def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: S
         # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
         frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path]))
     return reduce(lambda one, other: one.union(other), frames)
+
+
+def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> bool:
+    """Whether there is nothing in a file but blanks and, in CSV with a header, one line."""
+    if size > _HEADER:
+        return False
+    with open(path, "rb") as file:
+        lines = [line for line in file.read(_HEADER).splitlines() if line.strip()]
+    return len(lines) <= (format == "csv" and options.get("header") == "true")
 
 
 def _frame(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str]) -> Any:

@@ -22,8 +22,7 @@ class Coordinator:
     def __init__(self, history: Sequence[Lineage] = (), term: int = 0) -> None:
         """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
         self.term = term
-        self._base = len(history) - 1
-        self._tail: list[str] = []
+        self._chain = Chain(len(history) - 1, ())
         self._head = history[-1].digest if history else GENESIS
         self._clock = history[-1].clock if history else 0
         self._running: Lineage | None = None
@@ -31,7 +30,7 @@ class Coordinator:
     @property
     def last(self) -> int:
         """The last complete epoch; -1 before the first."""
-        return self._base + len(self._tail)
+        return self._chain.end
 
     @property
     def head(self) -> str:
@@ -39,8 +38,9 @@ class Coordinator:
         return self._head
 
     def chain(self) -> Chain:
-        """How to tell the layers of this history from stale ones, up to the last complete epoch."""
-        return Chain(self._base, tuple(self._tail))
+        """How to tell the layers of this history from stale ones, up to the last complete epoch. Any thread may ask: it
+        gets the chain before an epoch was complete, or after."""
+        return self._chain
 
     def begin(
         self,
@@ -69,11 +69,9 @@ class Coordinator:
         self._running = None
         self._head = lineage.digest
         self._clock = lineage.clock
-        self._tail.append(lineage.digest)
-        if len(self._tail) > WINDOW:
-            forgotten = len(self._tail) - WINDOW
-            self._base += forgotten
-            del self._tail[:forgotten]
+        digests = (*self._chain.digests, lineage.digest)
+        forgotten = max(0, len(digests) - WINDOW)
+        self._chain = Chain(self._chain.base + forgotten, digests[forgotten:])
 
     def abandon(self, lineage: Lineage) -> None:
         """The epoch failed. What it wrote carries a digest that no history has; its number is free again."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 import sqlglot
 from sqlglot import exp
 
+from holdfast.plan.answering import answer
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
     Aggregate,
@@ -81,6 +82,14 @@ class Operator:
     stage: int = 0
 
 
+@dataclass(frozen=True)
+class Given:
+    """Rows that are to be had under a name instead of computed, and the node that would compute them."""
+
+    name: str
+    node: Node
+
+
 @dataclass
 class Dataflow:
     """All operators of a flow in an order in which each comes after its producers, and the paths between them."""
@@ -91,8 +100,11 @@ class Dataflow:
     views: dict[str, str] = field(default_factory=dict)
     """View (or kept source) → id of the ``log`` operator that holds its rows."""
 
-    given: Mapping[str, str] = field(default_factory=dict)
-    """Fingerprint of a node → name of a source that has its rows: what lies behind it is not in the dataflow."""
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Fingerprint of a node → a source that has its rows: what lies behind it is not in the dataflow."""
+
+    answers: dict[Node, tuple[Field, ...]] = field(default_factory=dict)
+    """The steps that compute what a path needs from rows that are given, with the types of what they make."""
 
     @property
     def stages(self) -> int:
@@ -125,12 +137,12 @@ def build(
     kept_sources: Mapping[str, Node],
     types: Types,
     is_native: Callable[[tuple[Step, ...], tuple[Field, ...], Types], bool],
-    given: Mapping[str, str] | None = None,
+    given: Sequence[Given] = (),
 ) -> Dataflow:
     """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
-    rows have expired) kept and checked. ``given``: nodes, by fingerprint, whose rows are to be had under a name instead
-    of computed."""
-    flow = Dataflow(given=given or {})
+    rows have expired) kept and checked. ``given``: nodes whose rows are not to be computed; what is to be had from them
+    is read from sources of those names."""
+    flow = Dataflow(given={fingerprint(each.node): each for each in given})
     for name, node in kept_sources.items():
         keys = tuple(range(len(node.columns)))
         operator = Operator(
@@ -151,7 +163,8 @@ def build(
     for name, node in views.items():
         _add_log(flow, name, node, types)
     _name_draws(flow)
-    flow.paths = [_placed(flow, path, types, is_native) for path in flow.paths]
+    known = {**types, **flow.answers} if flow.answers else types
+    flow.paths = [_placed(flow, path, known, is_native) for path in flow.paths]
     _assign_stages(flow)
     return flow
 
@@ -247,9 +260,8 @@ def _join_kind(node: Join) -> str:
 
 def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Step, ...]]]:
     """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
-    if flow.given and (name := flow.given.get(fingerprint(node))) is not None:
-        flow.sources[name] = Source(name, types[node])
-        return [(name, ())]
+    if flow.given and (found := _from_given(flow, node, types)) is not None:
+        return [found]
     match node:
         case Source():
             flow.sources[node.name] = node
@@ -260,6 +272,26 @@ def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tupl
             return [found for child in node.inputs for found in _producers(flow, child, types)]
         case _:
             return [(_operator(flow, node, types), ())]
+
+
+def _from_given(flow: Dataflow, node: Node, types: Types) -> tuple[str, tuple[Step, ...]] | None:
+    """The source that has the rows of ``node``, or rows from which a step makes them; None if there is none."""
+    if (given := flow.given.get(fingerprint(node))) is not None:
+        flow.sources[given.name] = Source(given.name, types[node])
+        return given.name, ()
+    if not isinstance(node, Linear):
+        return None
+    below: Node = node
+    while isinstance(below, Linear):
+        below = below.input
+        if fingerprint(below) in flow.given:
+            return None  # the plan itself leads there
+    for given in flow.given.values():
+        if (step := answer(node, given.node)) is not None:
+            flow.sources[given.name] = Source(given.name, types[given.node])
+            flow.answers[step] = types[node]
+            return given.name, (step,)
+    return None
 
 
 def _operator(

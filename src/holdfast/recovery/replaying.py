@@ -2,9 +2,9 @@
 
 The plan (`coordinator/recovery.py`) says which operators lost which epochs. What they need is the change of their
 inputs at the epoch, and wherever a view or a kept source on the way back has a log that can give it, the walk ends
-there: for the replay the dataflow is built anew with those logs as sources (`State.reading`). Operators behind them are
-not run, and sources that lie behind them are not read. Only where no log is on the way is the input of a source read
-again.
+there: for the replay the dataflow is built anew with those logs as sources (`State.reading`); what a rewrite fused with
+a view is answered from its rows (`plan/answering.py`). Operators behind them are not run, and sources that lie behind
+them are not read. Only where no log is on the way is the input of a source read again.
 
 A log cannot stand in for an operator that is itself to be written. If one lies between two lost operators, the two are
 computed apart: the lower one from the log, the upper one from what is before it.
@@ -99,9 +99,9 @@ class Replaying:
 
     def _read_from(self, operators: Collection[str], logs: Collection[str]) -> _Reading:
         if logs:
-            flow, program = self._state.reading(operators, logs)
+            flow, program, types = self._state.reading(operators, logs)
             if read := flow.sources.keys() & set(logs):
-                return _Reading(flow, frozenset(read), self._runner.job(flow, program, self._state.types))
+                return _Reading(flow, frozenset(read), self._runner.job(flow, program, types))
         return _Reading(self._state.flow, frozenset(), None)
 
     def _narrowed(self, replay: Replay, operators: Collection[str], reading: _Reading) -> Replay:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,8 +94,10 @@ class LineageLog:
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
-    def append(self, lineage: Lineage) -> None:
-        """Say that an epoch is complete: all of its line is there, or, if this raises, none that counts."""
+    def append(self, lineage: Lineage, written: Callable[[Lineage], None] = lambda _: None) -> None:
+        """Say that an epoch is complete: all of its line is there, or, if this raises `LogError`, none that counts.
+        ``written`` is called when the line is there, before the history has the epoch: what other threads must know of
+        an epoch that they find in the history."""
         line = lineage.to_json().encode() + b"\n"
         try:
             if self._stray or not os.path.lexists(self.path):
@@ -114,6 +116,7 @@ class LineageLog:
                 epoch=lineage.epoch,
             ) from error
         self._size += len(line)
+        written(lineage)
         self.history.append(lineage)
 
     def fold(self, base: Folded) -> None:

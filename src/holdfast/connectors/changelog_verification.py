@@ -1,0 +1,110 @@
+"""Which files of a changelog were found whole after they had reached the disk: those are not read again.
+
+A power cut takes away what had not reached the disk. Files of the last seconds are read whole whenever a changelog is
+opened (`changelog_files.recent`). That an older one has reached the disk is likely, and not certain: a machine may
+write late. So each is synced once and then read whole, its pages compared with their checksums; what was synced no
+power cut takes away. ``_progress/verified.json`` says up to which epoch that was done.
+
+It is done beside epochs, in order of epochs, and at most `IN_A_PASS` bytes at a time. Of what is not verified when a
+changelog is opened, up to `AT_OPENING` bytes are read then, the newest first; the rest is verified beside the epochs
+that follow. So opening costs the same however long the changelog is, and each file is read a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.connectors.changelog_files import DataFile, is_torn, recent, sync
+from holdfast.connectors.progress import NAME
+
+AT_OPENING = 256 << 20
+IN_A_PASS = 64 << 20
+"""Bytes."""
+
+MANY = 1000
+"""So many files are read in a pass at most."""
+
+
+class Verification:
+    """How far the changelog in the directory ``path`` was verified. Methods raise OSError as the system does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._record = path / NAME / "verified.json"
+        self._upto = -1
+
+    @property
+    def upto(self) -> int:
+        """Files of epochs up to this one were synced and then found whole."""
+        return self._upto
+
+    def load(self) -> None:
+        """Find out how far it is. What does not read says nothing: then all is verified again."""
+        self._upto = -1
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            found = json.loads(self._record.read_bytes())
+            if found["sum"] == _sum(found["upto"]):
+                self._upto = int(found["upto"])
+
+    def to_read(self, files: Sequence[DataFile]) -> set[DataFile]:
+        """The files that are to be read whole when the changelog is opened."""
+        found = recent(self._path, files)
+        left = AT_OPENING
+        for each in sorted(files, key=lambda each: each.last, reverse=True):
+            if each in found or each.last <= self._upto:
+                continue
+            with suppress(FileNotFoundError):  # its consumer has removed it
+                left -= (self._path / each.name).stat().st_size
+                if left < 0:
+                    break
+                found.add(each)
+        return found
+
+    def go_on(self, files: Sequence[DataFile]) -> DataFile | None:
+        """Verify some more files; one that is torn, if it comes to one."""
+        upto, left = self._upto, IN_A_PASS
+        torn = None
+        unread = sorted((each for each in files if each.last > upto), key=lambda each: each.last)
+        young = recent(self._path, unread)
+        for each in unread[:MANY]:
+            if each in young or left <= 0:
+                break  # in order, so that one number says how far it is
+            path = self._path / each.name
+            try:
+                sync(path)
+                left -= path.stat().st_size
+                if is_torn(path, whole=True):
+                    torn = each
+                    break
+            except FileNotFoundError:
+                continue  # its consumer has removed it, or it was put together with others
+            upto = each.last
+        self._write(upto)
+        return torn
+
+    def forget(self, epoch: int) -> None:
+        """A file with this epoch was written again."""
+        self._write(min(self._upto, epoch - 1))
+
+    def _write(self, upto: int) -> None:
+        if upto == self._upto:
+            return
+        sync(self._path)
+        hidden = self._record.parent / f".{uuid.uuid4().hex}.tmp"
+        try:
+            hidden.write_text(json.dumps({"sum": _sum(upto), "upto": upto}))
+            os.replace(hidden, self._record)
+        finally:
+            with suppress(OSError):
+                hidden.unlink(missing_ok=True)
+        self._upto = upto
+
+
+def _sum(upto: object) -> str:
+    return hashlib.blake2b(json.dumps(upto).encode(), digest_size=8).hexdigest()
