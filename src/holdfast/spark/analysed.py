@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -70,6 +71,19 @@ class Analysed:
         origin = self.object(node.path).origin()
         line, start = origin.line(), origin.startPosition()
         return None if line.isEmpty() or start.isEmpty() else (int(line.get()), int(start.get()) + 1)
+
+    def constant(self, expression: Expression) -> Any:
+        try:
+            value = self.object(expression.path).eval(None)
+        except Py4JJavaError:
+            return None
+        return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
+
+    def function_name(self, expression: Expression) -> str:
+        return str(self.object(expression.path).prettyName())
+
+    def overflow(self, expression: Expression) -> str:
+        return str(self.object(expression.path).evalContext().evalMode().toString())
 
     def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
         own = self.object(expression.path)

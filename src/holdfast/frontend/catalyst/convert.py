@@ -16,7 +16,7 @@ from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.groups import aggregate
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.schema import RESERVED
 from holdfast.plan.expression import Tree, column, plain, render
@@ -171,12 +171,6 @@ def _sort(converter: Converter, operator: Operator) -> Relation:
         if all(name != each.column for each in order):
             order.append(Order(name, *direction(sort)))
     return replace(below, node=extend(below.node, added) if added else below.node, order=tuple(order))
-
-
-def direction(sort: Expression) -> tuple[bool, bool]:
-    """Descending, nulls first."""
-    found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
-    return "Descending" in found[0], "NullsFirst" in found[1]
 
 
 def _limit(converter: Converter, operator: Operator) -> Relation:

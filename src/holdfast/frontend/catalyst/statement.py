@@ -22,6 +22,16 @@ class Catalyst(Protocol):
     def position(self, node: Expression | Operator) -> tuple[int, int] | None:
         """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
 
+    def constant(self, expression: Expression) -> object:
+        """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
+        Spark cannot compute it without running a query."""
+
+    def function_name(self, expression: Expression) -> str:
+        """What a function is called in SQL."""
+
+    def overflow(self, expression: Expression) -> str:
+        """What a function does about a result that does not fit its type: ``ANSI``, ``LEGACY`` or ``TRY``."""
+
     def foreign(self, expression: Expression, holes: list[Expression]) -> str:
         """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
 
