@@ -83,7 +83,10 @@ class Analysed:
         return str(self.object(expression.path).prettyName())
 
     def overflow(self, expression: Expression) -> str:
-        return str(self.object(expression.path).evalContext().evalMode().toString())
+        found = self.object(expression.path)
+        # A sum has a context with its mode, an average the mode alone.
+        holder = found.evalContext() if expression.kind == "Sum" else found
+        return str(holder.evalMode().toString())
 
     def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
         own = self.object(expression.path)

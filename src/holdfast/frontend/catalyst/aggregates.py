@@ -163,7 +163,8 @@ def _first_by(asked: Asked) -> Tree:
         raise asked.unsupported(f"{asked.name} of so many values that is not a number", "write the number")
     found = asked.calls.call("collect_list", [_with_order(asked, [asked.all_rows(1)])])
     listed = "`found`" if asked.function.parameters["reverse"] else "reverse(`found`)"
-    return _over(f"transform(slice({listed}, 1, {number}), e -> e.value)", found=found)
+    first = f"transform(slice({listed}, 1, {number}), e -> e.value)"
+    return _over(f"CASE WHEN size(`found`) > 0 THEN {first} END", found=found)
 
 
 def _with_order(asked: Asked, orders: Sequence[Tree]) -> Tree:
