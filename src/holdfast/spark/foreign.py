@@ -38,11 +38,10 @@ _known: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """The names that are functions of a session already."""
 
 
-def keep(session: SparkSession, expression: Any, holes: Sequence[tuple[int, ...]], shape: str) -> str:
-    """The name of an expression with these holes. ``shape`` tells it from all that mean something else."""
-    text = re.sub(r"#\d+", "#", str(expression.toString()))
-    meaning = blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
-    name = foreign_name(str(expression.prettyName()), meaning)
+def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str:
+    """The name of an expression with these holes. ``meaning`` tells it from all that mean something else."""
+    mark = blake2b(f"{meaning}\n{list(holes)}".encode(), digest_size=8).hexdigest()
+    name = foreign_name(str(expression.prettyName()), mark)
     _kept.setdefault(name, _Kept(expression, tuple(holes), str(expression.dataType().catalogString())))
     return name
 

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.groups import aggregate
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
+from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.schema import RESERVED
 from holdfast.plan.expression import Tree, column, plain, render
@@ -116,7 +118,10 @@ def _filter(converter: Converter, operator: Operator) -> Relation:
     below = converter.relation(operator.child)
     condition = operator.expression("condition")
     assert condition is not None
-    return filtered(below, converter.tree(condition, below))
+    tree = converter.tree(condition, below)
+    clause = {"Aggregate": "HAVING", "Window": "QUALIFY"}.get(operator.child.kind, "WHERE")
+    check_temporal(tree, clause, converter.statement)
+    return filtered(below, tree)
 
 
 def _union(converter: Converter, operator: Operator) -> Relation:
@@ -213,6 +218,7 @@ CONVERTERS: dict[str, Convert] = {
     "Expand": _expand,
     "Distinct": _distinct,
     "Aggregate": aggregate,
+    "Window": window,
     "Intersect": _set("intersect"),
     "Except": _set("except"),
     "Sort": _sort,

@@ -35,6 +35,22 @@ class Catalyst(Protocol):
     def foreign(self, expression: Expression, holes: list[Expression]) -> str:
         """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
 
+    def literal(self, expression: Expression) -> Expression | None:
+        """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. The value
+        of a timestamp is in microseconds."""
+
+    def is_deterministic(self, expression: Expression) -> bool:
+        """Whether Spark takes it, and all below it, for deterministic."""
+
+    def mode(self, expression: Expression) -> str:
+        """How an operation that can fail does: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
+
+    def is_ansi(self, expression: Expression) -> bool:
+        """Whether all that can fail in an expression is ANSI's; False if that is not certain."""
+
+    def hidden(self, expression: Expression, name: str) -> str:
+        """A parameter that the plan's JSON leaves out."""
+
     def function(self, expression: Expression) -> UserFunction:
         """The Python function that the expression calls."""
 
