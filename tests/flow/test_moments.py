@@ -9,13 +9,14 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Linear, Node, Source, Temporal
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 from holdfast.spark.analysis import Analyst
 from holdfast.spark.zones import keeps_dates, keeps_days
 from holdfast.testing.oracle import as_of
+
+from ..planned import plan_sql
 
 SCHEMA = "id bigint, ts timestamp, day date, local timestamp_ntz, text string, pinned boolean"
 

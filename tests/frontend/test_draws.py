@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SqlError
-from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Draw, Drawn, Field, Join, Linear, Named, Node, Outside, Source, TopK
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
+
+from ..planned import plan_sql
 
 T = Source("t", (Field("id", "bigint"), Field("city", "string"), Field("x", "double")))
 U = Source("u", (Field("id", "bigint"), Field("y", "double")))

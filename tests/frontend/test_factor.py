@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Join, Linear, Node
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run
+from ..planned import plan_sql
 from .test_sql_means import CATALOG, sqlite_rows
 from .test_subqueries import WORLDS
 

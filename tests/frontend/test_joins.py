@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.dataflow import build
 from holdfast.plan.explain import explain
 from holdfast.plan.fingerprint import fingerprint
@@ -15,6 +14,7 @@ from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run
+from ..planned import plan_sql
 from .test_sql_means import CATALOG, sqlite_rows
 
 TABLES = {

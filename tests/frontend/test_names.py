@@ -7,8 +7,9 @@ import pytest
 from holdfast.errors import AmbiguousName, UnknownName
 from holdfast.frontend.nearest import did_you_mean, nearest
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Node, Source
+
+from ..planned import plan_sql
 
 CATALOG: dict[str, Node] = {
     "orders": Source("orders", parse_schema("id long, user string, amount double", subject="orders")),

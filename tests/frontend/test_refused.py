@@ -6,8 +6,9 @@ import pytest
 
 from holdfast.errors import SqlError, Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Source
+
+from ..planned import plan_sql
 
 CATALOG = {
     "orders": Source(

@@ -6,8 +6,9 @@ import pytest
 
 from holdfast.errors import SqlError
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Named, Node, Order, Source, TopK, Union
+
+from ..planned import plan_sql
 
 ORDERS = Source(
     "orders",

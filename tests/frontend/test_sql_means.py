@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Field, Source
 from holdfast.plan.rewrites import rewrite
 
 from ..plan.interpreter import run
+from ..planned import plan_sql
 from .queries import TABLES, Maker, Rows
 
 TYPES = {"int": "int", "str": "string"}

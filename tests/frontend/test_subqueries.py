@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SqlError, Unsupported
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Aggregate, Join, Linear, Node
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run
+from ..planned import plan_sql
 from .test_sql_means import CATALOG, sqlite_rows
 
 T = [(1, 1, "x"), (1, 1, "x"), (2, None, "y"), (None, 3, None), (3, 0, "x")]

@@ -6,12 +6,13 @@ import pytest
 
 from holdfast.errors import DeclarationError, SqlError, UnknownName, Unsupported
 from holdfast.frontend.expiry import expiring
-from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, Temporal, Union, Window
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
+
+from ..planned import plan_sql
 
 T = Source("t", (Field("id", "bigint"), Field("ts", "timestamp"), Field("d", "date"), Field("p", "boolean")))
 U = Source("u", (Field("id", "bigint"), Field("ts", "timestamp"), Field("n", "int")))

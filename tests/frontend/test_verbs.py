@@ -8,11 +8,12 @@ import pytest
 
 from holdfast.errors import AmbiguousName, DeclarationError, HoldfastError, SqlError, UnknownName, Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Node, Source
 from holdfast.plan.rewrites import rewrite
+
+from ..planned import plan_sql
 
 ORDERS = Source("orders", parse_schema("id long, user string, amount double, `odd name` int", subject="orders"))
 USERS = Source("users", parse_schema("id long, name string, age int", subject="users"))

@@ -6,10 +6,11 @@ import pytest
 
 from holdfast.errors import SqlError
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.verbs import Table
 from holdfast.plan.nodes import Aggregate, Draw, First, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
 from holdfast.plan.rewrites import rewrite
+
+from ..planned import plan_sql
 
 ORDERS = Source("orders", parse_schema("id long, user string, amount double", subject="orders"))
 CATALOG = {"orders": ORDERS}

@@ -13,10 +13,10 @@ import pytest
 import holdfast as hf
 from holdfast.errors import DeclarationError, SqlError, Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.frontend.udf import user_function
 from holdfast.plan.nodes import Node, Source, UserFunction
 
+from ..planned import plan_sql
 from .cases import make
 from .data import SCHEMAS
 from .generating import FUNCTIONS

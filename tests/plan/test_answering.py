@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.operators.program import is_native
 from holdfast.plan.answering import answer
 from holdfast.plan.dataflow import Given, build
@@ -14,6 +13,8 @@ from holdfast.plan.nodes import Field, Linear, Node, Source
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 from tests.plan.interpreter import run
+
+from ..planned import plan_sql
 
 T = Source("t", parse_schema("a bigint, b bigint, c bigint", subject="t"))
 U = Source("u", parse_schema("a bigint, d bigint", subject="u"))

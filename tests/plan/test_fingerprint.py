@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan import fingerprint as module
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
@@ -26,6 +25,8 @@ from holdfast.plan.nodes import (
     Union,
 )
 from holdfast.plan.walk import with_functions
+
+from ..planned import plan_sql
 
 CATALOG: dict[str, Node] = {
     "t": Source("t", parse_schema("a int, b int, c string, s struct<f:int>, l array<int>", subject="t")),

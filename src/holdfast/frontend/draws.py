@@ -14,6 +14,7 @@ its number in the query. Those with equal seeds are one again, as in Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -22,6 +23,13 @@ from holdfast.frontend import functions
 from holdfast.frontend.place import Text
 from holdfast.plan.expression import Tree, render
 from holdfast.plan.nodes import Drawn, Function
+
+
+class Refusing(Protocol):
+    """Refuses a construct, at the place of a tree."""
+
+    def unsupported(self, construct: str, place: Tree | None, advice: str = "") -> Unsupported: ...
+
 
 CLOCK = Drawn("", "clock", (), "timestamp")
 """What all calls of the clock wish for."""
@@ -96,14 +104,14 @@ def is_clock(tree: Tree) -> bool:
     return all(wished(node) in (None, CLOCK) for node in tree.walk())
 
 
-def check_timeless(tree: Tree, clause: str, text: Text) -> None:
+def check_timeless(tree: Tree, clause: str, text: Refusing) -> None:
     """Refuse the clock where a view would have to change without any change of its inputs."""
     for node in tree.walk():
         if wished(node) == CLOCK:
             raise _untimely(node, clause, text)
 
 
-def _untimely(node: Tree, clause: str, text: Text) -> Unsupported:
+def _untimely(node: Tree, clause: str, text: Refusing) -> Unsupported:
     if clause == "GROUP BY":
         advice = "name it in a subquery, where it is the time at which each row came, and group by that name"
     else:

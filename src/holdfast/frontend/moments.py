@@ -32,8 +32,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from holdfast.frontend.draws import CLOCK, wished
-from holdfast.frontend.place import Text
+from holdfast.errors import Unsupported
+from holdfast.frontend.draws import CLOCK, Refusing, wished
 from holdfast.plan.deferred import INSTANT
 from holdfast.plan.expression import Tree, conjunction, conjuncts
 
@@ -91,22 +91,19 @@ def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
     return found, [part for part in parts if not is_timed(part)]
 
 
-def check_temporal(tree: Tree, clause: str, text: Text) -> None:
+def check_temporal(tree: Tree, clause: str, text: Refusing) -> None:
     """Refuse conditions on the clock of which it cannot be said when they hold."""
     for part in conjuncts(tree):
-        if (advice := untimely(part)) is not None:
+        if is_timed(part) and _times(part) is None:
             place = next(node for node in part.walk() if wished(node) == CLOCK)
-            raise text.unsupported(f"this condition on the current time in {clause}", place, advice)
+            raise _refused(part, clause, place, text)
 
 
-def untimely(part: Tree) -> str | None:
-    """What to write instead of a condition on the clock of which it cannot be said when it holds; None of others."""
-    if not is_timed(part) or _times(part) is not None:
-        return None
+def _refused(part: Tree, clause: str, place: Tree, text: Refusing) -> Unsupported:
     advice = "write it as a comparison of a column with now() or current_date(), plus or minus a literal interval"
     if any(unit in _MONTHS for each in part.find_all(exp.Interval) for unit in _units(each)):
         advice += "; months can be taken from current_date() alone"
-    return advice
+    return text.unsupported(f"this condition on the current time in {clause}", place, advice)
 
 
 def _times(part: Tree) -> Times | None:
@@ -168,7 +165,7 @@ def _compared(kind: type[Tree], left: Tree, right: Tree) -> Times | None:
         kind, left, right = _MIRROR[kind], right, left
     if isinstance(left, exp.Anonymous) and left.name.lower() in ("datediff", "date_diff"):
         return _days_between(kind, left, right)
-    valued = _value(left)
+    valued = type_of(left)
     if valued is None:
         return None
     value = _coerced(right, valued)
@@ -208,12 +205,12 @@ def _known(value: Tree) -> Tree:
 # -- the clock's side ---------------------------------------------------------------------------------------------
 
 
-def _value(tree: Tree) -> str | None:
+def type_of(tree: Tree) -> str | None:
     """The type of a chain of steps from the clock: ``timestamp``, ``timestamp_ntz`` or ``date``; None if it is none."""
     if wished(tree) == CLOCK:
         return "timestamp"
     step = _step(tree)
-    return None if step is None or _value(step.of) is None else step.type
+    return None if step is None or type_of(step.of) is None else step.type
 
 
 @dataclass(frozen=True)
@@ -221,8 +218,8 @@ class _Step:
     """One step from the clock outwards: over ``of``, a value of ``type``."""
 
     kind: str
-    """``shift`` by an interval, ``months``, ``date`` (of a timestamp), ``midnight`` (of a date), ``trunc``, or the
-    ``same`` in another type."""
+    """``shift`` by an interval, ``passed`` (so many microseconds), ``months``, ``date`` (of a timestamp), ``midnight``
+    (of a date), ``trunc``, or the ``same`` in another type."""
 
     of: Tree
     type: str
@@ -243,7 +240,7 @@ def _step(tree: Tree) -> _Step | None:
 
 
 def _typed_step(of: Tree, wanted: str) -> _Step | None:
-    have = _value(of)
+    have = type_of(of)
     if have is None or wanted not in ("date", "timestamp", "timestamp_ntz"):
         return None
     if have == wanted:
@@ -268,7 +265,7 @@ def _sum(tree: Tree) -> _Step | None:
 
 def _shifted(of: Tree, by: Tree) -> _Step | None:
     """``of`` plus a constant: an interval, or a number of days."""
-    have = _value(of)
+    have = type_of(of)
     if have is None:
         return None
     if _is_number(by):
@@ -300,19 +297,39 @@ def _call_step(call: exp.Anonymous) -> _Step | None:
         case "add_months", 2 if _is_number(arguments[1]):
             return _shifted(_cast(arguments[0], "date"), _interval(arguments[1], "MONTH"))
         case (("timestampadd" | "dateadd" | "date_add"), 3) if _is_number(arguments[1]):
-            of = _cast(arguments[2], "timestamp") if _value(arguments[2]) == "date" else arguments[2]
+            of = _cast(arguments[2], "timestamp") if type_of(arguments[2]) == "date" else arguments[2]
             return _shifted(of, _interval(arguments[1], arguments[0].name.upper()))
+        case "timestamp_micros", 1:
+            return _passed_step(arguments[0])
         case "date_trunc", 2 if arguments[0].is_string and arguments[0].name.upper() in _TRUNCATED:
-            if (have := _value(arguments[1])) is None:
+            if (have := type_of(arguments[1])) is None:
                 return None
             of = arguments[1] if have == "timestamp" else _cast(arguments[1], "timestamp")
             return _Step("trunc", of, "timestamp", arguments[0], "fixed")
     return None
 
 
+def passed(tree: Tree, micros: int) -> Tree:
+    """The timestamp ``tree`` so many microseconds later, however long its days are."""
+    number = _cast(exp.Literal.number(abs(micros)), "bigint")
+    moved = (exp.Add if micros > 0 else exp.Sub)(this=_call("unix_micros", tree), expression=number)
+    return _call("timestamp_micros", moved)
+
+
+def _passed_step(moved: Tree) -> _Step | None:
+    """The step that `passed` makes."""
+    if not isinstance(moved, (exp.Add, exp.Sub)) or not isinstance(moved.expression, exp.Cast):
+        return None
+    of, number = moved.this, moved.expression.this
+    if not isinstance(of, exp.Anonymous) or of.name != "unix_micros" or type_of(of.expressions[0]) != "timestamp":
+        return None
+    micros = int(number.name) * (1 if isinstance(moved, exp.Add) else -1)
+    return _Step("passed", of.expressions[0], "timestamp", exp.Literal.number(str(micros)))
+
+
 def _undo(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
     """``clock kind value`` as times; ``value`` is a timestamp, or a date where the clock is one and this says so."""
-    return _undo_as(kind, clock if _value(clock) != "date" else _cast(clock, "timestamp"), value)
+    return _undo_as(kind, clock if type_of(clock) != "date" else _cast(clock, "timestamp"), value)
 
 
 def _undo_as(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
@@ -335,6 +352,9 @@ def _undo_as(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
             assert step.by is not None
             moved = _minus(value, step.by)
             times = _undo_as(kind, step.of, _cast(moved, "date") if step.type == "date" else moved)
+        case "passed":
+            assert step.by is not None
+            times = _undo_as(kind, step.of, passed(value, -int(step.by.name)))
         case "months":
             assert step.by is not None
             last = value if whole else _call("date_sub", value, exp.Literal.number(1))

@@ -27,7 +27,7 @@ from holdfast.plan.nodes import (
 )
 from holdfast.plan.windows import call_text
 
-_WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile"})
+_WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile", "percentile_disc"})
 
 
 @dataclass(frozen=True)

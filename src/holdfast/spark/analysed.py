@@ -1,8 +1,9 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelated`), which make the keys of groups
-columns and turn correlated subqueries into joins. Spark's optimiser as a whole would also replace ``now()`` by a
-literal.
+The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which make the keys of groups columns and turn
+correlated subqueries into joins. These rules look at nothing but the plan: not at statistics, nor at whether an input
+is empty, so that a view's plan is the same whatever its inputs hold. Spark's optimiser as a whole would also replace
+``now()`` by a literal.
 
 Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
 """
@@ -11,17 +12,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_plan
 from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark import foreign
-from holdfast.spark.decorrelated import decorrelated
 from holdfast.spark.types import fields_of
+
+_CATALYST = "org.apache.spark.sql.catalyst"
+_RULES = (
+    "optimizer.PullOutGroupingExpressions",
+    "optimizer.PullupCorrelatedPredicates",
+    "optimizer.RewriteCorrelatedScalarSubquery",
+    "optimizer.RewriteLateralSubquery",
+    "optimizer.RewritePredicateSubquery",
+)
+_FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
+_MODES = ("evalMode", "evalContext")
+_OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
+_COMMON = re.compile(r"(?<=CommonExpressionId\()\d+")
+_NO_MEANING = ("origin", "qualifier", "metadata", "name", "nullable")
 
 
 class Analysed:
@@ -35,10 +50,18 @@ class Analysed:
         self.fields: tuple[Field, ...] = fields_of(schema)
         """The columns of the query."""
 
-        plan = decorrelated(session, plan)
+        for rule in _RULES:
+            plan = _object(jvm, f"{_CATALYST}.{rule}").apply(plan)
         # The outputs, by name and id, are the columns of the view.
+        self._jvm = jvm
         self._root = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.output(), plan)
         self._found: dict[Path, Any] = {(): self._root}
+        self._lists: set[Path] = set()
+        """The paths of values that are lists of Scala's, not trees."""
+
+        self._ansi: set[Path] = set()
+        """The paths of expressions that are known to fail as ANSI SQL does."""
+
         self.plan: Operator = read_plan(json.loads(self._root.toJSON()))
 
     def object(self, path: Path) -> Any:
@@ -46,10 +69,16 @@ class Analysed:
         if path not in self._found:
             above, step = self.object(path[:-1]), path[-1]
             if isinstance(step, int):
-                found = above.children().apply(step) if _is_tree(above) else above.apply(step)
+                found = above.apply(step) if path[:-1] in self._lists else above.children().apply(step)
+                known = path[:-1] not in self._lists
             else:
-                found = getattr(above, step)()
-                found = found.get() if _is_option(found) else found
+                found, known = getattr(above, step)(), False
+            if not known:
+                name = found.getClass().getName()
+                if name.startswith("scala.Some"):
+                    found = found.get()
+                elif name.startswith("scala.collection"):
+                    self._lists.add(path)
             self._found[path] = found
         return self._found[path]
 
@@ -61,33 +90,117 @@ class Analysed:
         line, start = origin.line(), origin.startPosition()
         return None if line.isEmpty() or start.isEmpty() else (int(line.get()), int(start.get()) + 1)
 
+    def constant(self, expression: Expression) -> Any:
+        try:
+            value = self.object(expression.path).eval(None)
+        except Py4JJavaError:
+            return None
+        return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
+
+    def function_name(self, expression: Expression) -> str:
+        return str(self.object(expression.path).prettyName())
+
+    def overflow(self, expression: Expression) -> str:
+        found = self.object(expression.path)
+        # A sum has a context with its mode, an average the mode alone.
+        holder = found.evalContext() if expression.kind == "Sum" else found
+        return str(holder.evalMode().toString())
+
     def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
         own = self.object(expression.path)
-        paths = [hole.path[len(expression.path) :] for hole in holes]
-        return foreign.keep(self._session, own, [tuple(map(int, path)) for path in paths], _shape(expression))
+        paths = [tuple(map(int, hole.path[len(expression.path) :])) for hole in holes]
+        return foreign.keep(own, paths, self._meaning(expression, {hole.path for hole in holes}))
 
-    def raised(self, condition: str) -> str:
-        return foreign.error(self._session, condition)
+    def literal(self, expression: Expression) -> Expression | None:
+        own = self.object(expression.path)
+        if expression.kind != "Literal":
+            logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+            plan = logical.Filter(own, logical.OneRowRelation())
+            for rule in _FOLDING:
+                plan = _object(self._jvm, f"{_CATALYST}.optimizer.{rule}").apply(plan)
+            own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
+            if own.getClass().getSimpleName() != "Literal":
+                return None
+        parameters = json.loads(own.toJSON())[0]
+        if parameters["dataType"] == "timestamp" and parameters["value"] is not None:
+            parameters["value"] = str(own.value())  # JSON shows it in the session's time zone
+        return Expression("Literal", (), parameters, expression.path)
+
+    def is_deterministic(self, expression: Expression) -> bool:
+        return bool(self.object(expression.path).deterministic())
+
+    def mode(self, expression: Expression) -> str:
+        name = next(each for each in _MODES if each in expression.parameters)
+        found = re.search("ANSI|TRY|LEGACY", str(getattr(self.object(expression.path), name)().toString()))
+        return "" if found is None else found[0]
+
+    def is_ansi(self, expression: Expression) -> bool:
+        for root, *below in _shown_whole(expression):
+            if root.path in self._ansi:
+                continue
+            if _OTHER_MODES.search(self.object(root.path).asCode()):
+                return False
+            self._ansi.update(part.path for part in (root, *below))
+        return True
+
+    def hidden(self, expression: Expression, name: str) -> str:
+        return str(getattr(self.object(expression.path), name)())
+
+    def _meaning(self, expression: Expression, holes: Set[Path]) -> str:
+        """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""
+        shape = json.dumps(self._shape(expression, holes, {}), sort_keys=True, default=str)
+        text = str(self.object(expression.path).toString())
+        for part in expression.walk():
+            if "exprId" in part.parameters:
+                text = text.replace(f"{part.name}#{part.id}", "#")
+        modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
+        return f"{shape}\n{_COMMON.sub('', text)}\n{modes}"
+
+    def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
+        if isinstance(value, Expression):
+            if value.path in holes:
+                return ["hole", value.parameters.get("dataType") or self.type_of(value)]
+            own = {
+                key: self._shape(each, holes, numbers)
+                for key, each in value.parameters.items()
+                if key not in _NO_MEANING
+            }
+            if value.kind == "Literal" and (own["dataType"] == "binary" or not isinstance(own["dataType"], str)):
+                own["value"] = str(self.object(value.path).sql())  # JSON shows where its bytes are in memory
+            if value.kind == "Like":
+                own["escapeChar"] = self.hidden(value, "escapeChar")
+            if value.kind == "ScalaUDF":
+                own["function"] = str(self.object(value.path).function().getClass().getName())
+            return [value.kind, own, [self._shape(child, holes, numbers) for child in value.children]]
+        if isinstance(value, dict):
+            if "jvmId" in value:
+                return numbers.setdefault(str(value["id"]), len(numbers))
+            if "num-children" in value:  # a tree within a tuple: it is among the children
+                return None
+            return {key: self._shape(each, holes, numbers) for key, each in value.items()}
+        return [self._shape(each, holes, numbers) for each in value] if isinstance(value, list) else value
 
     def function(self, expression: Expression) -> UserFunction:
         raise NotImplementedError
 
 
-def _shape(expression: Expression) -> str:
-    """A text that is equal for expressions of equal meaning: ids are replaced by their order of occurrence."""
-    numbers: dict[str, int] = {}
+def _has_mode(expression: Expression) -> bool:
+    return any(name in expression.parameters for name in _MODES)
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Expression):
-            own = {key: plain(each) for key, each in value.parameters.items() if key not in ("origin", "qualifier")}
-            return [value.kind, own, [plain(child) for child in value.children]]
-        if isinstance(value, dict):
-            if "jvmId" in value:
-                return numbers.setdefault(str(value["id"]), len(numbers))
-            return {key: plain(each) for key, each in value.items()}
-        return [plain(each) for each in value] if isinstance(value, list) else value
 
-    return json.dumps(plain(expression), sort_keys=True, default=str)
+def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
+    """All parts of an expression that have a mode, in groups: ``asCode`` of the first of a group shows all of it. It
+    does not look into lists."""
+    waiting = [expression]
+    for root in waiting:
+        within, found = [root], False
+        for part in within:
+            found |= _has_mode(part)
+            scalar = {each for each in part.parameters.values() if type(each) is int}
+            for place, child in enumerate(part.children):
+                (within if place in scalar else waiting).append(child)
+        if found:
+            yield within
 
 
 def _object(jvm: Any, name: str) -> Any:
@@ -100,11 +213,3 @@ def _package(jvm: Any, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def _is_tree(found: Any) -> bool:
-    return not found.getClass().getName().startswith("scala.collection")
-
-
-def _is_option(found: Any) -> bool:
-    return bool(re.match(r"scala\.(Some|None)", found.getClass().getName())) if hasattr(found, "getClass") else False

@@ -376,8 +376,13 @@ def _check_kept(view: str, node: Node, fields: tuple[Field, ...]) -> None:
 
 def _call_text(call: Call) -> str:
     distinct = "DISTINCT " if call.distinct else ""
-    arguments = ", ".join([*(quoted(name) for name in call.arguments), *call.parameters]) or "*"
-    return f"{call.function}({distinct}{arguments})"
+    function, parameters = call.function, call.parameters if call.function == "percentile" else ()
+    if function == "percentile_disc":
+        function = "any_value"  # it is one of the values
+    elif "try" in call.parameters:
+        function = f"try_{function}"
+    arguments = ", ".join([*(quoted(name) for name in call.arguments), *parameters]) or "*"
+    return f"{function}({distinct}{arguments})"
 
 
 def _first_line(error: AnalysisException | ParseException) -> str:

@@ -38,32 +38,12 @@ _known: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 """The names that are functions of a session already."""
 
 
-def keep(session: SparkSession, expression: Any, holes: Sequence[tuple[int, ...]], shape: str) -> str:
-    """The name of an expression with these holes. ``shape`` tells it from all that mean something else."""
-    text = re.sub(r"#\d+", "#", str(expression.toString()))
-    meaning = blake2b(f"{shape}\n{text}\n{sorted(holes)}".encode(), digest_size=8).hexdigest()
-    name = foreign_name(str(expression.prettyName()), meaning)
+def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str:
+    """The name of an expression with these holes. ``meaning`` tells it from all that mean something else."""
+    mark = blake2b(f"{meaning}\n{list(holes)}".encode(), digest_size=8).hexdigest()
+    name = foreign_name(str(expression.prettyName()), mark)
     _kept.setdefault(name, _Kept(expression, tuple(holes), str(expression.dataType().catalogString())))
     return name
-
-
-def error(session: SparkSession, condition: str) -> str:
-    """The name of an expression that fails with an error of Spark's that has no parameters."""
-    jvm: Any = session.sparkContext._jvm
-    types = jvm.org.apache.spark.sql.types.DataType
-    literal = _object(jvm, "org.apache.spark.sql.catalyst.expressions.Literal").create
-    nothing = _object(jvm, "scala.collection.immutable.Map").empty()
-    raised = jvm.org.apache.spark.sql.catalyst.expressions.RaiseError(
-        literal(condition, types.fromDDL("string")),
-        literal(nothing, types.fromDDL("map<string, string>")),
-        types.fromDDL("void"),
-    )
-    return keep(session, raised, [], "")
-
-
-def _object(jvm: Any, name: str) -> Any:
-    """A Scala object."""
-    return jvm.java.lang.Class.forName(name + "$").getField("MODULE$").get(None)
 
 
 def type_of_call(sql: str) -> str | None:

@@ -12,17 +12,16 @@ from dataclasses import replace
 
 from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, extend, linear
-from holdfast.frontend.catalyst.expressions import CLOCKS, Expressions
+from holdfast.frontend.catalyst.clock import check_temporal
+from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.groups import aggregate
-from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.subqueries import at_most_one
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import Expression, Operator, direction
+from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.labels import label, unique
-from holdfast.frontend.moments import untimely
 from holdfast.frontend.schema import RESERVED
-from holdfast.plan.expression import Tree, column, conjuncts, plain, render
+from holdfast.plan.expression import Tree, column, plain, render
 from holdfast.plan.nodes import Aggregate, Node, Order, SetOperation, TopK, Union
 
 COLLECTION = "holdfast:"
@@ -48,28 +47,20 @@ class Converter:
         return convert(self, operator)
 
     def expressions(self, names: Mapping[int, str]) -> Expressions:
-        return Expressions(self.statement, names, self.subquery)
+        return Expressions(self.statement, names, self.scalar)
 
     def tree(self, expression: Expression, relation: Relation) -> Tree:
         return self.expressions(relation.names).tree(expression)
 
-    def condition(self, expression: Expression, names: Mapping[int, str]) -> Tree:
-        """A condition that rows are kept by. One on the clock must say until when, or from when on, it holds."""
-        tree = self.expressions(names).tree(expression)
-        for part in conjuncts(tree):
-            if (advice := untimely(part)) is not None:
-                clock = next((each for each in expression.walk() if each.kind in CLOCKS), expression)
-                raise self.statement.unsupported("this condition on the current time", clock, advice)
-        return tree
+    def scalar(self, plan: Operator, expression: Expression) -> Node:
+        """The rows of a scalar subquery that refers to nothing outside of it."""
+        from holdfast.frontend.subqueries import _at_most_one
 
-    def subquery(self, plan: Operator, expression: Expression) -> Node:
-        """The rows of a subquery that refers to nothing outside of it; of a scalar one, its one row."""
         node = self.relation(plan).exactly().node
-        return at_most_one(node, self.statement) if expression.kind == "ScalarSubquery" else node
-
-    def is_collection(self, operator: Operator) -> bool:
-        """Does the operator stand for a collection of the flow's?"""
-        return operator.kind == "SubqueryAlias" and operator.parameters["identifier"]["name"].startswith(COLLECTION)
+        if not _at_most_one(node):
+            advice = "aggregate it (max(…), any_value(…)) or put LIMIT 1 behind it"
+            raise self.statement.unsupported("a scalar subquery that may have several rows", expression, advice)
+        return node
 
 
 Convert = Callable[[Converter, Operator], Relation]
@@ -80,9 +71,10 @@ Convert = Callable[[Converter, Operator], Relation]
 
 def _alias(converter: Converter, operator: Operator) -> Relation:
     """A name for a relation; of a collection of the flow's, what the name stands for."""
-    if not converter.is_collection(operator):
+    name = operator.parameters["identifier"]["name"]
+    if not name.startswith(COLLECTION):
         return converter.relation(operator.child)
-    name = operator.parameters["identifier"]["name"].removeprefix(COLLECTION)
+    name = name.removeprefix(COLLECTION)
     node = converter.collections[name]
     converter.reads.add(name)
     attributes = operator.child.expressions("output")
@@ -123,12 +115,13 @@ def _project(converter: Converter, operator: Operator) -> Relation:
 
 
 def _filter(converter: Converter, operator: Operator) -> Relation:
-    if is_above_join(converter, operator):
-        return join(converter, operator)
     below = converter.relation(operator.child)
     condition = operator.expression("condition")
     assert condition is not None
-    return filtered(below, converter.condition(condition, below.names))
+    tree = converter.tree(condition, below)
+    clause = {"Aggregate": "HAVING", "Window": "QUALIFY"}.get(operator.child.kind, "WHERE")
+    check_temporal(tree, clause, converter.statement)
+    return filtered(below, tree)
 
 
 def _union(converter: Converter, operator: Operator) -> Relation:
@@ -185,12 +178,6 @@ def _sort(converter: Converter, operator: Operator) -> Relation:
     return replace(below, node=extend(below.node, added) if added else below.node, order=tuple(order))
 
 
-def direction(sort: Expression) -> tuple[bool, bool]:
-    """Descending, nulls first."""
-    found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
-    return "Descending" in found[0], "NullsFirst" in found[1]
-
-
 def _limit(converter: Converter, operator: Operator) -> Relation:
     limit = _number(converter, operator, "limitExpr")
     child = operator.child
@@ -227,11 +214,11 @@ CONVERTERS: dict[str, Convert] = {
     "CTERelationRef": _reference,
     "Project": _project,
     "Filter": _filter,
-    "Join": join,
     "Union": _union,
     "Expand": _expand,
     "Distinct": _distinct,
     "Aggregate": aggregate,
+    "Window": window,
     "Intersect": _set("intersect"),
     "Except": _set("except"),
     "Sort": _sort,

@@ -22,11 +22,34 @@ class Catalyst(Protocol):
     def position(self, node: Expression | Operator) -> tuple[int, int] | None:
         """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
 
+    def constant(self, expression: Expression) -> object:
+        """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
+        Spark cannot compute it without running a query."""
+
+    def function_name(self, expression: Expression) -> str:
+        """What a function is called in SQL."""
+
+    def overflow(self, expression: Expression) -> str:
+        """What a function does about a result that does not fit its type: ``ANSI``, ``LEGACY`` or ``TRY``."""
+
     def foreign(self, expression: Expression, holes: list[Expression]) -> str:
         """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
 
-    def raised(self, condition: str) -> str:
-        """The name of a SQL function of no arguments that fails with this error of Spark's."""
+    def literal(self, expression: Expression) -> Expression | None:
+        """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. The value
+        of a timestamp is in microseconds."""
+
+    def is_deterministic(self, expression: Expression) -> bool:
+        """Whether Spark takes it, and all below it, for deterministic."""
+
+    def mode(self, expression: Expression) -> str:
+        """How an operation that can fail does: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
+
+    def is_ansi(self, expression: Expression) -> bool:
+        """Whether all that can fail in an expression is ANSI's; False if that is not certain."""
+
+    def hidden(self, expression: Expression, name: str) -> str:
+        """A parameter that the plan's JSON leaves out."""
 
     def function(self, expression: Expression) -> UserFunction:
         """The Python function that the expression calls."""

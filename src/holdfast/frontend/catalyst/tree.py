@@ -79,6 +79,12 @@ class Operator:
             yield from child.walk()
 
 
+def direction(sort: Expression) -> tuple[bool, bool]:
+    """Of a ``SortOrder``: descending, nulls first."""
+    found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
+    return "Descending" in found[0], "NullsFirst" in found[1]
+
+
 def read_plan(nodes: list[dict[str, Any]]) -> Operator:
     """The tree of a plan, from what ``toJSON`` gave."""
     found = _read(nodes, ())

@@ -1,0 +1,38 @@
+"""Plans of SQL texts for tests that are about plans: what Spark and the conversion make of a text, and no flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from holdfast.plan.nodes import Field, Node, Source, UserFunction
+
+from .session import shared_session
+
+if TYPE_CHECKING:
+    from holdfast.spark.analysis import Analyst
+    from holdfast.spark.planning import Planner
+
+
+@cache
+def _planner() -> tuple[Planner, Analyst]:
+    from holdfast.spark.analysis import Analyst
+    from holdfast.spark.meaning import meaning_of, planning_session
+    from holdfast.spark.planning import Planner
+
+    spark = shared_session()
+    session = planning_session(spark, meaning_of(spark, "tests"))
+    return Planner(session), Analyst(session)
+
+
+def plan_sql(
+    name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, UserFunction] | None = None
+) -> Node:
+    """The plan of view ``name`` over the plans in ``catalog``, before it is rewritten."""
+    planner, analyst = _planner()
+    schemas: dict[str, tuple[Field, ...]] = {}
+    for table, node in catalog.items():
+        known = node.fields if isinstance(node, Source) else analyst.types[analyst.settle(table, node)]
+        schemas[table] = tuple(known)
+    return planner.plan(name, sql, catalog, schemas, functions or {}).node
