@@ -25,6 +25,7 @@ from holdfast.spark import foreign
 from holdfast.spark.types import fields_of
 
 _CATALYST = "org.apache.spark.sql.catalyst"
+_LOGICAL = f"{_CATALYST}.plans.logical"
 _RULES = (
     "optimizer.PullOutGroupingExpressions",
     "optimizer.PullupCorrelatedPredicates",
@@ -54,7 +55,7 @@ class Analysed:
             plan = _object(jvm, f"{_CATALYST}.{rule}").apply(plan)
         # The outputs, by name and id, are the columns of the view.
         self._jvm = jvm
-        self._root = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.output(), plan)
+        self._root = _class(jvm, f"{_LOGICAL}.Project")(plan.output(), plan)
         self._found: dict[Path, Any] = {(): self._root}
         self._lists: set[Path] = set()
         """The paths of values that are lists of Scala's, not trees."""
@@ -114,8 +115,7 @@ class Analysed:
     def literal(self, expression: Expression) -> Expression | None:
         own = self.object(expression.path)
         if expression.kind != "Literal":
-            logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
-            plan = logical.Filter(own, logical.OneRowRelation())
+            plan = _class(self._jvm, f"{_LOGICAL}.Filter")(own, _class(self._jvm, f"{_LOGICAL}.OneRowRelation")())
             for rule in _FOLDING:
                 plan = _object(self._jvm, f"{_CATALYST}.optimizer.{rule}").apply(plan)
             own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
@@ -203,13 +203,20 @@ def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
             yield within
 
 
+_classes: dict[tuple[int, str], tuple[Any, Any]] = {}
+"""Classes of the JVM, by its gateway and their names: each part of a name that py4j looks up is a question to the JVM.
+With the gateway, which must outlive what it is known by."""
+
+
+def _class(jvm: Any, name: str) -> Any:
+    if (id(jvm), name) not in _classes:
+        found = jvm
+        for part in name.split("."):
+            found = getattr(found, part)
+        _classes[id(jvm), name] = (jvm, found)
+    return _classes[id(jvm), name][1]
+
+
 def _object(jvm: Any, name: str) -> Any:
     """A Scala object."""
-    return getattr(_package(jvm, name + "$"), "MODULE$")
-
-
-def _package(jvm: Any, name: str) -> Any:
-    found = jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return getattr(_class(jvm, name + "$"), "MODULE$")

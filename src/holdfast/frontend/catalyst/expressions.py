@@ -340,7 +340,7 @@ def _widens(have: str, wanted: str) -> bool:
     if have in _WIDTH and wanted in _WIDTH:
         return _WIDTH[have] < _WIDTH[wanted] and wanted != "float"
     if (type_digits := digits(wanted)) is None:
-        return False
+        return wanted == "double" and digits(have) is not None
     precision, scale = type_digits
     if have in _DIGITS:
         return precision - scale >= _DIGITS[have]

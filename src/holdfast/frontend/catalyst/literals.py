@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -36,7 +37,12 @@ class Foreign(Exception):
 
 def cast(tree: Tree, kind: str) -> Tree:
     """``CAST(tree AS kind)``."""
-    return exp.Cast(this=tree, to=exp.DataType.build(kind, dialect="spark"))
+    return exp.Cast(this=tree, to=_type(kind).copy())
+
+
+@lru_cache(maxsize=256)
+def _type(kind: str) -> exp.DataType:
+    return exp.DataType.build(kind, dialect="spark")
 
 
 def digits(kind: object) -> tuple[int, int] | None:
@@ -73,7 +79,9 @@ def _number(value: str, kind: str) -> Tree:
     if not re.fullmatch(r"-?[\d.]+(E-?\d+)?", value):
         raise Foreign(f"the number {value}")
     number: Tree = exp.Literal.number(value.lstrip("-"))
-    number = number if kind == "integer" else cast(number, TYPES.get(kind, kind))
+    # A whole number that is no int is a bigint as it stands; 9223372036854775808L would be none before it is negated.
+    plain = kind == "integer" or (kind == "long" and not -(2**31) <= int(value) < 2**31)
+    number = number if plain else cast(number, TYPES.get(kind, kind))
     return exp.Neg(this=number) if value.startswith("-") else number
 
 
