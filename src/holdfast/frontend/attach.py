@@ -14,7 +14,8 @@ are joined to the rows below it:
   IN is put together of three of these: is there an equal s, a NULL one, any at all. Where that leaves it unknown, Spark
   does not say NULL but false, for IN and for NOT IN alike: so IN is false there, and true below a NOT.
 - A scalar subquery is a left join with its groups, one per value of what it refers to. What an aggregate of no rows is
-  comes out of that by itself, NULL, except for counts, which `frontend.subqueries` makes 0.
+  comes out of that by itself, NULL, except for counts, which `frontend.subqueries` makes 0. An aggregate that refers to
+  nothing has one row always, and is joined as such.
 """
 
 from __future__ import annotations
@@ -278,7 +279,8 @@ def _value(node: Node, tree: Tree) -> tuple[Node, Tree]:
     pairs = [(key, name, safe) for key, (name, safe) in zip(keys, sub.keys, strict=True)]
     if sub.value is not None:
         names = _apart(sub.node, node.columns)
-        joined = _join(node, _renamed(sub.node, names), [(key, names[name], safe) for key, name, safe in pairs], "left")
+        by = [(key, names[name], safe) for key, name, safe in pairs]
+        joined = _join(node, _renamed(sub.node, names), by, "inner" if _is_one_row(sub.node) else "left")
         return joined, replace_columns(sub.value.copy(), {old: column(new) for old, new in names.items()})
     if sub.kind == "exists":
         return _mark(node, sub.node, pairs)
@@ -327,6 +329,13 @@ def _join(
         left = Linear(left, None, (*(Named(name, quoted(name)) for name in left.columns), *added))
     flags = tuple(safe for _, _, safe in pairs)
     return Join(left, right, tuple(names), tuple(name for _, name, _ in pairs), how, flags if any(flags) else ())
+
+
+def _is_one_row(node: Node) -> bool:
+    """Has the plan one row, always?"""
+    while isinstance(node, Linear) and node.predicate is None:
+        node = node.input
+    return isinstance(node, Aggregate) and not node.keys
 
 
 def _apart(node: Node, taken: Sequence[str]) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Chain:
         names = {name for unit in self.units for name in unit.internal}
         mine = [each for each in self.conditions if {node.name for node in each.find_all(exp.Column)} <= names]
         self.conditions = [each for each in self.conditions if all(each is not other for other in mine)]
-        node, rest = join_all(self.units, mine)
+        node, rest = join_all([one.node for one in self.units], mine)
         return linear(node, conjunction(rest), [(name, column(name)) for name in node.columns])
 
     def _merge(self, node: Node, using: list[tuple[Tree, Tree]]) -> Node:

@@ -147,7 +147,7 @@ class Planner:
             tree = resolve(where.this, scope, self.text, aggregates="WHERE", windows="WHERE")
             check_temporal(tree, "WHERE", self.text)
             conditions += conjuncts(tree)
-        node, conditions = join_all(units, [each for each in conditions if not _is_true(each)])
+        node, conditions = join_all([one.node for one in units], [each for each in conditions if not _is_true(each)])
         return finish_select(select, scope, views.over(node), conjunction(conditions), self.text, names)
 
     def from_(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:
@@ -159,7 +159,7 @@ class Planner:
         if not select.args.get("laterals"):
             return scope, units, conditions
         views = LateralViews(select, scope, self.text)
-        node, conditions = join_all(units, conditions)
+        node, conditions = join_all([one.node for one in units], conditions)
         return views.scope, [as_one(views.over(node))], conditions
 
     def _tables(self, select: exp.Select, linked: bool = False) -> tuple[Scope, list[Relation], list[Tree]]:

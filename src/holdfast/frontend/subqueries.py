@@ -45,7 +45,8 @@ class _Linked:
                 (check_timeless if outer_columns(part) else check_temporal)(part, "WHERE", text)
             conditions += conjuncts(tree)
         conditions = [each for each in conditions if not (isinstance(each, exp.Boolean) and each.this)]
-        self.node, self.rest = join_all(units, [each for each in conditions if not outer_columns(each)])
+        own = [each for each in conditions if not outer_columns(each)]
+        self.node, self.rest = join_all([one.node for one in units], own)
         self.keys: list[tuple[Tree, Tree, bool]] = []
         """(the enclosing query's side, our side, whether NULL matches NULL)"""
         self.others: list[Tree] = []

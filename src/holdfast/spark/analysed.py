@@ -1,9 +1,8 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`_RULES`), which make the keys of groups columns and turn
-correlated subqueries into joins. These rules look at nothing but the plan: not at statistics, nor at whether an input
-is empty, so that a view's plan is the same whatever its inputs hold. Spark's optimiser as a whole would also replace
-``now()`` by a literal.
+The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelated`), which make the keys of groups
+columns and turn correlated subqueries into joins. Spark's optimiser as a whole would also replace ``now()`` by a
+literal.
 
 Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
 """
@@ -22,17 +21,11 @@ from pyspark.sql.types import StructType
 from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_plan
 from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark import foreign
+from holdfast.spark.decorrelated import decorrelated
 from holdfast.spark.types import fields_of
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _LOGICAL = f"{_CATALYST}.plans.logical"
-_RULES = (
-    "optimizer.PullOutGroupingExpressions",
-    "optimizer.PullupCorrelatedPredicates",
-    "optimizer.RewriteCorrelatedScalarSubquery",
-    "optimizer.RewriteLateralSubquery",
-    "optimizer.RewritePredicateSubquery",
-)
 _FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
 _MODES = ("evalMode", "evalContext")
 _OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
@@ -51,8 +44,7 @@ class Analysed:
         self.fields: tuple[Field, ...] = fields_of(schema)
         """The columns of the query."""
 
-        for rule in _RULES:
-            plan = _object(jvm, f"{_CATALYST}.{rule}").apply(plan)
+        plan = decorrelated(session, plan)
         # The outputs, by name and id, are the columns of the view.
         self._jvm = jvm
         self._root = _class(jvm, f"{_LOGICAL}.Project")(plan.output(), plan)
@@ -179,6 +171,9 @@ class Analysed:
                 return None
             return {key: self._shape(each, holes, numbers) for key, each in value.items()}
         return [self._shape(each, holes, numbers) for each in value] if isinstance(value, list) else value
+
+    def raised(self, condition: str) -> str:
+        return foreign.error(self._session, condition)
 
     def function(self, expression: Expression) -> UserFunction:
         raise NotImplementedError

@@ -46,6 +46,25 @@ def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str
     return name
 
 
+def error(session: SparkSession, condition: str) -> str:
+    """The name of an expression that fails with an error of Spark's that has no parameters."""
+    jvm: Any = session.sparkContext._jvm
+    types = jvm.org.apache.spark.sql.types.DataType
+    literal = _object(jvm, "org.apache.spark.sql.catalyst.expressions.Literal").create
+    nothing = _object(jvm, "scala.collection.immutable.Map").empty()
+    raised = jvm.org.apache.spark.sql.catalyst.expressions.RaiseError(
+        literal(condition, types.fromDDL("string")),
+        literal(nothing, types.fromDDL("map<string, string>")),
+        types.fromDDL("void"),
+    )
+    return keep(raised, [], condition)
+
+
+def _object(jvm: Any, name: str) -> Any:
+    """A Scala object."""
+    return jvm.java.lang.Class.forName(name + "$").getField("MODULE$").get(None)
+
+
 def type_of_call(sql: str) -> str | None:
     """The type of an expression that is nothing but a call of such a name."""
     found = _CALL.fullmatch(sql)

@@ -15,8 +15,10 @@ from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.groups import aggregate
+from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.subqueries import at_most_one
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.labels import label, unique
@@ -47,20 +49,25 @@ class Converter:
         return convert(self, operator)
 
     def expressions(self, names: Mapping[int, str]) -> Expressions:
-        return Expressions(self.statement, names, self.scalar)
+        return Expressions(self.statement, names, self.subquery)
 
     def tree(self, expression: Expression, relation: Relation) -> Tree:
         return self.expressions(relation.names).tree(expression)
 
-    def scalar(self, plan: Operator, expression: Expression) -> Node:
-        """The rows of a scalar subquery that refers to nothing outside of it."""
-        from holdfast.frontend.subqueries import _at_most_one
+    def condition(self, expression: Expression, names: Mapping[int, str], clause: str = "WHERE") -> Tree:
+        """A condition that rows are kept by."""
+        tree = self.expressions(names).tree(expression)
+        check_temporal(tree, clause, self.statement)
+        return tree
 
+    def subquery(self, plan: Operator, expression: Expression) -> Node:
+        """The rows of a subquery that refers to nothing outside of it; of a scalar one, its one row."""
         node = self.relation(plan).exactly().node
-        if not _at_most_one(node):
-            advice = "aggregate it (max(…), any_value(…)) or put LIMIT 1 behind it"
-            raise self.statement.unsupported("a scalar subquery that may have several rows", expression, advice)
-        return node
+        return at_most_one(node, self.statement) if expression.kind == "ScalarSubquery" else node
+
+    def is_collection(self, operator: Operator) -> bool:
+        """Does the operator stand for a collection of the flow's?"""
+        return operator.kind == "SubqueryAlias" and operator.parameters["identifier"]["name"].startswith(COLLECTION)
 
 
 Convert = Callable[[Converter, Operator], Relation]
@@ -71,10 +78,9 @@ Convert = Callable[[Converter, Operator], Relation]
 
 def _alias(converter: Converter, operator: Operator) -> Relation:
     """A name for a relation; of a collection of the flow's, what the name stands for."""
-    name = operator.parameters["identifier"]["name"]
-    if not name.startswith(COLLECTION):
+    if not converter.is_collection(operator):
         return converter.relation(operator.child)
-    name = name.removeprefix(COLLECTION)
+    name = operator.parameters["identifier"]["name"].removeprefix(COLLECTION)
     node = converter.collections[name]
     converter.reads.add(name)
     attributes = operator.child.expressions("output")
@@ -115,13 +121,13 @@ def _project(converter: Converter, operator: Operator) -> Relation:
 
 
 def _filter(converter: Converter, operator: Operator) -> Relation:
+    if is_above_join(converter, operator):
+        return join(converter, operator)
     below = converter.relation(operator.child)
     condition = operator.expression("condition")
     assert condition is not None
-    tree = converter.tree(condition, below)
     clause = {"Aggregate": "HAVING", "Window": "QUALIFY"}.get(operator.child.kind, "WHERE")
-    check_temporal(tree, clause, converter.statement)
-    return filtered(below, tree)
+    return filtered(below, converter.condition(condition, below.names, clause))
 
 
 def _union(converter: Converter, operator: Operator) -> Relation:
@@ -214,6 +220,7 @@ CONVERTERS: dict[str, Convert] = {
     "CTERelationRef": _reference,
     "Project": _project,
     "Filter": _filter,
+    "Join": join,
     "Union": _union,
     "Expand": _expand,
     "Distinct": _distinct,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
+from holdfast.errors import Unsupported
 from holdfast.frontend.attach import Sub, call
 from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_clock
 from holdfast.frontend.catalyst.literals import TYPES, Foreign, cast, digits, folded, interval_of, literal, plus
@@ -56,7 +57,7 @@ _LAMBDA = "LambdaFunction"
 _HOLES = CLOCKS | frozenset((
     "AttributeReference", "Rand", "Randn", "Uuid", "PythonUDF", "PythonUDAF", "AggregateExpression",
     "WindowExpression", "ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery",
-    "CommonExpressionRef",
+    "CommonExpressionRef", "OuterReference",
 ))  # fmt: skip
 
 
@@ -72,10 +73,10 @@ class Expressions:
         self,
         statement: Statement,
         names: Mapping[int, str],
-        scalar: Callable[[Operator, Expression], Node],
+        rows: Callable[[Operator, Expression], Node],
     ) -> None:
-        """``scalar`` converts the plan of a scalar subquery."""
-        self.statement, self.names, self._scalar = statement, names, scalar
+        """``rows`` converts the plan of a subquery."""
+        self.statement, self.names, self._rows = statement, names, rows
         self._common: list[tuple[str, Tree]] = []
         """What is computed once for several uses (`With`), by Spark's id, while that is converted."""
 
@@ -163,7 +164,7 @@ class Expressions:
                 return self._random(expression)
             case "PythonUDF":
                 return self._call(expression)
-            case "ScalarSubquery":
+            case "ScalarSubquery" | "Exists" if not expression.children:
                 return self._subquery(expression)
         raise self.statement.unsupported(shown(expression), expression)
 
@@ -199,15 +200,15 @@ class Expressions:
         return exp.Anonymous(this=function.name, expressions=arguments, draw=drawn)
 
     def _subquery(self, expression: Expression) -> Tree:
-        plan = expression.parameters["plan"]
-        node = self._scalar(plan, expression)
-        statement = self.statement
+        node = self._rows(expression.parameters["plan"], expression)
 
-        def refused(construct: str, advice: str) -> Exception:
-            return statement.unsupported(construct, expression, advice)
+        def refused(construct: str, advice: str) -> Unsupported:
+            return self.statement.unsupported(construct, expression, advice)
 
-        sub = Sub("scalar", node, refused, value=column(node.columns[0]))  # type: ignore[arg-type]  # it is Unsupported
-        return call(statement.next_subquery(), sub, [])
+        sub = Sub("exists", node, refused)
+        if expression.kind == "ScalarSubquery":
+            sub = Sub("scalar", node, refused, value=column(node.columns[0]))
+        return call(self.statement.next_subquery(), sub, [])
 
     # -- what is written out --------------------------------------------------------------------------------------
 
@@ -360,6 +361,7 @@ _SHOWN = {
     "ListQuery": "IN with a subquery here",
     "LateralSubquery": "a LATERAL subquery here",
     "PythonUDAF": "an aggregate of the user's",
+    "OuterReference": "a reference to the enclosing query here",
     "ScalarSubquery": "a subquery",
     "Rand": "rand",
     "Randn": "randn",

@@ -101,7 +101,7 @@ class _Results(Expressions):
     """Expressions over the columns of groups."""
 
     def __init__(self, converter: Converter, names: dict[int, str], groups: Groups) -> None:
-        super().__init__(converter.statement, names, converter.scalar)
+        super().__init__(converter.statement, names, converter.subquery)
         self._groups = groups
 
     def _hole(self, expression: Expression) -> Tree:

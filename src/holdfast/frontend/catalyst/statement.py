@@ -51,6 +51,9 @@ class Catalyst(Protocol):
     def hidden(self, expression: Expression, name: str) -> str:
         """A parameter that the plan's JSON leaves out."""
 
+    def raised(self, condition: str) -> str:
+        """The name of a SQL function of no arguments that fails with this error of Spark's."""
+
     def function(self, expression: Expression) -> UserFunction:
         """The Python function that the expression calls."""
 
