@@ -243,7 +243,9 @@ class Flow:
             return declare
         with self._turns.taken("udf()"):
             made = user_function(name, function, returns)
-            catalog = self._catalog.with_function(made, self._planner() if self._catalog.queries else None)
+            planner = self._planner()
+            planner.check_function(name)
+            catalog = self._catalog.with_function(made, planner)
             if name.lower() in self._catalog.functions and _same_views(catalog, self._catalog):
                 self._catalog = catalog
                 return self

@@ -75,8 +75,7 @@ class Catalog:
         left = planner.expiring(nodes.Source(name, tuple(source.fields)), expires, self.functions)
         return replace(self, sources=sources, expiring={**self.expiring, name: left})
 
-    def with_function(self, function: nodes.UserFunction, planner: Planner | None) -> Self:
-        """``planner`` is needed where there are views already."""
+    def with_function(self, function: nodes.UserFunction, planner: Planner) -> Self:
         functions = {**self.functions, function.name: function}
         return replace(self, functions=functions).planned_anew(planner)
 
@@ -110,11 +109,8 @@ class Catalog:
         queries = {name: query for name, query in self.queries.items() if name != view}
         return replace(self, queries=queries)._with_plans(planned)
 
-    def planned_anew(self, planner: Planner | None) -> Self:
+    def planned_anew(self, planner: Planner) -> Self:
         """The same views, read once more: a function or what the session says has changed."""
-        if not self.queries:
-            return self
-        assert planner is not None
         return self._planned(planner, {}, in_order({name: found.reads for name, found in self.planned.items()}))
 
     def _planned(self, planner: Planner, known: Mapping[str, Planned], order: Sequence[str]) -> Self:

@@ -24,7 +24,6 @@ from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.factor import factored
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import is_timed
-from holdfast.frontend.names import Relation
 from holdfast.plan.expression import Tree, column, conjunction
 from holdfast.plan.nodes import Join, Node, Union
 
@@ -39,21 +38,6 @@ class Key:
     left: Tree
     right: Tree
     null_safe: bool = False
-
-
-def qualified(relation: Relation, taken: Sequence[str]) -> Relation:
-    """The relation with columns named ``alias.column``, so that they stay apart in a join."""
-    internal: list[str] = []
-    for name in relation.columns:
-        wanted = f"{relation.alias}.{name}" if relation.alias else name
-        internal.append(unique(wanted, [*taken, *internal]))
-    items = [(new, column(old)) for new, old in zip(internal, relation.internal, strict=True)]
-    return Relation(relation.alias, linear(relation.node, None, items), relation.columns, tuple(internal))
-
-
-def as_one(node: Node) -> Relation:
-    """What is joined already, as a relation for further joins."""
-    return Relation("", node, node.columns, node.columns)
 
 
 def join_all(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import DeclarationError
-from holdfast.frontend.functions import RESERVED_NAMES
 from holdfast.frontend.schema import parse_type
 from holdfast.functions import describe, meaning
 from holdfast.plan import nodes
@@ -18,8 +17,6 @@ def user_function(name: str, function: Callable[..., Any], returns: str | None) 
     subject = f"udf {name!r}"
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
-    if name.lower() in RESERVED_NAMES:
-        raise DeclarationError(f"{subject}: Spark has a function of that name; choose another", name=name)
     if not callable(function):
         raise DeclarationError(f"{subject}: expected a function, found {function!r}", name=name)
     found = describe(function)

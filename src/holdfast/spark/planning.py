@@ -100,6 +100,12 @@ class Planner:
         empty = self.session.createDataFrame(self.session.sparkContext.emptyRDD(), ddl(fields), verifySchema=False)
         return empty.alias(COLLECTION + name).alias(name)
 
+    def check_function(self, name: str) -> None:
+        """Raise if Spark has a function of that name: SQL would call that one."""
+        registry: Any = self.session.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+        if registry.expressions().contains(name.lower()):
+            raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
+
     def _declare(self, name: str, function: UserFunction) -> None:
         """Let Spark know the name and the type: the conversion finds the function by its name, and never runs it."""
         self.session.udf.register(name, _never_called, function.returns)

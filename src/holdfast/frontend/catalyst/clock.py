@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from holdfast.errors import Unsupported
-from holdfast.frontend import draws, moments
+from holdfast.frontend import moments
 from holdfast.frontend.catalyst.literals import DAY, Foreign, cast, interval, interval_of, plus
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
-from holdfast.frontend.draws import CLOCK
+from holdfast.frontend.draws import CLOCK, wished
 from holdfast.plan.expression import Tree
 
 CLOCKS = frozenset(("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp"))
@@ -84,7 +84,13 @@ def check_temporal(tree: Tree, clause: str, statement: Statement) -> None:
 
 def check_timeless(tree: Tree, clause: str, statement: Statement) -> None:
     """Refuse the clock where a view would have to change without any change of its inputs."""
-    draws.check_timeless(tree, clause, _Placed(statement))
+    for node in tree.walk():
+        if wished(node) == CLOCK:
+            if clause == "GROUP BY":
+                advice = "name it in a subquery, where it is the time at which each row came, and group by that name"
+            else:
+                advice = "filter by it in WHERE, in a subquery"
+            raise _Placed(statement).unsupported(f"the current time in {clause}", node, advice)
 
 
 # -- comparisons ---------------------------------------------------------------------------------------------------
