@@ -22,10 +22,10 @@ from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_pla
 from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark import foreign
 from holdfast.spark.decorrelated import decorrelated
+from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 from holdfast.spark.types import fields_of
 
-_CATALYST = "org.apache.spark.sql.catalyst"
-_LOGICAL = f"{_CATALYST}.plans.logical"
+_LOGICAL = f"{CATALYST}.plans.logical"
 _FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
 _MODES = ("evalMode", "evalContext")
 _OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
@@ -39,15 +39,13 @@ class Analysed:
     def __init__(self, session: SparkSession, plan: Any) -> None:
         """``plan``: a LogicalPlan of Spark's, analysed."""
         self._session = session
-        jvm: Any = session.sparkContext._jvm
         schema = StructType.fromJson(json.loads(plan.schema().json()))
         self.fields: tuple[Field, ...] = fields_of(schema)
         """The columns of the query."""
 
         plan = decorrelated(session, plan)
         # The outputs, by name and id, are the columns of the view.
-        self._jvm = jvm
-        self._root = _class(jvm, f"{_LOGICAL}.Project")(plan.output(), plan)
+        self._root = jvm_class(self._session, f"{_LOGICAL}.Project")(plan.output(), plan)
         self._found: dict[Path, Any] = {(): self._root}
         self._lists: set[Path] = set()
         """The paths of values that are lists of Scala's, not trees."""
@@ -107,9 +105,10 @@ class Analysed:
     def literal(self, expression: Expression) -> Expression | None:
         own = self.object(expression.path)
         if expression.kind != "Literal":
-            plan = _class(self._jvm, f"{_LOGICAL}.Filter")(own, _class(self._jvm, f"{_LOGICAL}.OneRowRelation")())
+            nothing = jvm_class(self._session, f"{_LOGICAL}.OneRowRelation")()
+            plan = jvm_class(self._session, f"{_LOGICAL}.Filter")(own, nothing)
             for rule in _FOLDING:
-                plan = _object(self._jvm, f"{_CATALYST}.optimizer.{rule}").apply(plan)
+                plan = scala_object(self._session, f"{CATALYST}.optimizer.{rule}").apply(plan)
             own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
             if own.getClass().getSimpleName() != "Literal":
                 return None
@@ -198,20 +197,3 @@ def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
             yield within
 
 
-_classes: dict[tuple[int, str], tuple[Any, Any]] = {}
-"""Classes of the JVM, by its gateway and their names: each part of a name that py4j looks up is a question to the JVM.
-With the gateway, which must outlive what it is known by."""
-
-
-def _class(jvm: Any, name: str) -> Any:
-    if (id(jvm), name) not in _classes:
-        found = jvm
-        for part in name.split("."):
-            found = getattr(found, part)
-        _classes[id(jvm), name] = (jvm, found)
-    return _classes[id(jvm), name][1]
-
-
-def _object(jvm: Any, name: str) -> Any:
-    """A Scala object."""
-    return getattr(_class(jvm, name + "$"), "MODULE$")

@@ -19,7 +19,8 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-_CATALYST = "org.apache.spark.sql.catalyst"
+from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
+
 _FIRST = ("optimizer.PullOutGroupingExpressions", "optimizer.PullupCorrelatedPredicates")
 _THEN = (
     "optimizer.RewriteCorrelatedScalarSubquery",
@@ -36,19 +37,17 @@ def decorrelated(session: SparkSession, plan: Any) -> Any:
 
 class _Rules:
     def __init__(self, session: SparkSession) -> None:
-        self._jvm: Any = session.sparkContext._jvm
-        ensure_callback_server_started(session.sparkContext._gateway)
-        self._plan_expression = self._jvm.java.lang.Class.forName(f"{_CATALYST}.expressions.PlanExpression")
-        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        self._subquery, self._in, self._not = patterns.PLAN_EXPRESSION(), patterns.IN_SUBQUERY(), patterns.NOT()
+        self._session = session
+        self._subquery = self._pattern("PLAN_EXPRESSION")
 
     def applied(self, plan: Any) -> Any:
         for rule in _FIRST:
             plan = self._rule(rule, plan)
         if not plan.containsPattern(self._subquery):
             return plan
+        ensure_callback_server_started(self._session.sparkContext._gateway)
         plan = self._inside(plan)
-        while plan.containsPattern(self._in) and plan.containsPattern(self._not):
+        while plan.containsPattern(self._pattern("IN_SUBQUERY")) and plan.containsPattern(self._pattern("NOT")):
             before, plan = plan, self._rule(_INWARDS, plan)
             if plan.fastEquals(before):
                 break
@@ -57,10 +56,11 @@ class _Rules:
         return plan
 
     def _rule(self, name: str, plan: Any) -> Any:
-        found = self._jvm
-        for part in f"{_CATALYST}.{name}$".split("."):
-            found = getattr(found, part)
-        return getattr(found, "MODULE$").apply(plan)
+        return scala_object(self._session, f"{CATALYST}.{name}").apply(plan)
+
+    def _pattern(self, name: str) -> Any:
+        patterns = jvm_class(self._session, f"{CATALYST}.trees.TreePattern")
+        return kept(self._session, f"pattern {name}", lambda: getattr(patterns, name)())
 
     def _inside(self, plan: Any) -> Any:
         """The plan with the plans of its subqueries rewritten."""
@@ -74,11 +74,12 @@ class _Rules:
             return expression
         children = [self._expression(child) for child in _each(expression.children())]
         expression = expression.withNewChildren(self._sequence(children))
-        is_subquery = self._plan_expression.isInstance(expression)
+        kind = java_class(self._session, f"{CATALYST}.expressions.PlanExpression")
+        is_subquery = kind.isInstance(expression)
         return expression.withNewPlan(self.applied(expression.plan())) if is_subquery else expression
 
     def _sequence(self, values: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(values)
+        return jvm_class(self._session, "PythonUtils").toSeq(values)
 
 
 def _each(sequence: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan.expression import column
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
 from holdfast.spark.analysed import Analysed
+from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
 from holdfast.spark.types import ddl, quoted
 
 Schema = Sequence[Field]
@@ -102,7 +103,7 @@ class Planner:
 
     def check_function(self, name: str) -> None:
         """Raise if Spark has a function of that name: SQL would call that one."""
-        registry: Any = self.session.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+        registry = jvm_class(self.session, f"{CATALYST}.analysis.FunctionRegistry")
         if registry.expressions().contains(name.lower()):
             raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
 
@@ -131,21 +132,18 @@ class Planner:
         return Analysed(self.session, plan)
 
     def _skipping(self) -> Any:
-        jvm: Any = self.session.sparkContext._jvm
-        return getattr(jvm.org.apache.spark.sql.execution, "CommandExecutionMode$").__getattr__("MODULE$").SKIP()
+        modes = scala_object(self.session, "org.apache.spark.sql.execution.CommandExecutionMode")
+        return kept(self.session, "skip commands", modes.SKIP)
 
     def _is_command(self, plan: Any) -> bool:
-        jvm: Any = self.session.sparkContext._jvm
-        logical = "org.apache.spark.sql.catalyst.plans.logical"
-        kinds = (f"{logical}.Command", f"{logical}.ParsedStatement")
-        return any(jvm.java.lang.Class.forName(kind).isInstance(plan) for kind in kinds)
+        kinds = (f"{CATALYST}.plans.logical.Command", f"{CATALYST}.plans.logical.ParsedStatement")
+        return any(java_class(self.session, kind).isInstance(plan) for kind in kinds)
 
     @contextmanager
     def _active(self) -> Iterator[None]:
         """Have what the session says hold while a text is parsed."""
-        jvm: Any = self.session.sparkContext._jvm
         own: Any = self.session
-        sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        sessions = jvm_class(self.session, "org.apache.spark.sql.classic.SparkSession")
         before = sessions.getActiveSession()
         sessions.setActiveSession(own._jsparkSession)
         try:
