@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from holdfast.spark.laterals import without_laterals
+
 _CATALYST = "org.apache.spark.sql.catalyst"
 _FIRST = ("optimizer.PullOutGroupingExpressions", "optimizer.PullupCorrelatedPredicates")
 _THEN = (
@@ -43,6 +45,7 @@ class _Rules:
         self._subquery, self._in, self._not = patterns.PLAN_EXPRESSION(), patterns.IN_SUBQUERY(), patterns.NOT()
 
     def applied(self, plan: Any) -> Any:
+        plan = without_laterals(self._jvm, plan)
         for rule in _FIRST:
             plan = self._rule(rule, plan)
         if not plan.containsPattern(self._subquery):
