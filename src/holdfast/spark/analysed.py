@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_plan
+from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_expression, read_plan
 from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark import foreign
 from holdfast.spark.decorrelated import decorrelated
@@ -91,11 +91,32 @@ class Analysed:
     def function_name(self, expression: Expression) -> str:
         return str(self.object(expression.path).prettyName())
 
-    def overflow(self, expression: Expression) -> str:
-        found = self.object(expression.path)
-        # A sum has a context with its mode, an average the mode alone.
-        holder = found.evalContext() if expression.kind == "Sum" else found
-        return str(holder.evalMode().toString())
+    def projections(self, operator: Operator) -> list[list[Expression]]:
+        found = []
+        lists = self.object((*operator.path, "projections"))
+        for place in range(lists.size()):
+            paths = [(*operator.path, "projections", place, one) for one in range(lists.apply(place).size())]
+            found.append([read_expression(json.loads(self.object(path).toJSON()), path) for path in paths])
+        return found
+
+    def is_session(self, attribute: Expression) -> bool:
+        return bool(self.object(attribute.path).metadata().contains("spark.sessionWindow"))
+
+    def pivot_values(self, expression: Expression) -> list[Expression]:
+        own, jvm = self.object(expression.path), self._session.sparkContext._jvm
+        types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
+        # Values that crossed to Python by themselves would lose their types.
+        values = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(own.pivotColumnValues())
+        listed = expressions.Literal(values, types.ArrayType(own.pivotColumn().dataType(), True))
+        number = _object(jvm, f"{_CATALYST}.expressions.Literal")
+        folding = _object(jvm, f"{_CATALYST}.optimizer.ConstantFolding")
+        found = []
+        for place in range(own.pivotColumnValues().size()):
+            item = expressions.GetArrayItem(listed, number.apply(place), False)
+            path = (*expression.path, "pivotColumnValues", place)
+            self._found[path] = folding.constantFolding(item, False)
+            found.append(read_expression(json.loads(self._found[path].toJSON()), path))
+        return found
 
     def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
         own = self.object(expression.path)
@@ -129,7 +150,11 @@ class Analysed:
         for root, *below in _shown_whole(expression):
             if root.path in self._ansi:
                 continue
-            if _OTHER_MODES.search(self.object(root.path).asCode()):
+            try:
+                shown = self.object(root.path).asCode()
+            except Py4JJavaError:  # it cannot show NULL
+                shown = " ".join(self.mode(part) for part in (root, *below) if _has_mode(part))
+            if _OTHER_MODES.search(shown):
                 return False
             self._ansi.update(part.path for part in (root, *below))
         return True

@@ -20,6 +20,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
+from holdfast.spark.laterals import without_laterals
 
 _FIRST = ("optimizer.PullOutGroupingExpressions", "optimizer.PullupCorrelatedPredicates")
 _THEN = (
@@ -41,6 +42,7 @@ class _Rules:
         self._subquery = self._pattern("PLAN_EXPRESSION")
 
     def applied(self, plan: Any) -> Any:
+        plan = without_laterals(self._session.sparkContext._jvm, plan)
         for rule in _FIRST:
             plan = self._rule(rule, plan)
         if not plan.containsPattern(self._subquery):

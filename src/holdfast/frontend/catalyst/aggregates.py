@@ -33,6 +33,9 @@ class Calls(Protocol):
     def argument(self, expression: Expression) -> Tree:
         """An argument, over the rows that are grouped."""
 
+    def condition(self, expression: Expression | None) -> Tree | None:
+        """The condition on the rows that an aggregate with this FILTER is about."""
+
     def call(
         self, function: str, arguments: Sequence[Tree], distinct: bool = False, parameters: tuple[str, ...] = ()
     ) -> Tree:
@@ -86,12 +89,11 @@ Result = Callable[[Asked], Tree]
 def result(calls: Calls, expression: Expression, statement: Statement) -> Tree:
     """The result of an ``AggregateExpression``, over the columns of the groups."""
     function, *rest = expression.children
-    asked = Asked(calls, function, bool(expression.parameters["isDistinct"]), None, statement)
+    condition = calls.condition(rest[0] if rest else None)
+    asked = Asked(calls, function, bool(expression.parameters["isDistinct"]), condition, statement)
     made = AGGREGATES.get(function.kind)
     if made is None:
         raise asked.unsupported(f"the aggregate {asked.name}", _ADVICE.get(function.kind, ""))
-    if rest:
-        asked = Asked(calls, function, asked.distinct, calls.argument(rest[0]), statement)
     return made(asked)
 
 
@@ -120,7 +122,7 @@ def _check_copies(asked: Asked) -> None:
 
 def _summed(name: str) -> Result:
     def made(asked: Asked) -> Tree:
-        mode = asked.statement.catalyst.overflow(asked.function)
+        mode = asked.statement.catalyst.mode(asked.function)
         if mode == "LEGACY":
             raise asked.unsupported(f"{name} without ANSI mode", f"use try_{name}")
         return asked.call(name, [asked.argument(0)], *(["try"] if mode == "TRY" else []))

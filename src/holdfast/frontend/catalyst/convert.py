@@ -14,8 +14,10 @@ from holdfast.errors import SqlError
 from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
-from holdfast.frontend.catalyst.groups import aggregate
+from holdfast.frontend.catalyst.generators import generate
+from holdfast.frontend.catalyst.groups import aggregate, deduplicate, distinct, within_watermark
 from holdfast.frontend.catalyst.joins import is_above_join, join
+from holdfast.frontend.catalyst.pivot import is_pivot, pivot
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.subqueries import at_most_one
@@ -24,7 +26,7 @@ from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.schema import RESERVED
 from holdfast.plan.expression import Tree, column, plain, render
-from holdfast.plan.nodes import Aggregate, Node, Order, SetOperation, TopK, Union
+from holdfast.plan.nodes import Node, Order, SetOperation, TopK, Union
 
 COLLECTION = "holdfast:"
 """How the alias of a leaf begins that stands for a collection of the flow; the collection's name follows."""
@@ -114,6 +116,8 @@ def _reference(converter: Converter, operator: Operator) -> Relation:
 
 
 def _project(converter: Converter, operator: Operator) -> Relation:
+    if is_pivot(operator):
+        return pivot(converter, operator)
     below = converter.relation(operator.child)
     expressions = converter.expressions(below.names)
     items = [(each.id, each.name, expressions.tree(each)) for each in operator.expressions("projectList")]
@@ -144,16 +148,12 @@ def _expand(converter: Converter, operator: Operator) -> Relation:
     expressions = converter.expressions(below.names)
     outputs = operator.expressions("output")
     sides = []
-    for projection in operator.parameters["projections"]:
+    # JSON shows some lists of lists, and leaves out others.
+    for projection in operator.parameters["projections"] or converter.statement.catalyst.projections(operator):
         trees = [expressions.tree(each) for each in projection]
         items = [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)]
         sides.append(project(replace(below, order=()), None, items).exactly())
     return Relation(Union(tuple(side.node for side in sides)), sides[0].outputs)
-
-
-def _distinct(converter: Converter, operator: Operator) -> Relation:
-    below = converter.relation(operator.child).exactly()
-    return replace(below, node=Aggregate(below.node, below.columns, ()))
 
 
 def _set(kind: str) -> Convert:
@@ -223,9 +223,12 @@ CONVERTERS: dict[str, Convert] = {
     "Join": join,
     "Union": _union,
     "Expand": _expand,
-    "Distinct": _distinct,
+    "Distinct": distinct,
+    "Deduplicate": deduplicate,
+    "DeduplicateWithinWatermark": within_watermark,
     "Aggregate": aggregate,
     "Window": window,
+    "Generate": generate,
     "Intersect": _set("intersect"),
     "Except": _set("except"),
     "Sort": _sort,

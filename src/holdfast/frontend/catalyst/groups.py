@@ -8,7 +8,10 @@ id, and has expanded GROUPING SETS, ROLLUP and CUBE into rows (`Expand`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from holdfast.frontend.build import linear
 from holdfast.frontend.catalyst.aggregates import result
@@ -16,8 +19,9 @@ from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.labels import label, unique
+from holdfast.frontend.sessions import by_session
 from holdfast.plan.expression import Tree, column
-from holdfast.plan.nodes import Aggregate, Call, Node
+from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
@@ -27,46 +31,67 @@ def aggregate(converter: Converter, operator: Operator) -> Relation:
     """The groups of the rows below, with what is asked of them."""
     below = converter.relation(operator.child)
     outputs = operator.expressions("aggregateExpressions")
-    groups = Groups(converter, below, operator.expressions("groupingExpressions"), outputs)
+    groups = Groups(converter, below, [each.name for each in outputs])
+    called = {inner.id: each.name for each in reversed(outputs) if (inner := unaliased(each)).kind == ATTRIBUTE}
+    for key in operator.expressions("groupingExpressions"):
+        if key.kind == ATTRIBUTE:
+            groups.key(key, called.get(key.id))
+        else:
+            groups.constant_key(key)
     trees = [groups.output(each) for each in outputs]
     above = Relation(groups.plan(), ())
     return project(above, None, [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)])
 
 
 class Groups:
-    """The groups of the rows of ``below`` by ``keys``. A key or an aggregate that is an output takes its name."""
+    """The groups of the rows of ``below``. ``taken``: the names of the outputs, which other columns do not take."""
 
-    def __init__(
-        self, converter: Converter, below: Relation, keys: Sequence[Expression], outputs: Sequence[Expression]
-    ) -> None:
-        self._below = below
+    def __init__(self, converter: Converter, below: Relation, taken: Sequence[str]) -> None:
+        self._converter, self._below = converter, below
         self._rows = converter.expressions(below.names)
         """Expressions over the rows that are grouped."""
 
-        self._taken = [each.name for each in outputs]
+        self._taken = list(taken)
         self._inputs: dict[Tree, str] = {}
-        self._calls: dict[tuple[str, tuple[str, ...], bool, tuple[str, ...]], Call] = {}
-        self._wanted: str | None = None
-        wanted = {each.id: name for name, each in reversed([*_keys(outputs)])}
         self._keys: dict[str, None] = {}
-        names: dict[int, str] = {}
-        for key in keys:
-            is_column = key.kind == "AttributeReference"
-            name = self._input(self._rows.tree(key), wanted.get(key.id) if is_column else None)
-            self._keys[name] = None
-            if is_column:
-                names[key.id] = name
-        self._results = _Results(converter, names, self)
+        self._calls: dict[tuple[str, tuple[str, ...], bool, tuple[str, ...]], Call] = {}
+        self._names: dict[int, str] = {}
+        self._results = _Results(converter, self._names, self)
+        self._session: Expression | None = None
+        self._wanted: str | None = None
+        self.only: Tree | None = None
+        """A condition on the rows that aggregates are about, beside that of FILTER."""
+
+    def key(self, attribute: Expression, name: str | None = None) -> None:
+        """Group by a column of the rows. ``name``: what it is called in the outputs."""
+        column = self._input(self._rows.tree(attribute), name)
+        self._keys[column] = None
+        self._names[attribute.id] = column
+        if _is_span(attribute) and self._converter.statement.catalyst.is_session(attribute):
+            if self._session is not None:
+                raise self._converter.statement.unsupported("a group of two session windows", attribute)
+            self._session = attribute
+
+    def constant_key(self, expression: Expression) -> None:
+        """Group by what is the same in all rows: then there are no groups of no rows."""
+        self._keys[self._input(self._rows.tree(expression))] = None
 
     def output(self, expression: Expression) -> Tree:
         """An output, over the columns of the groups."""
-        is_call = expression.children and expression.children[0].kind == "AggregateExpression"
+        is_call = expression.kind == "Alias" and expression.children[0].kind == "AggregateExpression"
         self._wanted = expression.name if is_call else None
         return self._results.tree(expression)
 
     def argument(self, expression: Expression) -> Tree:
         """An argument of an aggregate, over the rows that are grouped."""
         return self._rows.tree(expression)
+
+    def condition(self, expression: Expression | None) -> Tree | None:
+        """The condition on the rows that an aggregate with this FILTER is about."""
+        own = None if expression is None else self.argument(expression)
+        if own is None or self.only is None:
+            return self.only if own is None else own
+        return exp.And(this=self.only.copy(), expression=own)
 
     def call(
         self, function: str, arguments: Sequence[Tree], distinct: bool = False, parameters: tuple[str, ...] = ()
@@ -86,7 +111,7 @@ class Groups:
     def _input(self, tree: Tree, wanted: str | None = None) -> str:
         """The column below the `Aggregate` that holds ``tree``."""
         if tree not in self._inputs:
-            name = wanted or (tree.name if tree.key == "column" else unique(label(tree), self._taken))
+            name = wanted or (tree.name if isinstance(tree, exp.Column) else unique(label(tree), self._taken))
             self._inputs[tree] = unique(name, self._inputs.values())
         return self._inputs[tree]
 
@@ -94,7 +119,13 @@ class Groups:
         if not self._keys and not self._calls:
             self.call("count", [])
         rows = linear(self._below.node, None, [(name, tree) for tree, name in self._inputs.items()])
-        return Aggregate(rows, tuple(self._keys), tuple(self._calls.values()))
+        if self._session is None:
+            return Aggregate(rows, tuple(self._keys), tuple(self._calls.values()))
+        session = self._names[self._session.id]
+        if any(session in call.arguments for call in self._calls.values()):
+            advice = "it is the same in all of the group"
+            raise self._converter.statement.unsupported("session_window inside an aggregate", self._session, advice)
+        return by_session(rows, tuple(self._keys), session, tuple(self._calls.values()))
 
 
 class _Results(Expressions):
@@ -110,11 +141,43 @@ class _Results(Expressions):
         return super()._hole(expression)
 
 
-def _keys(outputs: Sequence[Expression]) -> list[tuple[str, Expression]]:
-    """The outputs that are columns as they are, with their names."""
-    found = []
-    for each in outputs:
-        inner = each.children[0] if each.kind == "Alias" else each
-        if inner.kind == "AttributeReference":
-            found.append((each.name, inner))
-    return found
+def distinct(converter: Converter, operator: Operator) -> Relation:
+    """Each row once."""
+    below = converter.relation(operator.child).exactly()
+    return replace(below, node=Aggregate(below.node, below.columns, ()))
+
+
+def deduplicate(converter: Converter, operator: Operator) -> Relation:
+    """One row of all that agree in some columns: the first in the order of the whole row, so that the choice is the
+    same in every replay. (Spark takes any of them.)"""
+    below = converter.relation(operator.child).exactly()
+    node = below.node
+    keys = tuple(dict.fromkeys(below.names[each.id] for each in operator.expressions("keys")))
+    if not keys:
+        return replace(below, node=TopK(node, (), 1))
+    if set(keys) == set(node.columns):
+        return replace(below, node=Aggregate(node, node.columns, ()))
+    # Within a group the keys leave everything open, and a window breaks ties by the whole row.
+    order = tuple(Order(key, descending=False, nulls_first=True) for key in keys)
+    number = unique("row_number", node.columns)
+    numbered = Window(node, keys, order, (WindowCall(number, "row_number"),))
+    first = exp.LTE(this=column(number), expression=exp.Literal.number(1))
+    return replace(below, node=linear(numbered, first, [(name, column(name)) for name in node.columns]))
+
+
+def within_watermark(converter: Converter, operator: Operator) -> Relation:
+    advice = "there are no watermarks here: use dropDuplicates, which remembers all rows"
+    raise converter.statement.unsupported("dropDuplicatesWithinWatermark", operator, advice)
+
+
+ATTRIBUTE = "AttributeReference"
+
+
+def unaliased(expression: Expression) -> Expression:
+    return expression.children[0] if expression.kind == "Alias" else expression
+
+
+def _is_span(attribute: Expression) -> bool:
+    """Is it a struct with a start and an end, as windows of time are?"""
+    kind = attribute.parameters["dataType"]
+    return isinstance(kind, dict) and [each["name"] for each in kind.get("fields", ())] == ["start", "end"]

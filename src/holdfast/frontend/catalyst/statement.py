@@ -29,8 +29,14 @@ class Catalyst(Protocol):
     def function_name(self, expression: Expression) -> str:
         """What a function is called in SQL."""
 
-    def overflow(self, expression: Expression) -> str:
-        """What a function does about a result that does not fit its type: ``ANSI``, ``LEGACY`` or ``TRY``."""
+    def projections(self, operator: Operator) -> list[list[Expression]]:
+        """The lists of expressions of an ``Expand``."""
+
+    def is_session(self, attribute: Expression) -> bool:
+        """Is the column what ``session_window`` gave?"""
+
+    def pivot_values(self, expression: Expression) -> list[Expression]:
+        """The values of a ``PivotFirst``, as literals."""
 
     def foreign(self, expression: Expression, holes: list[Expression]) -> str:
         """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""

@@ -92,6 +92,13 @@ def read_plan(nodes: list[dict[str, Any]]) -> Operator:
     return found
 
 
+def read_expression(nodes: list[dict[str, Any]], path: Path) -> Expression:
+    """The tree of an expression that stands at ``path``, from what ``toJSON`` gave."""
+    found = _read(nodes, path)
+    assert isinstance(found, Expression)
+    return found
+
+
 def _read(nodes: list[dict[str, Any]], path: Path) -> Operator | Expression:
     waiting = iter(nodes)
 
