@@ -28,20 +28,6 @@ _MIRRORED: dict[type[Tree], type[exp.Binary]] = {
 }
 
 
-def compared(condition: Tree) -> tuple[type[exp.Binary], str, str] | None:
-    """A condition that is a comparison of a column of the subquery with one of the enclosing query: how the former is
-    compared with the latter, and both names."""
-    if type(condition) not in _MIRRORED:
-        return None
-    inner, outer, kind = condition.this, condition.expression, type(condition)
-    if not isinstance(inner, exp.Column):
-        inner, outer, kind = outer, inner, _MIRRORED[kind]
-    name = outer.args.get("outer") if isinstance(outer, exp.Anonymous) else None
-    if not isinstance(inner, exp.Column) or not isinstance(name, str) or not issubclass(kind, exp.Binary):
-        return None
-    return kind, inner.name, name
-
-
 def between(condition: Tree, outer: Node, inner: Node) -> tuple[type[exp.Binary], Tree, Tree] | None:
     """A condition that compares something of ``inner`` with something of ``outer``: how the former is compared with the
     latter, and both. None if it is another condition, or the order of the values is not known to be that of numbers,
@@ -98,11 +84,3 @@ def groups(
         condition = one if condition is None else exp.Or(this=condition, expression=one)
     assert condition is not None
     return Aggregate(below, tuple(renamed), tuple(calls)), condition
-
-
-def same_type(inner: Node, value: str, outer: Node, other: Tree) -> bool:
-    """Whether the two columns are known to have one type."""
-    if not isinstance(other, exp.Column):
-        return False
-    kind = source_type(inner, value)
-    return kind is not None and kind == source_type(outer, other.name)

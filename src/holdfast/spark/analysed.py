@@ -168,7 +168,8 @@ class Analysed:
         text = str(self.object(expression.path).toString())
         for part in expression.walk():
             if "exprId" in part.parameters:
-                text = text.replace(f"{part.name}#{part.id}", "#")
+                name = part.parameters.get("name", "scalar-subquery")
+                text = text.replace(f"{name}#{part.id}", "#")
         modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
         return f"{shape}\n{_COMMON.sub('', text)}\n{modes}"
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from holdfast.errors import Unsupported
 from holdfast.frontend.attach import Sub, call
 from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_clock
 from holdfast.frontend.catalyst.literals import TYPES, Foreign, cast, digits, folded, interval_of, literal, plus
@@ -201,14 +200,8 @@ class Expressions:
 
     def _subquery(self, expression: Expression) -> Tree:
         node = self._rows(expression.parameters["plan"], expression)
-
-        def refused(construct: str, advice: str) -> Unsupported:
-            return self.statement.unsupported(construct, expression, advice)
-
-        sub = Sub("exists", node, refused)
-        if expression.kind == "ScalarSubquery":
-            sub = Sub("scalar", node, refused, value=column(node.columns[0]))
-        return call(self.statement.next_subquery(), sub, [])
+        sub = Sub("scalar" if expression.kind == "ScalarSubquery" else "exists", node)
+        return call(self.statement.next_subquery(), sub)
 
     # -- what is written out --------------------------------------------------------------------------------------
 
