@@ -108,8 +108,8 @@ class Analysed:
         # Values that crossed to Python by themselves would lose their types.
         values = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(own.pivotColumnValues())
         listed = expressions.Literal(values, types.ArrayType(own.pivotColumn().dataType(), True))
-        number = _object(jvm, f"{_CATALYST}.expressions.Literal")
-        folding = _object(jvm, f"{_CATALYST}.optimizer.ConstantFolding")
+        number = scala_object(self._session, f"{CATALYST}.expressions.Literal")
+        folding = scala_object(self._session, f"{CATALYST}.optimizer.ConstantFolding")
         found = []
         for place in range(own.pivotColumnValues().size()):
             item = expressions.GetArrayItem(listed, number.apply(place), False)

@@ -42,7 +42,7 @@ class _Rules:
         self._subquery = self._pattern("PLAN_EXPRESSION")
 
     def applied(self, plan: Any) -> Any:
-        plan = without_laterals(self._session.sparkContext._jvm, plan)
+        plan = without_laterals(self._session, plan)
         for rule in _FIRST:
             plan = self._rule(rule, plan)
         if not plan.containsPattern(self._subquery):

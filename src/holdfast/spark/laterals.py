@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import SparkSession
 
-def without_laterals(jvm: Any, plan: Any) -> Any:
+from holdfast.spark.jvm import CATALYST, jvm_class, kept
+
+
+def without_laterals(session: SparkSession, plan: Any) -> Any:
     """The plan with such subqueries in the place of their joins."""
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.LATERAL_JOIN()
-    return _Laterals(jvm).replaced(plan) if plan.containsPattern(pattern) else plan
+    patterns = jvm_class(session, f"{CATALYST}.trees.TreePattern")
+    pattern = kept(session, "pattern LATERAL_JOIN", patterns.LATERAL_JOIN)
+    return _Laterals(session.sparkContext._jvm).replaced(plan) if plan.containsPattern(pattern) else plan
 
 
 class _Laterals:
