@@ -22,7 +22,7 @@ from holdfast.frontend.catalyst.literals import DAY, TYPES, interval, interval_o
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.labels import label, unique
-from holdfast.plan.expression import Tree, column, render
+from holdfast.plan.expression import Tree, column, conjunction, render
 from holdfast.plan.nodes import Frame, Order, Reach, Window, WindowCall
 
 if TYPE_CHECKING:
@@ -166,13 +166,16 @@ class _Window:
         if function.kind == "Count":
             given = tuple(each for each in given if each.kind != "Literal" or each.parameters.get("value") is None)
         trees = [self._rows.tree(each) for each in given]
+        if len(trees) > 1:  # rows in which all have a value
+            known = [exp.Not(this=exp.Is(this=tree, expression=exp.null())) for tree in trees]
+            condition, trees = conjunction([*([] if condition is None else [condition]), *known]), []
         if function.kind == "CountIf":
             condition = trees[0] if condition is None else exp.And(this=condition, expression=trees[0])
             trees = []
         if condition is None:
             return trees
-        first, *others = trees or [exp.Literal.number(1)]
-        return [exp.Anonymous(this="if", expressions=[condition, first, exp.null()]), *others]
+        value = trees[0] if trees else exp.Literal.number(1)
+        return [exp.Anonymous(this="if", expressions=[condition, value, exp.null()])]
 
     def _tries(self, function: Expression) -> bool:
         """Does it give NULL, or go on, where a sum is too large?"""
