@@ -16,7 +16,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SchemaError, SqlError, TypeMismatch, Unsupported
-from holdfast.plan.deferred import is_deferred, settled
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -77,7 +76,7 @@ class Analyst:
             case Source():
                 return node, node.fields
             case Linear():
-                linear = self._spelled_out(view, replace(node, input=self.settle(view, node.input)))
+                linear = replace(node, input=self.settle(view, node.input))
                 return linear, self._linear_types(view, linear)
             case Generate():
                 generate = replace(node, input=self.settle(view, node.input))
@@ -114,18 +113,6 @@ class Analyst:
                 return draw, self.types[draw.input] + tuple(Field(each.name, each.type) for each in draw.draws)
             case Temporal():
                 return self._settle_temporal(view, node)
-
-    def _spelled_out(self, view: str, node: Linear) -> Linear:
-        """The node without expressions that wait for types."""
-        if not any(map(is_deferred, [node.predicate or "", *(output.sql for output in node.outputs)])):
-            return node
-        rows = null_row(self.types[node.input])
-
-        def type_of(text: str) -> str:
-            return self._ask(view, f"SELECT {text} AS x FROM ({rows})")[0].type
-
-        outputs = tuple(Named(output.name, settled(output.sql, type_of)) for output in node.outputs)
-        return Linear(node.input, None if node.predicate is None else settled(node.predicate, type_of), outputs)
 
     def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
         known = {field.name: field.type for field in self.types[node.input]}
@@ -226,7 +213,7 @@ class Analyst:
         if calendar == "fixed" and not keeps_days(self.session, zone):
             construct, advice = (
                 "days, local time or truncation",
-                "write INTERVAL 24 HOURS for a day, or set the session's time zone to UTC",
+                "write timestampadd(HOUR, 24, …) for a day that passes, or set the session's time zone to UTC",
             )
         elif calendar == "days" and not keeps_dates(self.session, zone):
             construct, advice = "dates", "compare timestamps with now(), or set the session's time zone to UTC"

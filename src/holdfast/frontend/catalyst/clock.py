@@ -131,7 +131,7 @@ class _Steps:
             case "TimestampAddInterval" | "TimestampAddYMInterval" | "DateAddYMInterval":
                 return plus(self.tree(children[0]), interval(*self._interval(children[1])))
             case "DateAdd" | "DateSub":
-                days = self._days(children[1]) * (-1 if kind == "DateSub" else 1)
+                days = self._number(children[1]) * (-1 if kind == "DateSub" else 1)
                 return _days_later(self.tree(children[0]), days)
             case "AddMonths":
                 return plus(self.tree(children[0]), interval(self._number(children[1]), True))
@@ -139,7 +139,8 @@ class _Steps:
                 return self._added(expression)
             case "TruncTimestamp":
                 unit = self._text(children[0])
-                return exp.Anonymous(this="date_trunc", expressions=[unit, self.tree(children[1])])
+                moment = _as(self.tree(children[1]), "timestamp")
+                return exp.Anonymous(this="date_trunc", expressions=[unit, moment])
             case "TruncDate":
                 unit = self._text(children[1])
                 if unit.name.upper() in _TRUNCATED:
@@ -203,9 +204,6 @@ class _Steps:
         if value is None:
             raise Foreign("NULL")
         return int(value)
-
-    def _days(self, expression: Expression) -> int:
-        return self._number(expression)
 
     def _text(self, expression: Expression) -> Tree:
         value = expression.parameters.get("value") if expression.kind == "Literal" else None
