@@ -74,9 +74,9 @@ class Live:
                 columns=missing,
             )
         columns = [field.name for field in wanted]
-        if at < 0:
-            return empty_frame(spark, wanted)
         if engine.keeps(name):
+            if at < 0:
+                return empty_frame(spark, wanted)
             kept, _ = engine.readable(name, at)
             order = engine.order(name)
             return read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, columns)
@@ -85,7 +85,7 @@ class Live:
         source = engine.declared.sources[name]
         if source.retracts or name in engine.declared.expiring:
             raise _unread(name, "its rows are not kept")
-        return offered_frame(spark, name, source, engine.taken(name, at), columns)
+        return offered_frame(spark, source, engine.taken(name, at), columns)
 
 
 def _unread(name: str, why: str) -> DeclarationError:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import holdfast as hf
 
+SCHEMAS = {"orders": "id long, user string, amount double", "users": "user string, city string"}
 ORDERS = [(1, "ada", 20.0), (2, "bob", 5.0), (3, "ada", 7.5)]
 
 
@@ -29,7 +30,7 @@ def flow(spark: Any, tmp_path: Path) -> Iterator[hf.Flow]:
 
 
 def push(flow: hf.Flow, table: str, *new: tuple[Any, ...]) -> None:
-    flow.input(table, {"orders": "id long, user string, amount double", "users": "user string, city string"}[table]).insert(list(new))
+    flow.input(table, SCHEMAS[table]).insert(list(new))
 
 
 def test_a_table_is_a_dataframe_and_reads_the_last_epoch_whenever_it_is_run(flow: hf.Flow) -> None:

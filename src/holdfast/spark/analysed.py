@@ -215,8 +215,9 @@ class Analysed:
         ]
         return function_of(self._subject, self._session, own, names, self._functions)
 
-    def static(self, operator: Operator) -> Source:
-        name, table = static(self._session, self.object(operator.path))
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        within = "" if view is None else str(self.object(view.path).desc().identifier().table())
+        name, table = static(self._session, self.object(operator.path), within)
         self.statics.setdefault(name, table)
         return Source(name, tuple(table.fields))
 

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.plan.nodes import Field
+from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 from holdfast.spark.types import ddl
 from holdfast.turns import acting_for
 
@@ -136,9 +137,10 @@ class Leaves:
 
     def __init__(self, session: SparkSession, read: Read) -> None:
         self.session, self._read = session, read
-        self._jvm: Any = session.sparkContext._jvm
         ensure_callback_server_started(session.sparkContext._gateway)
         self._first = _compiled(session.sparkContext).reading(_Reading(self))
+        pinned = isinstance(session.sparkContext._gateway, ClientServer)
+        self._threads: Any = jvm_class(session, "java.lang.Thread") if pinned else None
         self._callers: dict[int, int] = {}
         """The JVM's thread → the thread of Python for which it is at work."""
 
@@ -149,12 +151,13 @@ class Leaves:
         """A plan of Spark's that reads the collection, under these aliases, innermost first."""
         own: Any = self.session
         schema = own._jsparkSession.parseDataType(StructType.fromDDL(ddl(fields)).json())
-        relations = getattr(self._jvm.org.apache.spark.sql.execution.datasources.v2, "DataSourceV2Relation$")
-        nothing = self._jvm.scala.Option.apply(None)
-        plan = getattr(relations, "MODULE$").create(self._first.of(name, schema), nothing, nothing)
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        relations = scala_object(self.session, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+        nothing = jvm_class(self.session, "scala.Option").apply(None)
+        plan = relations.create(self._first.of(name, schema), nothing, nothing)
+        alias_of = jvm_class(self.session, f"{CATALYST}.plans.logical.SubqueryAlias")
+        named = jvm_class(self.session, f"{CATALYST}.AliasIdentifier")
         for alias in aliases:
-            plan = catalyst.plans.logical.SubqueryAlias(catalyst.AliasIdentifier(alias), plan)
+            plan = alias_of(named(alias), plan)
         return plan
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -176,8 +179,7 @@ class Leaves:
 
     def _own_thread(self) -> int | None:
         """The thread of the JVM that does what this one asks for; None if that is another one each time."""
-        gateway: Any = self.session.sparkContext._gateway
-        return int(self._jvm.java.lang.Thread.currentThread().getId()) if isinstance(gateway, ClientServer) else None
+        return int(self._threads.currentThread().getId()) if self._threads is not None else None
 
     def rows(self, name: str, schema: str, query: int, thread: int) -> Any:
         """Called by Spark: the rows, as an RDD of its own rows."""

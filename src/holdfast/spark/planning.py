@@ -29,6 +29,7 @@ from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunct
 from holdfast.spark.analysed import Analysed
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
 from holdfast.spark.leaf import Leaves
+from holdfast.spark.meaning import differing
 from holdfast.spark.names import Names
 from holdfast.spark.renewed import renewed
 from holdfast.spark.types import quoted
@@ -43,6 +44,7 @@ class Planner:
         """``session``: the user's. ``meaning``: what SQL means, whatever that session says. ``mark``: by it the flow
         knows its own collections in DataFrames."""
         self.session, self._leaves, self._mark = session, leaves, f"{mark}:"
+        self._meaning = meaning
         self._names = Names(session, meaning, leaves, COLLECTION + self._mark)
 
     def plan(
@@ -58,6 +60,7 @@ class Planner:
         if isinstance(query, str):
             plan = self._analysed(subject, view, query, schemas, functions)
         else:
+            self._check_session(subject, view, query.sparkSession)
             plan = query._jdf.queryExecution().analyzed()
         with _explained(subject, view, query if isinstance(query, str) else "", schemas):
             analysed = Analysed(self.session, plan, subject, functions)
@@ -99,6 +102,18 @@ class Planner:
         registry = jvm_class(self.session, f"{CATALYST}.analysis.FunctionRegistry")
         if registry.expressions().contains(name.lower()):
             raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
+
+    def _check_session(self, subject: str, view: str, session: SparkSession) -> None:
+        """A text is read as the flow's views are, whatever its session says; a DataFrame has been read."""
+        for name, value in differing(session, self._meaning).items():
+            raise DeclarationError(
+                f"{subject}: its DataFrame is of a session with {name}={value}; the views of this flow have the "
+                f"meaning that SQL has with {name}={self._meaning[name]}: set it, and make the DataFrame again",
+                view=view,
+                setting=name,
+                found=value,
+                expected=self._meaning[name],
+            )
 
     # -- analysing ------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from pyspark import Broadcast, cloudpickle
+from pyspark import cloudpickle
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
+from holdfast.errors import DeclarationError
 from holdfast.frontend.udf import described
 from holdfast.functions import STYLES, Described
 from holdfast.plan.nodes import Function, UserFunction
+from holdfast.spark.jvm import scala_object
 
 _EVAL_TYPES = {style: kind for kind, style in reversed(STYLES.items())}
 
@@ -54,7 +57,7 @@ def function_of(
 ) -> UserFunction:
     """The function that a PythonUDF of Spark's calls. ``names``: of its arguments, where they are given by name.
     ``known``: those that were declared for the flow; one that was declared again is meant as it is now."""
-    function, _ = _unpickled(session, call.func())
+    function = _unpickled(f"{subject}: function {str(call.name())!r}", session, call.func())
     if isinstance(function, Declared):
         return known.get(function.function.name, function.function)
     style = STYLES.get(call.evalType())
@@ -62,7 +65,7 @@ def function_of(
     if any(names):
         function = Named(function, tuple(names))
     found = Described(function, call.dataType().simpleString(), style, not call.udfDeterministic())
-    return described(subject, name, found)
+    return described(f"{subject}: function {name!r}", name, found)
 
 
 class Named:
@@ -77,10 +80,15 @@ class Named:
         return self.__wrapped__(*by_place, **{name: value for name, value in pairs if name is not None})
 
 
-def _unpickled(session: SparkSession, function: Any) -> tuple[Any, ...]:
-    jvm: Any = session.sparkContext._jvm
-    tags = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$")
-    found = cloudpickle.loads(bytes(function.command().toArray(tags.Byte())))
-    if isinstance(found, Broadcast):  # a large one
-        found = cloudpickle.loads(found.value)
-    return tuple(found)
+def _unpickled(subject: str, session: SparkSession, function: Any) -> Any:
+    tag = scala_object(session, "scala.reflect.ClassTag").Byte()
+    try:
+        found = cloudpickle.loads(bytes(function.command().toArray(tag)))
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "BROADCAST_VARIABLE_NOT_LOADED":
+            raise
+        raise DeclarationError(
+            f"{subject}: it uses a broadcast variable, or is larger than 1 MB, which Spark broadcasts; let it close "
+            "over the values themselves, and declare it with flow.udf"
+        ) from None
+    return found[0]

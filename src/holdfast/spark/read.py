@@ -64,9 +64,7 @@ def empty_frame(spark: SparkSession, fields: Sequence[Field]) -> DataFrame:
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema, verifySchema=False)
 
 
-def offered_frame(
-    spark: SparkSession, name: str, source: Source, offers: Sequence[Offer], columns: Sequence[str]
-) -> DataFrame:
+def offered_frame(spark: SparkSession, source: Source, offers: Sequence[Offer], columns: Sequence[str]) -> DataFrame:
     """The rows of offers that a source made, read again."""
     frames, parts = [], []
     for offer in offers:

@@ -19,6 +19,7 @@ from holdfast.connectors.table import Table
 from holdfast.frontend.labels import unique
 from holdfast.frontend.schema import RESERVED
 from holdfast.redaction import shown
+from holdfast.spark.jvm import jvm_class
 from holdfast.spark.renewed import dataset
 from holdfast.trace.hashing import hash_columns
 
@@ -26,11 +27,11 @@ PREFIX = "static "
 """How the names of these sources begin."""
 
 
-def static(session: SparkSession, leaf: Any) -> tuple[str, Table]:
-    """A leaf of an analysed plan as a source, and its name."""
+def static(session: SparkSession, leaf: Any, view: str) -> tuple[str, Table]:
+    """A leaf of an analysed plan as a source, and its name. ``view``: of the user's, in which it is."""
     kind = leaf.getClass().getSimpleName().rstrip("$")
     frame = _frame(session, leaf) if kind != "OneRowRelation" else session.range(1).selectExpr("true AS `row`")
-    return PREFIX + _name(session, kind, leaf, frame), Table(frame)
+    return PREFIX + _name(session, kind, leaf, frame, view), Table(frame)
 
 
 def _frame(session: SparkSession, leaf: Any) -> DataFrame:
@@ -42,16 +43,16 @@ def _frame(session: SparkSession, leaf: Any) -> DataFrame:
     return frame if names == frame.columns else frame.toDF(*names)
 
 
-def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame) -> str:
+def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame, view: str) -> str:
     match kind:
         case "OneRowRelation":
             return "row"
         case "Range":
             return f"range({leaf.start()}, {leaf.end()}, {leaf.step()})"
         case "LocalRelation" | "EmptyRelation":
-            return f"values {_digest(frame.schema.simpleString(), _content(session, leaf))}"
+            return f"{view or 'values'} {_digest(frame.schema.simpleString(), _content(session, leaf))}"
         case "LogicalRDD" | "ExternalRDD":
-            return f"rows {_digest(frame.schema.simpleString(), _sum(frame))}"
+            return f"{view or 'rows'} {_digest(frame.schema.simpleString(), _sum(frame))}"
         case "LogicalRelation":
             return _relation(leaf)
         case "HiveTableRelation":
@@ -61,8 +62,8 @@ def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame) -> str:
 
 def _content(session: SparkSession, leaf: Any) -> str:
     """A hash of the rows of a LocalRelation, which are in the JVM."""
-    jvm: Any = session.sparkContext._jvm
-    return str(jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(leaf.data().mkString("\n")))
+    digests = jvm_class(session, "org.apache.commons.codec.digest.DigestUtils")
+    return str(digests.sha256Hex(leaf.data().mkString("\n")))
 
 
 def _sum(frame: DataFrame) -> str:

@@ -20,7 +20,7 @@ from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.pivot import is_pivot, pivot
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static
+from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static, view
 from holdfast.frontend.catalyst.subqueries import at_most_one
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.catalyst.windows import window
@@ -38,6 +38,9 @@ class Converter:
 
     def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
         self.statement, self.collections = statement, collections
+        self.view: Operator | None = None
+        """The view of the user's session that is being read."""
+
         self.reads: set[str] = set()
         """The collections that it reads."""
 
@@ -216,7 +219,7 @@ def _offset(converter: Converter, operator: Operator) -> Relation:
 CONVERTERS: dict[str, Convert] = {
     "SubqueryAlias": _alias,
     **dict.fromkeys(STATIC, static),
-    "View": _passed,
+    "View": view,
     "PipeOperator": _passed,
     "ResolvedHint": _passed,
     "Repartition": _passed,

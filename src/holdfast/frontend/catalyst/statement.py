@@ -63,8 +63,9 @@ class Catalyst(Protocol):
     def function(self, expression: Expression) -> UserFunction:
         """The Python function that the expression calls."""
 
-    def static(self, operator: Operator) -> Source:
-        """A leaf that is not the flow's, as a source whose rows never change."""
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        """A leaf that is not the flow's, as a source whose rows never change; ``view``: of the user's, in which it
+        is."""
 
 
 class Statement:

@@ -44,11 +44,20 @@ def static(converter: Converter, operator: Operator) -> Relation:
     """A table or DataFrame that is not the flow's: a source whose rows never change."""
     statement = converter.statement
     try:
-        source = statement.catalyst.static(operator)
+        source = statement.catalyst.static(operator, converter.view)
     except HoldfastError as error:
         raise statement.error(SqlError, str(error), operator) from None
     attributes = operator.expressions("output")
     return Relation(source, tuple((each.id, name) for each, name in zip(attributes, source.columns, strict=False)))
+
+
+def view(converter: Converter, operator: Operator) -> Relation:
+    """A view of the user's session."""
+    before, converter.view = converter.view, operator
+    try:
+        return converter.relation(operator.child)
+    finally:
+        converter.view = before
 
 
 def refused(construct: str, advice: str) -> Convert:
