@@ -11,6 +11,8 @@ from holdfast.plan.nodes import Field, Node, Source, UserFunction
 from .session import shared_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from holdfast.spark.analysis import Analyst
     from holdfast.spark.planning import Planner
 
@@ -18,12 +20,17 @@ if TYPE_CHECKING:
 @cache
 def _planner() -> tuple[Planner, Analyst]:
     from holdfast.spark.analysis import Analyst
+    from holdfast.spark.leaf import Leaves
     from holdfast.spark.meaning import meaning_of, planning_session
     from holdfast.spark.planning import Planner
 
     spark = shared_session()
-    session = planning_session(spark, meaning_of(spark, "tests"))
-    return Planner(session), Analyst(session)
+    meaning = meaning_of(spark, "tests")
+    return Planner(spark, meaning, Leaves(spark, _never_read), "tests"), Analyst(planning_session(spark, meaning))
+
+
+def _never_read(*_: object) -> DataFrame:
+    raise AssertionError("plans are not run here")
 
 
 def plan_sql(

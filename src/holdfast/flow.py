@@ -29,6 +29,7 @@ from holdfast.frontend.udf import user_function
 from holdfast.functions import Function
 from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
+from holdfast.live import Live
 from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
@@ -141,6 +142,7 @@ class Flow:
         self._ready: Ready | None = None
         self._analyst: Analyst | None = None
         self._planning: Planner | None = None
+        self._live = Live(self)
         self._meaning: dict[str, str] = {}
         """What the analyst's session says that changes what views mean."""
 
@@ -325,12 +327,22 @@ class Flow:
         return function
 
     def table(self, name: str) -> DataFrame:
-        """A source or view as a PySpark DataFrame; what is made of it can be given to `view`. From any thread."""
+        """A source or view as a PySpark DataFrame. In a `view` it stands for the collection. Run (``show``, ``count``,
+        ``toPandas``), it, and whatever PySpark's verbs make of it, reads the collection as it is then: at the last
+        epoch, the same one for all its parts. Before the first epoch there are no rows. From any thread; running it
+        waits for the epoch at hand, as `read` does."""
         arguments.text(f"flow '{self.name}'", "the table", name, "the name of a source or view")
         schemas = self._catalog.schemas
         if name not in schemas:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, schemas)}", name=name)
-        return self._planner().frame(name, schemas, self._catalog.functions)
+        return self._planner().table(name, schemas[name])
+
+    def sql(self, text: str) -> DataFrame:
+        """A query over sources and views as a PySpark DataFrame: what `table` says of one holds for it, too. Names that
+        are not the flow's are those of the Spark session. It can be given to `view`, as its text can. From any
+        thread."""
+        arguments.text(f"flow '{self.name}'", "the query", text, "SQL")
+        return self._planner().sql(text, self._catalog.schemas, self._catalog.functions)
 
     def _session(self) -> SparkSession:
         """The session that was given, the active one, or a local one that is started now."""
@@ -347,7 +359,8 @@ class Flow:
         if self._planning is None:
             from holdfast.spark.planning import Planner
 
-            self._planning = Planner(self._judge().session)
+            self._judge()
+            self._planning = Planner(self._session(), self._meaning, self._live.leaves(), self._live.mark)
         return self._planning
 
     def _judge(self) -> Analyst:
@@ -614,7 +627,7 @@ class Flow:
                 name=self.name,
                 local=self._local or working_directory(locations, make=False),
                 locations=locations,
-                sources=dict(catalog.sources),
+                sources=catalog.all_sources,
                 views=dict(catalog.views),
                 texts=self._texts(),
                 sinks=tuple(self._sinks),
@@ -625,9 +638,11 @@ class Flow:
             partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
             self._hold(spark, recorded_session(declared.local, declared.locations))
             catalog, judge = self._catalog, self._judge()
-            declared = replace(declared, session=self._meaning, views=dict(catalog.views))
+            declared = replace(
+                declared, session=self._meaning, sources=catalog.all_sources, views=dict(catalog.views)
+            )
             views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
-            for name, source in catalog.sources.items():
+            for name, source in catalog.all_sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
                 source.in_session(judge.session.conf.get("spark.sql.session.timeZone") or "UTC")
             left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
@@ -758,7 +773,7 @@ class Flow:
             locations,
             self._settings,
             self._texts(),
-            self._catalog.sources,
+            self._catalog.all_sources,
             self._sinks,
             self._partitions or 0,
         )

@@ -27,6 +27,8 @@ class Planned:
     node: nodes.Node
     reads: frozenset[str]
     fields: tuple[nodes.Field, ...]
+    statics: Mapping[str, Source] = field(default_factory=dict, compare=False)
+    """The tables and DataFrames that it reads and that are not the flow's, as sources."""
 
 
 class Planner(Protocol):
@@ -65,6 +67,9 @@ class Catalog:
 
     views: Mapping[str, nodes.Node] = field(default_factory=dict)
     """View → its plan, rewritten."""
+
+    statics: Mapping[str, Source] = field(default_factory=dict)
+    """The sources that views brought along, now or before: they know what was taken of them."""
 
     def with_source(self, name: str, source: Source, expires: str | None, planner: Planner | None) -> Self:
         """``planner`` is needed for a source whose rows expire."""
@@ -129,7 +134,20 @@ class Catalog:
             if name not in views or self.planned.get(name) != found:
                 # What an earlier view keeps is kept once: no rewrite may make a variant of it.
                 views[name] = rewrite(found.node, keep=[*self.expiring.values(), *views.values()])
-        return replace(self, planned=planned, views=views)
+        statics = dict(self.statics)
+        for name, found in planned.items():
+            for static, source in found.statics.items():
+                if statics.setdefault(static, source).fields != source.fields:
+                    raise DeclarationError(
+                        f"view '{name}': '{static}' has other columns than an earlier view found there", view=name
+                    )
+        return replace(self, planned=planned, views=views, statics=statics)
+
+    @property
+    def all_sources(self) -> dict[str, Source]:
+        """The sources that were declared, and those that views bring along."""
+        brought = {name for found in self.planned.values() for name in found.statics}
+        return {**self.sources, **{name: source for name, source in self.statics.items() if name in brought}}
 
     @property
     def tables(self) -> dict[str, nodes.Node]:

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from holdfast.connectors.table import Table
 from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_expression, read_plan
-from holdfast.plan.nodes import Field, UserFunction
+from holdfast.plan.nodes import Field, Source, UserFunction
 from holdfast.spark import foreign
 from holdfast.spark.decorrelated import decorrelated
 from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
+from holdfast.spark.python_functions import function_of
+from holdfast.spark.static import static
 from holdfast.spark.types import fields_of
 
 _LOGICAL = f"{CATALYST}.plans.logical"
@@ -36,9 +39,14 @@ _NO_MEANING = ("origin", "qualifier", "metadata", "name", "nullable")
 class Analysed:
     """The analysed plan of a query: ``plan`` for Python, and Spark's own objects behind it."""
 
-    def __init__(self, session: SparkSession, plan: Any) -> None:
-        """``plan``: a LogicalPlan of Spark's, analysed."""
-        self._session = session
+    def __init__(
+        self, session: SparkSession, plan: Any, subject: str = "", functions: Mapping[str, UserFunction] | None = None
+    ) -> None:
+        """``plan``: a LogicalPlan of Spark's, analysed. ``functions``: those that were declared for the flow."""
+        self._session, self._subject, self._functions = session, subject, functions or {}
+        self.statics: dict[str, Table] = {}
+        """The leaves that are not the flow's, by the names that they have as sources."""
+
         schema = StructType.fromJson(json.loads(plan.schema().json()))
         self.fields: tuple[Field, ...] = fields_of(schema)
         """The columns of the query."""
@@ -201,7 +209,17 @@ class Analysed:
         return foreign.error(self._session, condition)
 
     def function(self, expression: Expression) -> UserFunction:
-        raise NotImplementedError
+        own = self.object(expression.path)
+        names = [
+            each.parameters["key"] if each.kind == "NamedArgumentExpression" else None for each in expression.children
+        ]
+        return function_of(self._subject, self._session, own, names, self._functions)
+
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        within = "" if view is None else str(self.object(view.path).desc().identifier().table())
+        name, table = static(self._session, self.object(operator.path), within)
+        self.statics.setdefault(name, table)
+        return Source(name, tuple(table.fields))
 
 
 def _has_mode(expression: Expression) -> bool:

@@ -1,7 +1,8 @@
 """Declaring views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts what it found.
 
-Each collection of the flow (a source or a view) is a temporary view of a session of the flow's own, under an alias that
-the conversion recognises (`convert.COLLECTION`). The query is analysed and never run: no command in it takes effect.
+In the session in which a query is read (`names.py`) each collection of the flow, a source or a view, is a temporary
+view, whose leaf (`leaf.py`) has an alias that the conversion recognises (`convert.COLLECTION`). The query is analysed
+and never run: no command in it takes effect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from pyspark.errors import ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,18 +28,24 @@ from holdfast.plan.expression import column
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
 from holdfast.spark.analysed import Analysed
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
-from holdfast.spark.types import ddl, quoted
+from holdfast.spark.leaf import Leaves
+from holdfast.spark.meaning import differing
+from holdfast.spark.names import Names
+from holdfast.spark.renewed import renewed
+from holdfast.spark.types import quoted
 
 Schema = Sequence[Field]
 
 
 class Planner:
-    """Plans views in a session of the flow's own."""
+    """Plans the views of a flow."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self.session = session
-        self._schemas: dict[str, tuple[Field, ...]] = {}
-        self._functions: dict[str, UserFunction] = {}
+    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: Leaves, mark: str) -> None:
+        """``session``: the user's. ``meaning``: what SQL means, whatever that session says. ``mark``: by it the flow
+        knows its own collections in DataFrames."""
+        self.session, self._leaves, self._mark = session, leaves, f"{mark}:"
+        self._meaning = meaning
+        self._names = Names(session, meaning, leaves, COLLECTION + self._mark)
 
     def plan(
         self,
@@ -49,15 +56,21 @@ class Planner:
         functions: Mapping[str, UserFunction],
     ) -> Planned:
         """The plan of a view over ``collections``, whose columns are ``schemas``."""
-        self._register(schemas, functions)
         subject = f"view '{view}'"
+        if isinstance(query, str):
+            plan = self._analysed(subject, view, query, schemas, functions)
+        else:
+            self._check_session(subject, view, query.sparkSession)
+            plan = query._jdf.queryExecution().analyzed()
         with _explained(subject, view, query if isinstance(query, str) else "", schemas):
-            analysed = self._analysed(subject, view, query)
+            analysed = Analysed(self.session, plan, subject, functions)
+        known = {self._mark + name: node for name, node in collections.items()}
         try:
-            node, reads = convert(Statement(view, analysed, functions), analysed.plan, collections)
+            node, reads = convert(Statement(view, analysed, functions), analysed.plan, known)
         except RecursionError:
             raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
-        return Planned(node, reads, analysed.fields)
+        names = frozenset(name.removeprefix(self._mark) for name in reads)
+        return Planned(node, names, analysed.fields, analysed.statics)
 
     def expiring(self, source: Source, expires: str, functions: Mapping[str, UserFunction]) -> Node:
         """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
@@ -66,40 +79,23 @@ class Planner:
             raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY'")
         until = unique("expires", source.columns)
         text = f"SELECT *, ({expires}\n) AS {quoted(until)} FROM {quoted(source.name)}"
-        self._register({**self._schemas, source.name: source.fields}, functions)
-        with _explained(subject, source.name, "", self._schemas):
-            analysed = self._analysed(subject, source.name, text)
+        plan = self._analysed(subject, source.name, text, {source.name: source.fields}, functions, place=False)
+        analysed = Analysed(self.session, plan, subject, functions)
         statement = Statement(source.name, analysed, functions, subject)
-        rows, _ = convert(statement, analysed.plan, {source.name: source})
+        rows, _ = convert(statement, analysed.plan, {self._mark + source.name: source})
         if not isinstance(rows, Linear) or rows.input != source or rows.predicate is not None:
             advice = "a row must say by itself when it goes"
             raise statement.unsupported("what is not computed from the row alone", None, advice)
         kept = [(name, column(name)) for name in source.columns]
         return linear(Temporal(rows, None, until), None, kept)
 
-    def frame(self, name: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
-        """The collection ``name`` as a DataFrame."""
-        self._register(schemas, functions)
-        return self.session.table(quoted(name))
+    def table(self, name: str, fields: Schema) -> DataFrame:
+        """A collection as a DataFrame of the user's session."""
+        return renewed(self.session, self._names.plan(name, fields), self._leaves)
 
-    # -- the session's names --------------------------------------------------------------------------------------
-
-    def _register(self, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> None:
-        for name in self._schemas.keys() - schemas.keys():
-            self.session.catalog.dropTempView(name)
-            del self._schemas[name]
-        for name, fields in schemas.items():
-            if self._schemas.get(name) != tuple(fields):
-                self._leaf(name, fields).createOrReplaceTempView(quoted(name))
-                self._schemas[name] = tuple(fields)
-        for name, function in functions.items():
-            if self._functions.get(name) != function:
-                self._declare(name, function)
-                self._functions[name] = function
-
-    def _leaf(self, name: str, fields: Schema) -> DataFrame:
-        empty = self.session.createDataFrame(self.session.sparkContext.emptyRDD(), ddl(fields), verifySchema=False)
-        return empty.alias(COLLECTION + name).alias(name)
+    def sql(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
+        """A query over collections as a DataFrame of the user's session."""
+        return renewed(self.session, self._analysed("sql", "", text, schemas, functions), self._leaves)
 
     def check_function(self, name: str) -> None:
         """Raise if Spark has a function of that name: SQL would call that one."""
@@ -107,19 +103,43 @@ class Planner:
         if registry.expressions().contains(name.lower()):
             raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
 
-    def _declare(self, name: str, function: UserFunction) -> None:
-        """Let Spark know the name and the type: the conversion finds the function by its name, and never runs it."""
-        self.session.udf.register(name, _never_called, function.returns)
+    def _check_session(self, subject: str, view: str, session: SparkSession) -> None:
+        """A text is read as the flow's views are, whatever its session says; a DataFrame has been read."""
+        for name, value in differing(session, self._meaning).items():
+            raise DeclarationError(
+                f"{subject}: its DataFrame is of a session with {name}={value}; the views of this flow have the "
+                f"meaning that SQL has with {name}={self._meaning[name]}: set it, and make the DataFrame again",
+                view=view,
+                setting=name,
+                found=value,
+                expected=self._meaning[name],
+            )
 
     # -- analysing ------------------------------------------------------------------------------------------------
 
-    def _analysed(self, subject: str, view: str, query: str | DataFrame) -> Analysed:
-        own: Any = self.session
-        if not isinstance(query, str):
-            return Analysed(self.session, query._jdf.queryExecution().analyzed())
-        state = own._jsparkSession.sessionState()
-        with self._active():
-            parsed = state.sqlParser().parsePlan(query)
+    def _analysed(
+        self,
+        subject: str,
+        view: str,
+        text: str,
+        schemas: Mapping[str, Schema],
+        functions: Mapping[str, UserFunction],
+        place: bool = True,
+    ) -> Any:
+        """Spark's plan of a text; in errors with its ``place`` in the text."""
+        with _explained(subject, view, text if place else "", schemas):
+            try:
+                return self._read(subject, view, text, self._names.session(text, schemas, functions))
+            except AnalysisException as refusal:
+                if not (refusal.getCondition() or "").startswith("TABLE_OR_VIEW_NOT_FOUND"):
+                    raise
+            # A name can also be put together: IDENTIFIER('ord' || 'ers').
+            return self._read(subject, view, text, self._names.session(text, schemas, functions, everything=True))
+
+    def _read(self, subject: str, view: str, text: str, session: Any) -> Any:
+        state = session.sessionState()
+        with self._active(session):
+            parsed = state.sqlParser().parsePlan(text)
             execution = state.executePlan(parsed, self._skipping())
             # Analysing does not execute: a command would only be found here.
             plan = execution.analyzed()
@@ -129,7 +149,7 @@ class Planner:
                 view=view,
                 construct=_words(parsed.nodeName()),
             )
-        return Analysed(self.session, plan)
+        return plan
 
     def _skipping(self) -> Any:
         modes = scala_object(self.session, "org.apache.spark.sql.execution.CommandExecutionMode")
@@ -140,12 +160,11 @@ class Planner:
         return any(java_class(self.session, kind).isInstance(plan) for kind in kinds)
 
     @contextmanager
-    def _active(self) -> Iterator[None]:
-        """Have what the session says hold while a text is parsed."""
-        own: Any = self.session
+    def _active(self, session: Any) -> Iterator[None]:
+        """Have what a session of the JVM's says hold while a text is parsed."""
         sessions = jvm_class(self.session, "org.apache.spark.sql.classic.SparkSession")
         before = sessions.getActiveSession()
-        sessions.setActiveSession(own._jsparkSession)
+        sessions.setActiveSession(session)
         try:
             yield
         finally:
@@ -153,10 +172,6 @@ class Planner:
                 sessions.setActiveSession(before.get())
             else:
                 sessions.clearActiveSession()
-
-
-def _never_called(*_: Any) -> None:
-    raise AssertionError("a stand-in")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.pivot import is_pivot, pivot
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static, view
 from holdfast.frontend.catalyst.subqueries import at_most_one
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.catalyst.windows import window
@@ -37,6 +38,9 @@ class Converter:
 
     def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
         self.statement, self.collections = statement, collections
+        self.view: Operator | None = None
+        """The view of the user's session that is being read."""
+
         self.reads: set[str] = set()
         """The collections that it reads."""
 
@@ -83,14 +87,19 @@ def _alias(converter: Converter, operator: Operator) -> Relation:
     if not converter.is_collection(operator):
         return converter.relation(operator.child)
     name = operator.parameters["identifier"]["name"].removeprefix(COLLECTION)
-    node = converter.collections[name]
+    node = converter.collections.get(name)
+    if node is None:
+        raise converter.statement.unsupported(
+            "a DataFrame of another flow, or of a view that was dropped", operator, "make it of flow.table or flow.sql"
+        )
     converter.reads.add(name)
     attributes = operator.child.expressions("output")
+    if len(attributes) != len(node.columns):
+        shown = name.rpartition(":")[2]
+        raise converter.statement.error(
+            SqlError, f"'{shown}' has other columns than when the DataFrame was made; make it again", operator
+        )
     return Relation(node, tuple((each.id, own) for each, own in zip(attributes, node.columns, strict=True)))
-
-
-def _foreign_leaf(converter: Converter, operator: Operator) -> Relation:
-    raise converter.statement.unsupported("a table that is not the flow's", operator)
 
 
 def _passed(converter: Converter, operator: Operator) -> Relation:
@@ -209,8 +218,8 @@ def _offset(converter: Converter, operator: Operator) -> Relation:
 
 CONVERTERS: dict[str, Convert] = {
     "SubqueryAlias": _alias,
-    "LogicalRDD": _foreign_leaf,
-    "View": _passed,
+    **dict.fromkeys(STATIC, static),
+    "View": view,
     "PipeOperator": _passed,
     "ResolvedHint": _passed,
     "Repartition": _passed,
@@ -235,6 +244,7 @@ CONVERTERS: dict[str, Convert] = {
     "GlobalLimit": _limit,
     "LocalLimit": _limit,
     "Offset": _offset,
+    **{kind: refused(*said) for kind, said in REFUSED.items()},
 }
 
 

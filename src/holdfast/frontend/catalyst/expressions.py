@@ -187,7 +187,7 @@ class Expressions:
                 raise self.statement.unsupported(
                     f"{function} with a seed that is not a number", expression, "write the number"
                 )
-            salt = f"seed {seed.parameters.get('value') or 0}"
+            salt = self.statement.seeded(int(seed.parameters.get("value") or 0))
         return _wish(function, Drawn("", function, (), "double", salt))
 
     def _call(self, expression: Expression) -> Tree:

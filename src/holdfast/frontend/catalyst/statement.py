@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import DeclarationError, Unsupported
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.plan.nodes import UserFunction
+from holdfast.plan.nodes import Source, UserFunction
 
 Kind = TypeVar("Kind", bound=DeclarationError)
 
@@ -63,6 +63,10 @@ class Catalyst(Protocol):
     def function(self, expression: Expression) -> UserFunction:
         """The Python function that the expression calls."""
 
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        """A leaf that is not the flow's, as a source whose rows never change; ``view``: of the user's, in which it
+        is."""
+
 
 class Statement:
     """The query of ``view``; ``subject`` is how errors begin."""
@@ -74,10 +78,19 @@ class Statement:
         self.subject = subject or f"view '{view}'"
         self._draws = itertools.count()
         self._subqueries = itertools.count()
+        self._seeds: dict[int, str] = {}
 
     def next_draw(self) -> str:
         """A number for the next nondeterministic call: calls in other places are other draws."""
         return str(next(self._draws))
+
+    def seeded(self, seed: int) -> str:
+        """What tells draws with this seed from others. PySpark's ``rand()`` has a seed that is drawn when the DataFrame
+        is made: such a one, which nobody writes, stands for its number among them, so that the same code means the same
+        in the next process."""
+        if abs(seed) < 2**31:
+            return f"seed {seed}"
+        return self._seeds.setdefault(seed, f"drawn seed {len(self._seeds)}")
 
     def next_subquery(self) -> int:
         return next(self._subqueries)
