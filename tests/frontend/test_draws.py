@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from holdfast.frontend.verbs import Table
 
 from holdfast.errors import SqlError
-from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Draw, Drawn, Field, Join, Linear, Named, Node, Outside, Source, TopK
 from holdfast.plan.rewrites import rewrite

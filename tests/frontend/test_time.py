@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from holdfast.errors import DeclarationError, SqlError, UnknownName, Unsupported
 from holdfast.frontend.expiry import expiring
 from holdfast.frontend.verbs import Table
+
+from holdfast.errors import DeclarationError, SqlError, UnknownName, Unsupported
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, Temporal, Union, Window
 from holdfast.plan.rewrites import rewrite

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from holdfast.frontend.verbs import Table
 
 from holdfast.errors import AmbiguousName, DeclarationError, HoldfastError, SqlError, UnknownName, Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Node, Source
 from holdfast.plan.rewrites import rewrite

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from holdfast.frontend.verbs import Table
 
 from holdfast.errors import SqlError
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.verbs import Table
 from holdfast.plan.nodes import Aggregate, Draw, First, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
 from holdfast.plan.rewrites import rewrite
 
