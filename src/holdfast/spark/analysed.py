@@ -61,7 +61,7 @@ class Analysed:
         self._ansi: set[Path] = set()
         """The paths of expressions that are known to fail as ANSI SQL does."""
 
-        self.plan: Operator = read_plan(json.loads(self._root.toJSON()))
+        self.plan: Operator = read_plan(_completed(json.loads(self._root.toJSON()), self._root))
 
     def object(self, path: Path) -> Any:
         """Spark's own object at a path of the plan."""
@@ -241,3 +241,26 @@ def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
             yield within
 
 
+def _completed(nodes: list[dict[str, Any]], root: Any) -> list[dict[str, Any]]:
+    """The JSON of a plan with what Spark leaves out: lists of lists that a DataFrame made (``unpivot``)."""
+
+    def lacks(node: dict[str, Any]) -> bool:
+        return node["class"].endswith(".Expand") and node["projections"] is None
+
+    if any(map(lacks, nodes)):
+        for node, own in zip(nodes, _operators(root), strict=True):
+            if lacks(node):
+                node["projections"] = [
+                    [json.loads(each.toJSON()) for each in _each(row)] for row in _each(own.projections())
+                ]
+    return nodes
+
+
+def _operators(root: Any) -> Iterator[Any]:
+    yield root
+    for child in _each(root.children()):
+        yield from _operators(child)
+
+
+def _each(found: Any) -> list[Any]:
+    return [found.apply(place) for place in range(found.size())]

@@ -206,8 +206,9 @@ def _limit(converter: Converter, operator: Operator) -> Relation:
 
 
 def _number(converter: Converter, operator: Operator, name: str) -> int:
-    found = operator.expression(name)
-    if found is None or found.kind != "Literal" or found.parameters.get("value") is None:
+    asked = operator.expression(name)
+    found = None if asked is None else converter.expressions({}).constant(asked)
+    if found is None or found.parameters.get("value") is None:
         raise converter.statement.unsupported(f"{operator.kind} that is not a number", operator, "write the number")
     return int(found.parameters["value"])
 

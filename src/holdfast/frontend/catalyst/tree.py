@@ -107,13 +107,17 @@ def _read(nodes: list[dict[str, Any]], path: Path) -> Operator | Expression:
         children = tuple(one((*path, index)) for index in range(node["num-children"]))
         name = node["class"]
         parameters = {key: _parameter(value, (*path, key)) for key, value in node.items() if key not in _OWN}
-        made = Operator if ".plans.logical." in name or ".execution." in name else Expression
+        made = Operator if _is_operator(name) else Expression
         return made(name.rsplit(".", 1)[-1], children, parameters, path)  # type: ignore[arg-type]  # alike by kind
 
     return one(path)
 
 
 _OWN = ("class", "num-children")
+
+
+def _is_operator(name: str) -> bool:
+    return ".plans.logical." in name or ".execution." in name or name.endswith(".PipeOperator")
 
 
 def _parameter(value: Any, path: Path) -> Any:
