@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.arithmetic import failing, find_overflow
-from holdfast.operators.terms import Frame, Term, Value
+from holdfast.operators.terms import Frame, Term, Value, overflow
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
 
@@ -40,7 +40,7 @@ class Shifted(Term):
             return inner._replace(data=pc.cast(pc.add_checked(numbers, by), self.type))
         except pa.ArrowInvalid:
             data, over = find_overflow("+", numbers, by)
-            why = f"timestamp overflow in {self.text}"
+            why = overflow(pa.int64(), self.text)
             return failing(pc.cast(data, self.type), over, why, inner.failed, inner.why)
 
 

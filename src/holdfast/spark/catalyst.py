@@ -70,7 +70,7 @@ def crossing(flow: Dataflow, program: Program, types: Types, producers: Sequence
                 entries.append((key, types[path.steps[before - 1]] if before else origin))
                 if not _multiplies(steps):
                     shared[key] = place
-            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps)))
+            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps), route.channel))
             routes.append(route)
     return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 

@@ -65,6 +65,21 @@ def _object(jvm: Any, name: str) -> Any:
     return jvm.java.lang.Class.forName(name + "$").getField("MODULE$").get(None)
 
 
+def is_about(name: str, text: str) -> bool:
+    """Whether an error of Spark's, in its own words, is about the expression ``name`` or a part of it."""
+    if name not in _kept:
+        return False
+    waiting = [_kept[name].expression]
+    while waiting:
+        each = waiting.pop()
+        summary = str(each.origin().context().summary()).strip()
+        if summary and summary in text:
+            return True
+        children = each.children()
+        waiting += [children.apply(place) for place in range(children.size())]
+    return False
+
+
 def type_of_call(sql: str) -> str | None:
     """The type of an expression that is nothing but a call of such a name."""
     found = _CALL.fullmatch(sql)
