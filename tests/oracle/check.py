@@ -54,8 +54,12 @@ def run(
     schemas: Mapping[str, str] = SCHEMAS,
     changes: Callable[[Random, str, list[Row]], Change] = change,
     told: Callable[[str], str] = str,
+    spelled: Mapping[str, View] | None = None,
 ) -> None:
-    """Keep ``views`` up to date for some epochs, and compare each after each. ``told`` says whose view it is."""
+    """Keep ``views`` up to date for some epochs, and compare each after each. ``told`` says whose view it is.
+
+    ``spelled``: view → what the flow is given in its place; Spark is asked ``views``.
+    """
     random = Random(f"flow {seed}")
     oracle = Oracle(spark, schemas)
     batch = {view: _settled(query) for view, query in views.items()}
@@ -71,7 +75,7 @@ def run(
             flow.udf(name, function, returns)
             oracle.session.udf.register(name, function, returns)
         inputs = {table: flow.input(table, schema) for table, schema in schemas.items()}
-        for view, query in views.items():
+        for view, query in {**views, **(spelled or {})}.items():
             try:
                 flow.view(view, query if isinstance(query, str) else query(flow.table))
             except hf.HoldfastError as error:
