@@ -405,7 +405,8 @@ class Engine:
         result = self._result(lineage.epoch, outcome, started, waited)
         with after.doing("looking after layers"):
             self._maintain(outcome)
-        self._folding.maybe()
+        with after.doing("folding the history"):
+            self._folding.maybe()
         after.check()
         return result
 

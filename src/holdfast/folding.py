@@ -60,7 +60,8 @@ class Folding:
         upto, folded = self._foldable(), history.base.epoch if history.base is not None else -1
         if upto - folded < max(self._durability.settings.fold, self._size // _LINE):
             return False
-        with suppress(HoldfastError):  # a member that cannot be reached, a disk that is full: all is as it was
+        # A member that cannot be reached, a disk that is full, a directory that cannot be listed: all is as it was.
+        with suppress(HoldfastError, OSError):
             base = self._base(history, upto)
             self._lineage.fold(base)
             self._size = len(base.to_json())

@@ -79,6 +79,7 @@ POINTS: dict[str, tuple[bool, Inject]] = {
     ),
     "a sink that has the epoch": (True, _after_commit),
     "following tasks": (True, lambda engine, patch: _once(engine._homes, "follow", _full, patch)),
+    "folding": (True, lambda engine, patch: _once(engine._folding, "maybe", _full, patch)),
 }
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.folded import Folded
 from holdfast.store.begun import FILE
+from holdfast.testing import Fault, Plan, faults
+from holdfast.testing.faulty.plan import FOREVER
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
 
@@ -85,3 +89,31 @@ def test_a_source_that_is_opened_again_is_told_the_fold_once(tmp_path: Path) -> 
     base = engine.history.base
     assert base is not None and told[0] == {"first": 0, "after": base.epoch + 1}
     assert len(told) == engine.last - base.epoch + 1
+
+
+@pytest.mark.parametrize("kind", ["stat", "list"])
+def test_an_epoch_after_which_layers_cannot_be_listed_counts_and_the_next_one_folds(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = Simulation(2, tmp_path)
+    run(simulation, 12, 0)
+    engine = simulation.drivers[0].open()
+    fold, failed = engine._folding.maybe, 0
+
+    def without_listing() -> bool:
+        nonlocal failed
+        with faults(Plan((Fault(kind, 1, "EACCES", FOREVER),)), under=[simulation.world.local(0)]) as layer:
+            folded = fold()
+            failed += len(layer.injected)
+        return folded
+
+    assert engine.history.base is not None
+    before = engine.history.base.epoch
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._folding, "maybe", without_listing)
+        run(simulation, 8, 12)
+    assert failed and engine.last == 19, "each step returned"
+    assert engine.history.base.epoch == before, "nothing was folded"
+    run(simulation, 1, 20)
+    assert engine.history.base.epoch > before
+    simulation.finish()
