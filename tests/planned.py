@@ -43,3 +43,8 @@ def plan_sql(
         known = node.fields if isinstance(node, Source) else analyst.types[analyst.settle(table, node)]
         schemas[table] = tuple(known)
     return planner.plan(name, sql, catalog, schemas, functions or {}).node
+
+
+def expiring(source: Source, expires: str) -> Node:
+    """The rows of ``source`` until the moment that ``expires`` gives for each."""
+    return _planner()[0].expiring(source, expires, {})

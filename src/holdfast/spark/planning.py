@@ -226,12 +226,14 @@ def refused(
 
 
 def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
+    if not sql:
+        return None
     for context in refusal.getQueryContext() or ():
         try:
             start = context.startIndex()
         except PySparkException:  # of DataFrame code: it has a line of Python instead
             continue
-        if start >= 0 and sql:
+        if start >= 0:
             before = sql[:start]
             return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
     found = re.search(r"line (\d+),? pos(?:ition)? (\d+)", str(refusal))

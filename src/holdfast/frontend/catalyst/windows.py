@@ -10,7 +10,7 @@ the sum, as Spark's own bound does, days as days of the calendar. The offset is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -89,8 +89,10 @@ class _Window:
         calls: list[WindowCall] = []
         for each in self._operator.expressions("windowExpressions"):
             call = self._call(each, order)
-            calls.append(call)
-            outputs.append((each.id, call.name))
+            twin = next((known for known in calls if replace(known, name=call.name) == call), None)
+            if twin is None:
+                calls.append(call)
+            outputs.append((each.id, (twin or call).name))
         known = set(self._below.node.columns)
         added = [(name, tree) for tree, name in self._columns.items() if name not in known]
         node = extend(self._below.node, added) if added else self._below.node

@@ -61,6 +61,8 @@ def _at_most(part: Tree) -> tuple[str, int] | None:
 
 def _limit(kind: type[Tree], left: Tree, right: Tree) -> tuple[str, int] | None:
     number = right.this if isinstance(right, exp.Cast) else right
+    if isinstance(left, exp.Cast) and left.to.this == exp.DataType.Type.BIGINT:
+        left = left.this  # it is a whole number, and the wider type keeps its order
     if not isinstance(left, exp.Column) or not isinstance(number, exp.Literal) or number.is_string:
         return None
     if kind not in (exp.LTE, exp.LT, exp.EQ) or not number.name.isdigit():
