@@ -29,9 +29,7 @@ def moments(condition: str) -> tuple[str | None, str | None]:
     """When a row comes and goes."""
     (temporal,) = temporals(plan(f"SELECT id FROM t WHERE {condition}"))
     assert isinstance(temporal.input, Linear)
-    texts = {
-        output.name: output.sql.replace("`ts`", "ts") for output in temporal.input.outputs
-    }
+    texts = {output.name: output.sql.replace("`ts`", "ts") for output in temporal.input.outputs}
     return texts.get(temporal.start or ""), texts.get(temporal.end or "")
 
 

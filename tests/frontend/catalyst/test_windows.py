@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from holdfast.frontend.verbs import Table
 
 from holdfast.errors import SqlError
 from holdfast.frontend.schema import parse_schema
@@ -240,7 +239,16 @@ def numbered(condition: str, *functions: str) -> First | None:
 
 @pytest.mark.parametrize(
     ("condition", "count"),
-    [("a <= 3", 3), ("a < 3", 2), ("3 >= a", 3), ("a = 2", 2), ("1 = a", 1), ("a BETWEEN 2 AND 4", 4), ("a <= 5L", 5), ("a < 2.5", 2)],
+    [
+        ("a <= 3", 3),
+        ("a < 3", 2),
+        ("3 >= a", 3),
+        ("a = 2", 2),
+        ("1 = a", 1),
+        ("a BETWEEN 2 AND 4", 4),
+        ("a <= 5L", 5),
+        ("a < 2.5", 2),
+    ],
 )
 def test_a_filter_for_the_first_rows_is_told_to_the_window(condition: str, count: int) -> None:
     assert numbered(condition, "row_number") == First("a", count)
