@@ -289,7 +289,7 @@ def struct_made(people, depts):
 
 @snippet
 def with_field(people, depts):
-    return people.select("name", col("home").withField("zip", lit(0)).alias("home"))
+    return people.select("name", col("home").withField("zip", col("home.zip") + 1).alias("home"))
 
 
 @snippet

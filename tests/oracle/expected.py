@@ -414,24 +414,10 @@ _VALUES = [
         CHANGE,
     ),
     Kept(
-        "collations, GROUP BY",
-        "SELECT lower(k) AS k, n FROM (SELECT CASE WHEN paid THEN upper(user) ELSE user END COLLATE "
-        "UTF8_LCASE AS k, count(*) AS n FROM orders GROUP BY k)",
-        "groups of equal texts",
-        CHANGE,
-    ),
-    Kept(
         "collations, comparisons",
         "SELECT id, user FROM orders WHERE user COLLATE UTF8_LCASE = 'A' OR contains(user COLLATE "
         "UNICODE_CI, 'PREFIX')",
         ROW,
-        CHANGE,
-    ),
-    Kept(
-        "collations, joins",
-        "SELECT o.id, u.city FROM orders o JOIN users u ON upper(o.user) COLLATE UTF8_LCASE = u.name "
-        "COLLATE UTF8_LCASE",
-        "a join by equal texts",
         CHANGE,
     ),
     Kept(
