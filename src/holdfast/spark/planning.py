@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,7 @@ from holdfast.frontend.build import linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.cycles import in_a_cycle
 from holdfast.frontend.labels import unique
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan.expression import column
@@ -182,6 +184,9 @@ def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema])
         yield
     except PySparkException as refusal:
         raise refused(subject, view, sql, refusal, schemas) from None
+    except Py4JJavaError as failure:
+        # What Spark finds wrong without an exception that PySpark knows.
+        raise SqlError(f"{subject}: {_plainly(str(failure.java_exception.getMessage()))}", view=view) from None
     finally:
         _quiet.reset(quiet)
 
@@ -204,6 +209,8 @@ def refused(
     fields: dict[str, object] = {"view": view, "condition": condition}
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         kind, name = UnknownName, about.get("relationName", "").strip("`")
+        if name.lower() == view.lower() and view not in schemas:
+            return in_a_cycle((view, view))
         message = f"table {name!r} not found{did_you_mean(name, schemas)}"
         fields |= {"name": name, "candidates": list(schemas)}
     elif condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
@@ -241,8 +248,11 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
 
 
 def _sentence(refusal: PySparkException) -> str:
+    return _plainly(refusal.getMessage() or str(refusal))
+
+
+def _plainly(text: str) -> str:
     """What Spark says, without its plan, its positions and its state code."""
-    text = refusal.getMessage() or str(refusal)
     text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
     text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
     text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
