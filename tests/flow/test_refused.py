@@ -79,7 +79,8 @@ def _check(error: DeclarationError) -> None:
     assert "py4j" not in shown and "Caused by" not in shown
 
 
-def test_sixty_statements_are_refused_and_most_have_a_place() -> None:
-    assert len(STATEMENTS) >= 60
+def test_of_a_hundred_statements_that_are_refused_most_have_a_place() -> None:
+    # Of commands, and of some mistakes, Spark does not say where they are.
+    assert len(STATEMENTS) >= 100
     placed = [marked for marked in STATEMENTS if "^" in marked]
-    assert len(placed) >= 0.9 * len(STATEMENTS)
+    assert len(placed) >= 0.7 * len(STATEMENTS)

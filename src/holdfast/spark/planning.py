@@ -69,6 +69,8 @@ class Planner:
         known = {self._mark + name: node for name, node in collections.items()}
         try:
             node, reads = convert(Statement(view, analysed, functions), analysed.plan, known)
+        except DeclarationError as error:
+            raise error from None
         except RecursionError:
             raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
         names = frozenset(name.removeprefix(self._mark) for name in reads)
@@ -256,6 +258,7 @@ def _plainly(text: str) -> str:
     text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
     text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
     text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
+    text = re.sub(r"#\d+L?\b", "", re.sub(r"\borg\.apache\.[a-z.]*", "", text))  # ids and packages of Java's
     return " ".join(text.split()).rstrip(";")
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from holdfast.frontend.build import linear
 from holdfast.frontend.catalyst.aggregates import result
+from holdfast.frontend.catalyst.clock import CLOCKS, check_timeless, clock
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.tree import Expression, Operator
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 def aggregate(converter: Converter, operator: Operator) -> Relation:
     """The groups of the rows below, with what is asked of them."""
+    for each in operator.child.expressions("projectList"):
+        if each.kind == "Alias" and each.name.startswith(_PULLED_OUT):
+            _check_timeless_key(converter, each)
     below = converter.relation(operator.child)
     outputs = operator.expressions("aggregateExpressions")
     groups = Groups(converter, below, [each.name for each in outputs])
@@ -41,6 +45,17 @@ def aggregate(converter: Converter, operator: Operator) -> Relation:
     trees = [groups.output(each) for each in outputs]
     above = Relation(groups.plan(), ())
     return project(above, None, [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)])
+
+
+_PULLED_OUT = "_groupingexpression"
+"""How Spark calls a key of GROUP BY that is an expression, in the Project that it makes for it."""
+
+
+def _check_timeless_key(converter: Converter, key: Expression) -> None:
+    """Refuse a key of GROUP BY with the clock: the groups would change without any change of the inputs."""
+    found = next((part for part in key.walk() if part.kind in CLOCKS), None)
+    if found is not None:
+        check_timeless(clock(found), "GROUP BY", converter.statement)
 
 
 class Groups:
@@ -74,7 +89,9 @@ class Groups:
 
     def constant_key(self, expression: Expression) -> None:
         """Group by what is the same in all rows: then there are no groups of no rows."""
-        self._keys[self._input(self._rows.tree(expression))] = None
+        tree = self._rows.tree(expression)
+        check_timeless(tree, "GROUP BY", self._converter.statement)
+        self._keys[self._input(tree)] = None
 
     def output(self, expression: Expression) -> Tree:
         """An output, over the columns of the groups."""
@@ -89,6 +106,8 @@ class Groups:
     def condition(self, expression: Expression | None) -> Tree | None:
         """The condition on the rows that an aggregate with this FILTER is about."""
         own = None if expression is None else self.argument(expression)
+        if own is not None:
+            check_timeless(own, "FILTER", self._converter.statement)
         if own is None or self.only is None:
             return self.only if own is None else own
         return exp.And(this=self.only.copy(), expression=own)
