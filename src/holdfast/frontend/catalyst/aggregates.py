@@ -33,6 +33,9 @@ class Calls(Protocol):
     def argument(self, expression: Expression) -> Tree:
         """An argument, over the rows that are grouped."""
 
+    def comparable(self, expression: Expression) -> Tree:
+        """What the values of an argument are compared by."""
+
     def condition(self, expression: Expression | None) -> Tree | None:
         """The condition on the rows that an aggregate with this FILTER is about."""
 
@@ -64,6 +67,10 @@ class Asked:
     def argument(self, place: int) -> Tree:
         """An argument where FILTER's condition holds, NULL elsewhere."""
         return self.where(self.all_rows(place))
+
+    def compared(self, place: int) -> Tree:
+        """What the values of an argument are compared by, whatever FILTER says."""
+        return self.calls.comparable(self.function.children[place])
 
     def where(self, value: Tree, *conditions: Tree) -> Tree:
         """``value`` where the conditions and FILTER's hold, NULL elsewhere."""
@@ -107,6 +114,27 @@ def _plain(name: str) -> Result:
     return made
 
 
+def _extreme(name: str) -> Result:
+    def made(asked: Asked) -> Tree:
+        if asked.compared(0) == asked.all_rows(0):
+            return asked.call(name, [asked.argument(0)])
+        return _by_order(asked, name, asked.compared(0))
+
+    return made
+
+
+def _of_equals(made: Result) -> Result:
+    """A function that looks for equal values."""
+
+    def checked(asked: Asked) -> Tree:
+        looks = asked.distinct or asked.function.kind in ("Mode", "CollectSet")
+        if looks and asked.compared(0) != asked.all_rows(0):
+            raise asked.unsupported(f"{asked.name} of texts with a collation", "take it of lower(…)")
+        return made(asked)
+
+    return checked
+
+
 def _pair(name: str) -> Result:
     def made(asked: Asked) -> Tree:
         _check_copies(asked)
@@ -136,7 +164,7 @@ def _count(asked: Asked) -> Tree:
     if any(each.parameters.get("value") is None for each in literals):
         return read("0L")
     given = [each for each in asked.function.children if each.kind != "Literal"]
-    trees = list(dict.fromkeys(map(asked.calls.argument, given)))
+    trees = list(dict.fromkeys(map(asked.calls.comparable if asked.distinct else asked.calls.argument, given)))
     if asked.distinct:
         trees = trees or [exp.Literal.number(1)]
         return asked.call("count", [asked.where(trees[0]), *trees[1:]])
@@ -151,11 +179,12 @@ def _count(asked: Asked) -> Tree:
 
 
 def _by(function: str) -> Result:
-    def made(asked: Asked) -> Tree:
-        best = asked.call(function, [_with_order(asked, [asked.all_rows(1)])])
-        return exp.Dot(this=best, expression=exp.Identifier(this="value", quoted=True))
+    return lambda asked: _by_order(asked, function, asked.compared(1))
 
-    return made
+
+def _by_order(asked: Asked, function: str, order: Tree) -> Tree:
+    best = asked.call(function, [_with_order(asked, order)])
+    return exp.Dot(this=best, expression=exp.Identifier(this="value", quoted=True))
 
 
 def _first_by(asked: Asked) -> Tree:
@@ -163,20 +192,16 @@ def _first_by(asked: Asked) -> Tree:
     number = asked.statement.catalyst.constant(asked.function.children[2])
     if not isinstance(number, int):
         raise asked.unsupported(f"{asked.name} of so many values that is not a number", "write the number")
-    found = asked.calls.call("collect_list", [_with_order(asked, [asked.all_rows(1)])])
+    found = asked.calls.call("collect_list", [_with_order(asked, asked.compared(1))])
     listed = "`found`" if asked.function.parameters["reverse"] else "reverse(`found`)"
     first = f"transform(slice({listed}, 1, {number}), e -> e.value)"
     return _over(f"CASE WHEN size(`found`) > 0 THEN {first} END", found=found)
 
 
-def _with_order(asked: Asked, orders: Sequence[Tree]) -> Tree:
-    """A struct of what to order by and the value, where the first of ``orders`` is not NULL."""
-    fields: list[Tree] = []
-    for place, tree in enumerate(orders):
-        fields += [exp.Literal.string(f"order{place}"), tree.copy()]
-    value = [exp.Literal.string("value"), asked.all_rows(0)]
-    whole = exp.Anonymous(this="named_struct", expressions=[*fields, *value])
-    return asked.where(whole, _known(orders[0]))
+def _with_order(asked: Asked, order: Tree) -> Tree:
+    """A struct of what to order by and the value, where the first is not NULL."""
+    fields = [exp.Literal.string("order"), order.copy(), exp.Literal.string("value"), asked.all_rows(0)]
+    return asked.where(exp.Anonymous(this="named_struct", expressions=fields), _known(order))
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------
@@ -202,7 +227,7 @@ def _joined(asked: Asked) -> Tree:
     if orders:
         fields: list[Tree] = []
         for place, each in enumerate(orders):
-            fields += [exp.Literal.string(f"order{place}"), asked.calls.argument(each.children[0])]
+            fields += [exp.Literal.string(f"order{place}"), asked.calls.comparable(each.children[0])]
         pair = exp.Anonymous(this="named_struct", expressions=[*fields, exp.Literal.string("value"), own.copy()])
         found = asked.call(kind, [asked.where(pair, _known(own))])
         listed = f"transform({_sorted(list(map(direction, orders)))}, e -> e.value)"
@@ -337,11 +362,11 @@ def _known(tree: Tree) -> Tree:
 AGGREGATES: dict[str, Result] = {
     "Count": _count,
     "CountIf": _plain("count_if"),
-    "HyperLogLogPlusPlus": lambda asked: asked.calls.call("count", [asked.argument(0)], distinct=True),
+    "HyperLogLogPlusPlus": lambda asked: asked.calls.call("count", [asked.where(asked.compared(0))], distinct=True),
     "Sum": _summed("sum"),
     "Average": _summed("avg"),
-    "Min": _plain("min"),
-    "Max": _plain("max"),
+    "Min": _extreme("min"),
+    "Max": _extreme("max"),
     "First": _plain("any_value"),
     "Last": _plain("any_value"),
     "AnyValue": _plain("any_value"),
@@ -373,10 +398,10 @@ AGGREGATES: dict[str, Result] = {
     "RegrR2": _pairs(
         "CASE WHEN `vx` <> 0D THEN CASE WHEN `vy` = 0D THEN 1D ELSE `cov` / `vx` * (`cov` / `vy`) END END"
     ),
-    "CollectList": _list("collect_list"),
-    "CollectSet": _list("collect_set"),
-    "ListAgg": _joined,
-    "Mode": _mode,
+    "CollectList": _of_equals(_list("collect_list")),
+    "CollectSet": _of_equals(_list("collect_set")),
+    "ListAgg": _of_equals(_joined),
+    "Mode": _of_equals(_mode),
     "Median": _median,
     "Percentile": _percentile,
     "PercentileCont": _percentile,
