@@ -17,9 +17,9 @@ from holdfast.frontend.build import extend, linear
 from holdfast.frontend.catalyst.aggregates import result
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
+from holdfast.frontend.catalyst.sessions import by_session
 from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.labels import label, unique
-from holdfast.frontend.sessions import by_session
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
 
