@@ -61,7 +61,9 @@ class Analysed:
         self._ansi: set[Path] = set()
         """The paths of expressions that are known to fail as ANSI SQL does."""
 
-        self.plan: Operator = read_plan(_completed(json.loads(self._root.toJSON()), self._root))
+        shown = str(self._root.toJSON())
+        self.has_collations = "string collate " in shown or "__COLLATIONS" in shown or "ResolvedCollation" in shown
+        self.plan: Operator = read_plan(_completed(json.loads(shown), self._root))
 
     def object(self, path: Path) -> Any:
         """Spark's own object at a path of the plan."""
@@ -99,13 +101,13 @@ class Analysed:
     def function_name(self, expression: Expression) -> str:
         return str(self.object(expression.path).prettyName())
 
-    def projections(self, operator: Operator) -> list[list[Expression]]:
-        found = []
-        lists = self.object((*operator.path, "projections"))
-        for place in range(lists.size()):
-            paths = [(*operator.path, "projections", place, one) for one in range(lists.apply(place).size())]
-            found.append([read_expression(json.loads(self.object(path).toJSON()), path) for path in paths])
-        return found
+    def collation_key(self, collation: str) -> str:
+        return foreign.collation_key(self._session, collation)
+
+    def output(self, operator: Operator) -> list[Expression]:
+        found = self.object((*operator.path, "output"))
+        paths = [(*operator.path, "output", place) for place in range(found.size())]
+        return [read_expression(json.loads(self.object(path).toJSON()), path) for path in paths]
 
     def is_session(self, attribute: Expression) -> bool:
         return bool(self.object(attribute.path).metadata().contains("spark.sessionWindow"))

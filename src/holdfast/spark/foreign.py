@@ -19,9 +19,12 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from holdfast.plan.expression import FOREIGN, foreign_name
+from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 
 _NAME = re.compile(FOREIGN)
 _CALL = re.compile(rf"({FOREIGN})\((?:`(?:[^`]|``)*`(?:, )?)*\)")
+
+_EXPRESSIONS = f"{CATALYST}.expressions"
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ def error(session: SparkSession, condition: str) -> str:
         types.fromDDL("void"),
     )
     return keep(raised, [], condition)
+
+
+def collation_key(session: SparkSession, collation: str) -> str:
+    """The name of an expression that gives texts the same bytes if they are equal by a collation."""
+    kind = jvm_class(session, "org.apache.spark.sql.types.DataType").fromDDL("string")
+    text = scala_object(session, f"{_EXPRESSIONS}.Literal").create(None, kind)
+    resolved = jvm_class(session, f"{_EXPRESSIONS}.ResolvedCollation")(collation)
+    # Whatever collation the argument has, or has lost.
+    own = jvm_class(session, f"{_EXPRESSIONS}.Collate")(text, resolved)
+    return keep(jvm_class(session, f"{_EXPRESSIONS}.CollationKey")(own), [(0, 0)], f"collation key {collation}")
 
 
 def _object(jvm: Any, name: str) -> Any:

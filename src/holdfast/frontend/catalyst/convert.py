@@ -15,7 +15,7 @@ from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.generators import generate
-from holdfast.frontend.catalyst.groups import aggregate, deduplicate, distinct, within_watermark
+from holdfast.frontend.catalyst.groups import aggregate, compared_by, deduplicate, distinct, within_watermark
 from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.pivot import is_pivot, pivot
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
@@ -157,8 +157,7 @@ def _expand(converter: Converter, operator: Operator) -> Relation:
     expressions = converter.expressions(below.names)
     outputs = operator.expressions("output")
     sides = []
-    # JSON shows some lists of lists, and leaves out others.
-    for projection in operator.parameters["projections"] or converter.statement.catalyst.projections(operator):
+    for projection in operator.parameters["projections"]:
         trees = [expressions.tree(each) for each in projection]
         items = [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)]
         sides.append(project(replace(below, order=()), None, items).exactly())
@@ -168,6 +167,9 @@ def _expand(converter: Converter, operator: Operator) -> Relation:
 def _set(kind: str) -> Convert:
     def convert(converter: Converter, operator: Operator) -> Relation:
         left, right = (converter.relation(child).exactly() for child in operator.children)
+        if compared_by(converter, operator, left):
+            advice = "make them lower(…), or join the sides"
+            raise converter.statement.unsupported(f"{kind.upper()} of texts with a collation", operator, advice)
         node = SetOperation(left.node, right.node, kind, bool(operator.parameters["isAll"]))
         return replace(left, node=node)
 
@@ -183,7 +185,7 @@ def _sort(converter: Converter, operator: Operator) -> Relation:
     added: list[Item] = []
     order: list[Order] = []
     for sort in operator.expressions("order"):
-        tree = converter.tree(sort.children[0], below)
+        tree = converter.expressions(below.names).comparable(sort.children[0])
         name = plain(render(tree))
         if name is None:
             name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])

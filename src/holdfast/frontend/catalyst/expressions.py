@@ -112,7 +112,26 @@ class Expressions:
                 pass
             else:
                 return made(this=left, expression=right)
-        return made(this=self.tree(sides[0]), expression=self.tree(sides[1]))
+        return made(this=self.comparable(sides[0]), expression=self.comparable(sides[1]))
+
+    def comparable(self, expression: Expression) -> Tree:
+        """What the values of an expression are compared, grouped and sorted by: of a text with a collation, its key."""
+        tree, collation = self.tree(expression), self.collation(expression)
+        if collation is None:
+            return tree
+        return exp.Anonymous(this=self.statement.catalyst.collation_key(collation), expressions=[tree])
+
+    def collation(self, expression: Expression) -> str | None:
+        """The collation of a text, if it has one by which texts of different bytes are equal."""
+        if not self.statement.catalyst.has_collations:
+            return None
+        kind = self.type_of(expression)
+        if isinstance(kind, str) and kind.startswith("string collate "):
+            return kind.removeprefix("string collate ")
+        if "collate " in str(kind) or "__COLLATIONS" in str(kind):
+            advice = "compare the texts in it one by one"
+            raise self.statement.unsupported("a collation inside of a struct, an array or a map", expression, advice)
+        return None
 
     def _with(self, expression: Expression, convert: Callable[[Expression], Tree]) -> Tree:
         """An expression in which parts are named: each in its place."""
@@ -220,6 +239,8 @@ class Expressions:
             return literal(constant)
         if kind in _ARITHMETIC and self._is_ansi(expression):
             return _ARITHMETIC[kind](this=self._native(children[0]), expression=self._native(children[1]))
+        if kind in (*_COMPARISONS, "In", "Like") and any(self.collation(child) for child in children):
+            raise Foreign("a comparison by a collation")
         if kind in _COMPARISONS or kind in _LOGIC:
             left, right = map(self._native, children)
             return {**_COMPARISONS, **_LOGIC}[kind](this=left, expression=right)

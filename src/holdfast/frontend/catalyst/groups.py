@@ -7,20 +7,20 @@ id, and has expanded GROUPING SETS, ROLLUP and CUBE into rows (`Expand`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from holdfast.frontend.build import linear
+from holdfast.frontend.build import extend, linear
 from holdfast.frontend.catalyst.aggregates import result
 from holdfast.frontend.catalyst.clock import CLOCKS, check_timeless, clock
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
+from holdfast.frontend.catalyst.sessions import by_session
 from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.labels import label, unique
-from holdfast.frontend.sessions import by_session
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
 
@@ -79,6 +79,12 @@ class Groups:
 
     def key(self, attribute: Expression, name: str | None = None) -> None:
         """Group by a column of the rows. ``name``: what it is called in the outputs."""
+        if self._rows.collation(attribute) is not None:
+            # Texts that are equal have one key, and one of them stands for all.
+            self._keys[self._input(self._rows.comparable(attribute))] = None
+            self._wanted = name
+            self._names[attribute.id] = self.call("any_value", [self._rows.tree(attribute)]).name
+            return
         column = self._input(self._rows.tree(attribute), name)
         self._keys[column] = None
         self._names[attribute.id] = column
@@ -102,6 +108,10 @@ class Groups:
     def argument(self, expression: Expression) -> Tree:
         """An argument of an aggregate, over the rows that are grouped."""
         return self._rows.tree(expression)
+
+    def comparable(self, expression: Expression) -> Tree:
+        """What the values of an argument are compared by."""
+        return self._rows.comparable(expression)
 
     def condition(self, expression: Expression | None) -> Tree | None:
         """The condition on the rows that an aggregate with this FILTER is about."""
@@ -162,8 +172,35 @@ class _Results(Expressions):
 
 def distinct(converter: Converter, operator: Operator) -> Relation:
     """Each row once."""
-    below = converter.relation(operator.child).exactly()
-    return replace(below, node=Aggregate(below.node, below.columns, ()))
+    return _each_once(converter, operator, converter.relation(operator.child).exactly())
+
+
+def _each_once(converter: Converter, operator: Operator, below: Relation) -> Relation:
+    keys = compared_by(converter, operator, below)
+    if not keys:
+        return replace(below, node=Aggregate(below.node, below.columns, ()))
+    node, names = _with_keys(below.node, keys)
+    calls = tuple(Call(name, "any_value", (name,)) for name in keys)
+    groups = Aggregate(node, tuple(names.get(name, name) for name in below.columns), calls)
+    return replace(below, node=linear(groups, None, [(name, column(name)) for name in below.columns]))
+
+
+def compared_by(converter: Converter, operator: Operator, below: Relation) -> dict[str, Tree]:
+    """The columns of ``below``, the rows of ``operator``, that are compared by something else: column → by what."""
+    catalyst = converter.statement.catalyst
+    if not catalyst.has_collations:
+        return {}
+    expressions = converter.expressions(below.names)
+    collated = [each for each in catalyst.output(operator) if expressions.collation(each) is not None]
+    return {below.names[each.id]: expressions.comparable(each) for each in collated}
+
+
+def _with_keys(node: Node, keys: Mapping[str, Tree]) -> tuple[Node, dict[str, str]]:
+    """``node`` with a column more for each of ``keys``, and what these are called."""
+    names: dict[str, str] = {}
+    for name, tree in keys.items():
+        names[name] = unique(label(tree), [*node.columns, *names.values()])
+    return extend(node, [(names[name], tree) for name, tree in keys.items()]), names
 
 
 def deduplicate(converter: Converter, operator: Operator) -> Relation:
@@ -175,13 +212,17 @@ def deduplicate(converter: Converter, operator: Operator) -> Relation:
     if not keys:
         return replace(below, node=TopK(node, (), 1))
     if set(keys) == set(node.columns):
-        return replace(below, node=Aggregate(node, node.columns, ()))
+        return _each_once(converter, operator, below)
+    by = {name: tree for name, tree in compared_by(converter, operator, below).items() if name in keys}
+    if by:
+        node, names = _with_keys(node, by)
+        keys = tuple(names.get(key, key) for key in keys)
     # Within a group the keys leave everything open, and a window breaks ties by the whole row.
     order = tuple(Order(key, descending=False, nulls_first=True) for key in keys)
     number = unique("row_number", node.columns)
     numbered = Window(node, keys, order, (WindowCall(number, "row_number"),))
     first = exp.LTE(this=column(number), expression=exp.Literal.number(1))
-    return replace(below, node=linear(numbered, first, [(name, column(name)) for name in node.columns]))
+    return replace(below, node=linear(numbered, first, [(name, column(name)) for name in below.columns]))
 
 
 def within_watermark(converter: Converter, operator: Operator) -> Relation:

@@ -16,6 +16,17 @@ Kind = TypeVar("Kind", bound=DeclarationError)
 class Catalyst(Protocol):
     """Spark's side of a plan (`spark.analysed`): what its JSON does not tell."""
 
+    @property
+    def has_collations(self) -> bool:
+        """Is there a text in the query that has a collation?"""
+
+    def collation_key(self, collation: str) -> str:
+        """The name of a SQL function that gives texts the same bytes if they are equal by a collation, and bytes in
+        their order."""
+
+    def output(self, operator: Operator) -> list[Expression]:
+        """The columns of an operator."""
+
     def type_of(self, expression: Expression) -> str:
         """The type of an expression, as Spark's catalogString."""
 
@@ -28,9 +39,6 @@ class Catalyst(Protocol):
 
     def function_name(self, expression: Expression) -> str:
         """What a function is called in SQL."""
-
-    def projections(self, operator: Operator) -> list[list[Expression]]:
-        """The lists of expressions of an ``Expand``."""
 
     def is_session(self, attribute: Expression) -> bool:
         """Is the column what ``session_window`` gave?"""

@@ -106,7 +106,7 @@ class _Window:
         return tuple(found.values())
 
     def _timeless(self, expression: Expression, clause: str) -> Tree:
-        tree = self._rows.tree(expression)
+        tree = self._rows.comparable(expression)
         check_timeless(tree, f"{clause} of a window", self._statement)
         return tree
 
@@ -144,6 +144,8 @@ class _Window:
             return WindowCall(name, VALUES[kind], (argument,), number, frame, nulls, reach)
         if kind not in AGGREGATES or self._tries(function):
             raise self._statement.unsupported(f"{self._shown(function)} before OVER", whole)
+        if AGGREGATES[kind] in ("min", "max") and self._rows.collation(function.children[0]) is not None:
+            raise self._statement.unsupported(f"{self._shown(function)} of texts with a collation before OVER", whole)
         arguments = tuple(map(self._input, self._arguments(function, condition)))
         return WindowCall(name, AGGREGATES[kind], arguments, 1, frame, False, reach)
 

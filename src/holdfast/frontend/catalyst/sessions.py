@@ -13,7 +13,6 @@ Cost: that of a window, the rows of the group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -21,14 +20,6 @@ from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.labels import unique
 from holdfast.plan.expression import Tree, column
 from holdfast.plan.nodes import Aggregate, Call, Frame, Node, Order, Window, WindowCall
-
-
-@dataclass(frozen=True)
-class Session:
-    """The column that holds the sessions of the rows, and the call that asks for them."""
-
-    column: str
-    call: Tree
 
 
 def by_session(rows: Node, keys: Sequence[str], session: str, calls: Sequence[Call]) -> Node:
