@@ -1,6 +1,6 @@
 """A timestamp plus or minus a constant interval of hours, minutes or seconds: so many microseconds.
 
-Days and more are not here: in Spark they are days of the session's time zone.
+Days and more are not here, nor are 24 hours: in Spark they are days of the session's time zone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from holdfast.operators.arithmetic import failing, find_overflow
 from holdfast.operators.terms import Frame, Term, Value, overflow
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
+_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -51,4 +52,4 @@ def micros_of(number: str, unit: str) -> int | None:
         total = None if size is None else Decimal(number.strip()) * size
     except InvalidOperation:
         return None
-    return int(total) if total is not None and total == int(total) and abs(total) < 2**63 else None
+    return int(total) if total is not None and total == int(total) and abs(total) < _DAY else None

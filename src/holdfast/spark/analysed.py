@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -94,7 +95,7 @@ class Analysed:
     def constant(self, expression: Expression) -> Any:
         try:
             value = self.object(expression.path).eval(None)
-        except Py4JJavaError:
+        except (Py4JJavaError, PySparkException):
             return None
         return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
 
@@ -138,8 +139,11 @@ class Analysed:
         if expression.kind != "Literal":
             nothing = jvm_class(self._session, f"{_LOGICAL}.OneRowRelation")()
             plan = jvm_class(self._session, f"{_LOGICAL}.Filter")(own, nothing)
-            for rule in _FOLDING:
-                plan = scala_object(self._session, f"{CATALYST}.optimizer.{rule}").apply(plan)
+            try:
+                for rule in _FOLDING:
+                    plan = scala_object(self._session, f"{CATALYST}.optimizer.{rule}").apply(plan)
+            except (Py4JJavaError, PySparkException):  # 1 / 0 fails where there are rows, and not before
+                return None
             own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
             if own.getClass().getSimpleName() != "Literal":
                 return None
