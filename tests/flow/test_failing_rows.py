@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.errors import EvaluationError
+from holdfast.errors import BadFile, EvaluationError
 
 SCHEMA = "k int, x int, l long, d decimal(10,2), s string, a array<int>, m map<string,int>"
 GOOD = (1, 2, 3, "4.00", "5", [6], {"a": 7})
@@ -77,10 +81,22 @@ CASES = {
         "k, 10 / (sum(x) - 9) AS y FROM {t} GROUP BY k", {"k": 7, "x": 9}, "Division by zero.", "DIVIDE_BY_ZERO"
     ),
     "condition of a join": Case(
-        "p.k FROM {t} p JOIN {t} q ON 10 / p.x = q.l", {"x": 0}, "Division by zero.", "DIVIDE_BY_ZERO"
+        "p.k FROM {t} p JOIN {t} q ON 10 / p.x = q.l + 2", {"x": 0}, "Division by zero.", "DIVIDE_BY_ZERO"
     ),
     "lambda": Case("k, transform(a, e -> 1 / e) AS y", {"a": [1, 0]}, "Division by zero.", "DIVIDE_BY_ZERO"),
     "generator": Case("k, explode(array(1 / x)) AS y", {"x": 0}, "Division by zero.", "DIVIDE_BY_ZERO"),
+    "scalar subquery": Case(
+        "k, (SELECT q.x FROM {t} q WHERE q.k <= 0) AS y FROM {t}",
+        {"k": -1},
+        "More than one row returned by a subquery used as an expression.",
+        "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+    ),
+    "correlated subquery": Case(
+        "p.k, (SELECT q.x FROM {t} q WHERE q.k = p.k) AS y FROM {t} p",
+        {"k": 0, "x": 7},
+        "More than one row returned by a subquery used as an expression.",
+        "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+    ),
     "window": Case("k, sum(10 / x) OVER (ORDER BY k) AS y", {"x": 0}, "Division by zero.", "DIVIDE_BY_ZERO"),
 }
 
@@ -126,3 +142,46 @@ def test_a_failing_row_abandons_the_epoch_and_loses_nothing(flow: hf.Flow, name:
     assert sorted(flow.read(view).collect()) == before
     flow.step()
     assert sorted(flow.read(view).collect()) != before
+
+
+def _write(path: Path, rows: list[tuple[int, int]]) -> None:
+    pq.write_table(pa.table({"k": [k for k, _ in rows], "x": [x for _, x in rows]}), path)
+
+
+@pytest.mark.parametrize("way", ["mended", "removed"])
+def test_a_flow_over_files_goes_on_once_the_file_is_mended_or_removed(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    with hf.Flow("files", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        flow.source("t", hf.files(str(tmp_path / "in"), format="parquet", schema="k long, x long"))
+        flow.view("v", "SELECT k, 10 / x AS y FROM t")
+        _write(tmp_path / "in" / "a.parquet", [(1, 5)])
+        flow.step()
+        bad = tmp_path / "in" / "b.parquet"
+        _write(bad, [(2, 5), (3, 0)])
+        with pytest.raises(EvaluationError, match="view 'v', epoch 1: Division by zero"):
+            flow.step()
+        if way == "mended":
+            _write(bad, [(2, 5)])
+        else:
+            bad.unlink()
+            with pytest.raises(BadFile, match="removed before an epoch took it"):
+                flow.step()
+        _write(tmp_path / "in" / "c.parquet", [(4, 1)])
+        flow.run(until="idle")
+        mended = [(2, 2.0)] if way == "mended" else []
+        assert sorted(flow.read("v").collect()) == [(1, 2.0), *mended, (4, 10.0)]
+
+
+def test_a_failing_row_of_dataframe_code_names_the_view(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("frames", log=tmp_path, spark=spark, partitions=1) as flow:
+        t = flow.input("t", "k int, x int")
+        flow.view("other", flow.table("t").select("k", F.sqrt("x").alias("r")))
+        flow.view("v", flow.table("t").select("k", F.floor(F.lit(10) / F.col("x")).alias("y")))
+        t.insert([(1, 0), (2, 5)])
+        with pytest.raises(EvaluationError, match="view 'v', epoch 0: Division by zero"):
+            flow.step()
+        t.delete([(1, 0)])
+        flow.step()
+        assert flow.read("v").collect() == [(2, 2)]

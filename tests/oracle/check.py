@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import holdfast as hf
 from holdfast.testing import Oracle, assert_same_rows, stopped_clock
@@ -54,7 +54,7 @@ def run(
     schemas: Mapping[str, str] = SCHEMAS,
     changes: Callable[[Random, str, list[Row]], Change] = change,
     told: Callable[[str], str] = str,
-    spelled: Mapping[str, View] | None = None,
+    spelled: Mapping[str, str | Callable[[hf.Flow], DataFrame]] | None = None,
 ) -> None:
     """Keep ``views`` up to date for some epochs, and compare each after each. ``told`` says whose view it is.
 
@@ -75,9 +75,11 @@ def run(
             flow.udf(name, function, returns)
             oracle.session.udf.register(name, function, returns)
         inputs = {table: flow.input(table, schema) for table, schema in schemas.items()}
-        for view, query in {**views, **(spelled or {})}.items():
+        for view, query in views.items():
+            given = (spelled or {}).get(view)
+            made = given(flow) if callable(given) else given
             try:
-                flow.view(view, query if isinstance(query, str) else query(flow.table))
+                flow.view(view, made or (query if isinstance(query, str) else query(flow.table)))
             except hf.HoldfastError as error:
                 raise AssertionError(f"{told(view)}\nwas refused: {error}") from error
         for epoch in range(EPOCHS):

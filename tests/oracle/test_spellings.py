@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +39,10 @@ class Spelled:
     spelling: str
 
     @property
-    def query(self) -> View:
+    def query(self) -> str | Callable[[hf.Flow], DataFrame]:
         text = self.meant
         assert isinstance(text, str)
-        if self.spelling == FRAME:
-            return lambda table: table("orders").sparkSession.sql(text)
-        return SPELLINGS[self.spelling](text)
+        return (lambda flow: flow.sql(text)) if self.spelling == FRAME else SPELLINGS[self.spelling](text)
 
     @property
     def meant(self) -> View:
@@ -61,7 +60,7 @@ def _spelled(numbers: Iterable[int], spellings: Iterable[str]) -> list[Spelled]:
 
 
 class _Plans:
-    """Plans of cases, in one flow."""
+    """Plans of cases, in one flow. The inner views of cases are declared in it."""
 
     def __init__(self, spark: SparkSession, log: Path) -> None:
         self._flow = hf.Flow("spelled", log=log, spark=spark)
@@ -69,28 +68,24 @@ class _Plans:
             self._flow.input(table, schema)
         for name, (function, returns) in FUNCTIONS.items():
             self._flow.udf(name, function, returns)
-        self._planner = self._flow._planner()
 
     def same(self, each: Spelled) -> tuple[bool, bool]:
         """Whether a spelling has the plan of the case according to Spark, and according to Holdfast."""
         *below, (name, meant) = make(each.number).views.items()
-        catalog = self._flow._catalog
         for view, query in below:
-            catalog = catalog.with_view(view, self._query(query), self._planner)
-        found = []
-        for query in (meant, each.query):
-            asked = self._query(query)
-            planned = self._planner.plan(name, asked, catalog.tables, catalog.schemas, catalog.functions)
-            found.append((self._analysed(asked), fingerprint(planned.node)))
-        (one, its), (other, others) = found
+            if view not in self._flow._catalog.views:
+                self._flow.view(view, query if isinstance(query, str) else query(self._flow.table))
+        assert isinstance(meant, str)
+        (one, its), (other, others) = self._plan(name, meant), self._plan(name, each.query)
         return bool(one.sameResult(other)), its == others
 
-    def _query(self, query: View) -> str | DataFrame:
-        return query if isinstance(query, str) else query(self._flow.table)
-
-    def _analysed(self, query: str | DataFrame) -> object:
-        frame = self._planner.session.sql(query) if isinstance(query, str) else query
-        return frame._jdf.queryExecution().analyzed()
+    def _plan(self, name: str, query: str | Callable[[hf.Flow], DataFrame]) -> tuple[Any, str]:
+        """Spark's plan and the fingerprint of ours."""
+        catalog = self._flow._catalog
+        asked = query if isinstance(query, str) else query(self._flow)
+        planned = self._flow._planner().plan(name, asked, catalog.tables, catalog.schemas, catalog.functions)
+        frame: Any = self._flow.sql(asked) if isinstance(asked, str) else asked
+        return frame._jdf.queryExecution().analyzed(), fingerprint(planned.node)
 
 
 def _check(spark: SparkSession, directory: Path, spelled: list[Spelled]) -> None:
@@ -116,7 +111,7 @@ def _run(spark: SparkSession, directory: Path, spelled: list[Spelled]) -> None:
     """Run spellings, and compare them with what the cases give."""
     for first in range(0, len(spelled), TOGETHER):
         views: dict[str, View] = {}
-        spelt: dict[str, View] = {}
+        spelt: dict[str, str | Callable[[hf.Flow], DataFrame]] = {}
         told: dict[str, str] = {}
         for place, each in enumerate(spelled[first : first + TOGETHER]):
             *below, (_, meant) = make(each.number).views.items()

@@ -48,6 +48,7 @@ from holdfast.spark.catalyst import (
 from holdfast.spark.failure import lost, not_exchanged, translated
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
+from holdfast.spark.quiet import quietly
 from holdfast.spark.told import Copies, current_epoch, current_partition, tell
 from holdfast.store.location import Location
 
@@ -165,7 +166,8 @@ class EpochJob:
     def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
         losses = self._placement.losses if self._placement is not None else 0
         try:
-            messages: list[Message] = rdd.collect()
+            with quietly():
+                messages: list[Message] = rdd.collect()
             return messages
         except Exception as error:
             known = translated(error, subject, self._blame.views)

@@ -10,29 +10,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.errors import AmbiguousName, DeclarationError, SqlError, TypeMismatch, UnknownName, Unsupported
+from holdfast.errors import (
+    AmbiguousName,
+    DeclarationError,
+    SchemaError,
+    SqlError,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
 from holdfast.frontend.build import linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.cycles import in_a_cycle
 from holdfast.frontend.labels import unique
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan.expression import column
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
+from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed import Analysed
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
 from holdfast.spark.leaf import Leaves
 from holdfast.spark.meaning import differing
 from holdfast.spark.names import Names
+from holdfast.spark.quiet import quietly
 from holdfast.spark.renewed import renewed
 from holdfast.spark.types import quoted
 
@@ -67,12 +76,14 @@ class Planner:
         with _explained(subject, view, query if isinstance(query, str) else "", schemas):
             analysed = Analysed(self.session, plan, subject, functions)
         known = {self._mark + name: node for name, node in collections.items()}
+        statement = Statement(view, analysed, functions)
         try:
-            node, reads = convert(Statement(view, analysed, functions), analysed.plan, known)
+            node, reads = convert(statement, analysed.plan, known)
         except DeclarationError as error:
             raise error from None
         except RecursionError:
             raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
+        _check_types(statement, analysed)
         names = frozenset(name.removeprefix(self._mark) for name in reads)
         return Planned(node, names, analysed.fields, analysed.statics)
 
@@ -148,10 +159,15 @@ class Planner:
             # Analysing does not execute: a command would only be found here.
             plan = execution.analyzed()
         if self._is_command(plan) or self._is_command(parsed):
+            construct = _words(parsed.nodeName())
+            line, column = _start(text)
             raise Unsupported(
-                f"{subject}: {_words(parsed.nodeName())} is not supported: a view is a query, such as a SELECT",
+                f"{subject}, line {line}, column {column}: {construct} is not supported: a view is a query, such as a "
+                "SELECT",
                 view=view,
-                construct=_words(parsed.nodeName()),
+                construct=construct,
+                line=line,
+                column=column,
             )
         return plan
 
@@ -178,26 +194,35 @@ class Planner:
                 sessions.clearActiveSession()
 
 
+def _check_types(statement: Statement, analysed: Analysed) -> None:
+    """Refuse output columns that cannot be kept."""
+    outputs = analysed.plan.expressions("projectList")
+    for field, output in zip(analysed.fields, outputs, strict=True):
+        try:
+            arrow_type(field.type)
+        except SchemaError as error:
+            maker = next((each for each in _aliases(analysed.plan) if each.id == output.id), None)
+            message = f"column {field.name!r}: {error}: cast it, or compute from it what is to be kept"
+            raise statement.error(TypeMismatch, message, maker, name=field.name, type=field.type) from None
+
+
+def _aliases(plan: Operator) -> Iterator[Expression]:
+    for operator in plan.walk():
+        for name in ("projectList", "aggregateExpressions", "windowExpressions"):
+            yield from (each for each in operator.expressions(name) if each.kind == "Alias")
+
+
 @contextmanager
 def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema]) -> Iterator[None]:
     """Say Spark's refusal of a query as an error of ours, with its place in the text."""
-    quiet = _quiet.set(True)
     try:
-        yield
+        with quietly():
+            yield
     except PySparkException as refusal:
         raise refused(subject, view, sql, refusal, schemas) from None
     except Py4JJavaError as failure:
         # What Spark finds wrong without an exception that PySpark knows.
         raise SqlError(f"{subject}: {_plainly(str(failure.java_exception.getMessage()))}", view=view) from None
-    finally:
-        _quiet.reset(quiet)
-
-
-_quiet: ContextVar[bool] = ContextVar("holdfast_quiet", default=False)
-"""Whether PySpark is to keep to itself what it would print of an error: it is said by ours."""
-
-for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-    PySparkLogger.getLogger(_name).addFilter(lambda record: not _quiet.get())
 
 
 def refused(
@@ -246,7 +271,26 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
             before = sql[:start]
             return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
     found = re.search(r"line (\d+),? pos(?:ition)? (\d+)", str(refusal))
-    return (int(found[1]), int(found[2]) + 1) if found else None
+    return (int(found[1]), int(found[2]) + 1) if found else _named_in(refusal, sql)
+
+
+def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
+    """Where the text has what Spark names in its message: expressions first, then words such as UNION."""
+    named = sorted((refusal.getMessageParameters() or {}).values(), key=lambda each: each[:1] not in "\"`")
+    for each in named:
+        text = each.replace("`", "").strip('"')
+        found = re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", sql, re.I) if re.search("[A-Za-z]", text) else None
+        if found is not None:
+            before = sql[: found.start()]
+            return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    return None
+
+
+def _start(sql: str) -> tuple[int, int]:
+    """Line and column of the first word of a statement."""
+    found = re.match(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", sql, re.S)
+    before = found[0] if found else ""
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 def _sentence(refusal: PySparkException) -> str:
@@ -254,7 +298,7 @@ def _sentence(refusal: PySparkException) -> str:
 
 
 def _plainly(text: str) -> str:
-    """What Spark says, without its plan, its positions and its state code."""
+    """What Spark says, without its plan, its positions, its numbers for columns and its state code."""
     text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
     text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
     text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
