@@ -134,7 +134,7 @@ def test_expressions_that_are_not_native_are_kept_as_spark_computes_them(spark: 
         numbered(
             "select id,transform(xs, x -> x + k) t, filter(xs, x -> x > k) f, aggregate(xs, 0, (a, x) -> a + x) from o",
             "select id, m['a'] a, named_struct('q', id, 'z', u).q q, get(xs, 0) x, map_keys(m) k, to_json(m) j from o",
-            "select id,try_cast(u as int) a, try_divide(k, 0) b, try_add(k, 2147483647) c, try_to_number(u, '9') from o",
+            "select id,try_cast(u as int) a, try_divide(k, 0) b, try_add(k, 2147483647) c, try_to_number(u,'9') from o",
             "select id,'it''s' a, 'tab\\tx' b, 'back\\\\slash' c, '${u}' d, x'01ff' e, double('NaN') f, -0.0D g from o",
             "select id, 1e10 a, 1.5f b, 2S c, 12345678901234567890 d, array(1, null) e, map('a', 1) f, null g from o",
             "select id, u collate utf8_lcase = 'ADA' a, u like 'a#%' escape '#' b, u rlike '^a' c from o",
