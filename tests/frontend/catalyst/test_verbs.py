@@ -158,7 +158,7 @@ def test_verbs_and_sql_give_the_same_plan(flow: hf.Flow, build: Build, sql: str)
             Unsupported,
             "cogroup().applyInPandas",
         ),
-        (lambda o, u: 3, DeclarationError, "expected SQL or a PySpark DataFrame"),
+        (lambda o, u: 3, DeclarationError, "must be SQL or a PySpark DataFrame"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_name(
