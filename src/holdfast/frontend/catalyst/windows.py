@@ -87,7 +87,7 @@ class _Window:
         order = self._order()
         outputs = list(self._below.outputs)
         calls: list[WindowCall] = []
-        for each in self._operator.expressions("windowExpressions"):
+        for each in self._calls():
             call = self._call(each, order)
             twin = next((known for known in calls if replace(known, name=call.name) == call), None)
             if twin is None:
@@ -103,7 +103,12 @@ class _Window:
         for sort in self._operator.expressions("orderSpec"):
             name = self._input(self._timeless(sort.children[0], "ORDER BY"))
             found.setdefault(name, Order(name, *direction(sort)))
+        if not found and any(part.kind == "RowNumber" for each in self._calls() for part in each.walk()):
+            return self._below.order  # Spark has made it of a LIMIT, whose ORDER BY is a Sort below
         return tuple(found.values())
+
+    def _calls(self) -> tuple[Expression, ...]:
+        return self._operator.expressions("windowExpressions")
 
     def _timeless(self, expression: Expression, clause: str) -> Tree:
         tree = self._rows.comparable(expression)

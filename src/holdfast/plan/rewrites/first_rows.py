@@ -37,7 +37,9 @@ def _bound(node: Node) -> Node:
     if not isinstance(node, Linear) or node.predicate is None or not isinstance(node.input, Window):
         return node
     window = node.input
-    if window.first is not None or any(call.function not in _FROM_THE_FRONT for call in window.calls):
+    if window.first is not None or not window.order:
+        return node
+    if any(call.function not in _FROM_THE_FRONT for call in window.calls):
         return node
     numbers = [call.name for call in window.calls if call.function in _BOUNDED]
     limits = [limit for part in conjuncts(read(node.predicate)) if (limit := _at_most(part)) is not None]
