@@ -339,8 +339,8 @@ class Flow:
 
     def sql(self, text: str) -> DataFrame:
         """A query over sources and views as a PySpark DataFrame: what `table` says of one holds for it, too. Names that
-        are not the flow's are those of the Spark session. It can be given to `view`, as its text can. From any
-        thread."""
+        are not the flow's are those of the Spark session. It can be given to `view`, as its text can.
+        From any thread."""
         arguments.text(f"flow '{self.name}'", "the query", text, "SQL")
         return self._planner().sql(text, self._catalog.schemas, self._catalog.functions)
 

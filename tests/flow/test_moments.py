@@ -126,7 +126,7 @@ def test_a_zone_in_which_a_date_came_twice_is_known(spark: SparkSession) -> None
 def _held(session: SparkSession, condition: str) -> str:
     """Whether a row is there at ``clock``, as a `Temporal` would have it."""
     source: Node = Source("e", parse_schema(SCHEMA, subject="e"))
-    plan = rewrite(plan_sql("v", f"SELECT id FROM e WHERE {condition}", {"e": source}))
+    plan = rewrite(plan_sql("v", f"SELECT id FROM e WHERE {condition}", {"e": source}, session=session))
     (temporal,) = (each for each in reachable(Analyst(session).settle("v", plan)) if isinstance(each, Temporal))
     below = temporal.input
     assert isinstance(below, Linear)

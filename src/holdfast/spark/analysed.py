@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.connectors.table import Table
+from holdfast.frontend.catalyst.expressions import NAMED_ARGUMENT
 from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_expression, read_plan
 from holdfast.plan.nodes import Field, Source, UserFunction
 from holdfast.spark import foreign
@@ -33,7 +34,9 @@ _LOGICAL = f"{CATALYST}.plans.logical"
 _FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
 _MODES = ("evalMode", "evalContext")
 _OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
-_COMMON = re.compile(r"(?<=CommonExpressionId\()\d+")
+_NUMBERS = re.compile(r"(?<=CommonExpressionId\()\d+|(?<=\)#)\d+")
+"""What Spark counts by itself: parts that it names, calls of Python functions."""
+
 _NO_MEANING = ("origin", "qualifier", "metadata", "name", "nullable")
 
 
@@ -185,7 +188,7 @@ class Analysed:
                 name = part.parameters.get("name", "scalar-subquery")
                 text = text.replace(f"{name}#{part.id}", "#")
         modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
-        return f"{shape}\n{_COMMON.sub('', text)}\n{modes}"
+        return f"{shape}\n{_NUMBERS.sub('', text)}\n{modes}"
 
     def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
         if isinstance(value, Expression):
@@ -217,7 +220,7 @@ class Analysed:
     def function(self, expression: Expression) -> UserFunction:
         own = self.object(expression.path)
         names = [
-            each.parameters["key"] if each.kind == "NamedArgumentExpression" else None for each in expression.children
+            each.parameters["key"] if each.kind == NAMED_ARGUMENT else None for each in expression.children
         ]
         return function_of(self._subject, self._session, own, names, self._functions)
 

@@ -38,19 +38,17 @@ class Names:
         """A plan of Spark's that reads a collection."""
         return self._leaves.plan(name, fields, [self._prefix + name, name])
 
-    def session(
-        self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction], everything: bool = False
-    ) -> Any:
-        """A session of the JVM's for a statement: it has those of the flow's names that the text mentions, or all."""
+    def session(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
+        """A session of the JVM's for a statement: it has those of the flow's names that the text mentions."""
         user: Any = self._session
         copy = user._jsparkSession.cloneSession()
         _share_variables(user._jsparkSession, copy)
         for setting, value in self._meaning.items():
             copy.conf().set(setting, value)
         catalog = copy.sessionState().catalog()
-        for name in schemas if everything else mentioned(text, schemas):
+        for name in mentioned(text, schemas):
             catalog.createTempView(name, self._relation(name, tuple(schemas[name])), True)
-        for name in functions if everything else mentioned(text, functions):
+        for name in mentioned(text, functions):
             copy.udf().registerPython(name, self._function(functions[name]))
         return copy
 
@@ -70,8 +68,11 @@ class Names:
 
 
 def mentioned(text: str, names: Iterable[str]) -> list[str]:
-    """Those of the names that occur in the text, as names or as anything else."""
+    """Those of the names that occur in the text, as names or as anything else; all, if it puts names together
+    (``IDENTIFIER('ord' || 'ers')``)."""
     lower = text.lower()
+    if "identifier" in lower:
+        return list(names)
     return [name for name in names if name.lower().replace("`", "``") in lower]
 
 

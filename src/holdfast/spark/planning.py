@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import (
@@ -143,13 +143,7 @@ class Planner:
     ) -> Any:
         """Spark's plan of a text; in errors with its ``place`` in the text."""
         with _explained(subject, view, text if place else "", schemas):
-            try:
-                return self._read(subject, view, text, self._names.session(text, schemas, functions))
-            except AnalysisException as refusal:
-                if not (refusal.getCondition() or "").startswith("TABLE_OR_VIEW_NOT_FOUND"):
-                    raise
-            # A name can also be put together: IDENTIFIER('ord' || 'ers').
-            return self._read(subject, view, text, self._names.session(text, schemas, functions, everything=True))
+            return self._read(subject, view, text, self._names.session(text, schemas, functions))
 
     def _read(self, subject: str, view: str, text: str, session: Any) -> Any:
         state = session.sessionState()

@@ -34,12 +34,12 @@ class Declared:
         self.function = function
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._loaded(*arguments)
+        return self.loaded(*arguments)
 
     @cached_property
-    def _loaded(self) -> Callable[..., Any]:
-        loaded: Callable[..., Any] = pickle.loads(self.function.pickled)
-        return loaded
+    def loaded(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = pickle.loads(self.function.pickled)
+        return found
 
 
 def known_to_spark(function: UserFunction) -> Any:
@@ -59,7 +59,10 @@ def function_of(
     ``known``: those that were declared for the flow; one that was declared again is meant as it is now."""
     function = _unpickled(f"{subject}: function {str(call.name())!r}", session, call.func())
     if isinstance(function, Declared):
-        return known.get(function.function.name, function.function)
+        declared = known.get(function.function.name, function.function)
+        if not any(names):
+            return declared
+        function = Declared(declared).loaded
     style = STYLES.get(call.evalType())
     name = re.sub(r"\W+", "_", str(call.name())).strip("_") or "function"
     if any(names):

@@ -135,7 +135,7 @@ def test_odd_columns_and_types_of_a_static_table(spark: SparkSession, tmp_path: 
         flow.view("renamed", twice.toDF("p", "q"))
         flow.step()
         assert rows(flow.read("renamed")) == Counter([(1, 2)])
-        with pytest.raises(SqlError, match="view 'long': type 'interval year' is not one"):
+        with pytest.raises(SqlError, match="view 'long', line 1, column 15: type 'interval year' is not one"):
             flow.view("long", spark.sql("SELECT * FROM VALUES (INTERVAL '1' YEAR) AS t(i)"))
         with pytest.raises(Unsupported, match="a streaming DataFrame is not supported"):
             flow.view("stream", spark.readStream.format("rate").load())

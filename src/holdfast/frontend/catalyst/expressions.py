@@ -52,6 +52,7 @@ _WIDTH = {name: place for place, name in enumerate(("byte", "short", "integer", 
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _NAMES = {sql: name for name, sql in TYPES.items()}
 _LAMBDA = "LambdaFunction"
+NAMED_ARGUMENT = "NamedArgumentExpression"
 
 _HOLES = CLOCKS | frozenset((
     "AttributeReference", "Rand", "Randn", "Uuid", "PythonUDF", "PythonUDAF", "AggregateExpression",
@@ -211,7 +212,8 @@ class Expressions:
 
     def _call(self, expression: Expression) -> Tree:
         function = self.statement.catalyst.function(expression)
-        arguments = [self.tree(child) for child in expression.children]
+        given = [each.children[0] if each.kind == NAMED_ARGUMENT else each for each in expression.children]
+        arguments = [self.tree(each) for each in given]
         if isinstance(function, Function):
             return exp.Anonymous(this=function.name, expressions=arguments, draw=function)
         drawn = Drawn("", f"udf:{function.name}", (), function.returns, self.statement.next_draw(), function)

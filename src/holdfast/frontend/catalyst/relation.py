@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from holdfast.frontend.build import Item, linear
 from holdfast.frontend.labels import unique
 from holdfast.plan.expression import Tree, column
-from holdfast.plan.nodes import Node, Order
+from holdfast.plan.nodes import Linear, Node, Order
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,20 @@ def project(
         outputs.append((id, name))
     order: list[Order] = []
     for item in relation.order:
-        name = known.get(column(item.column), "")
+        name = next((known[tree] for tree in map(column, _alike(relation.node, item.column)) if tree in known), "")
         if not name:
             name = unique(item.column, [each for each, _ in given])
             given.append((name, column(item.column)))
         order.append(replace(item, column=name))
     return Relation(linear(relation.node, predicate, given), tuple(outputs), tuple(order))
+
+
+def _alike(node: Node, name: str) -> list[str]:
+    """The columns of a node that hold what the column ``name`` holds, that one first."""
+    if not isinstance(node, Linear):
+        return [name]
+    own = next(output.sql for output in node.outputs if output.name == name)
+    return [name, *(output.name for output in node.outputs if output.sql == own and output.name != name)]
 
 
 def filtered(relation: Relation, predicate: Tree | None) -> Relation:
