@@ -166,7 +166,7 @@ def test_a_flow_over_files_goes_on_once_the_file_is_mended_or_removed(
             _write(bad, [(2, 5)])
         else:
             bad.unlink()
-        with pytest.raises(BadFile, match="changed after it was offered|removed before an epoch took it"):
+        with pytest.raises(BadFile, match=r"changed after it was offered|removed before an epoch took it"):
             flow.step()
         _write(tmp_path / "in" / "c.parquet", [(4, 1)])
         flow.run(until="idle")

@@ -108,6 +108,16 @@ def test_functions_of_the_session_and_of_the_flow_are_called_in_sql(flow: hf.Flo
     assert rows(flow.read("kept")) == rows(flow.read("frame")) == expected
 
 
+def test_arguments_given_by_name_reach_the_parameters_of_that_name(flow: hf.Flow, spark: SparkSession) -> None:
+    spark.udf.register("session_minus", lambda a, b: a - b, "double")
+    flow.udf("flow_minus", lambda a, b: a - b, "double")
+    for name in ("session_minus", "flow_minus"):
+        flow.view(name, f"SELECT id, {name}(b => amount, a => double(id)) AS d, {name}(amount, b => 1D) AS e FROM orders")
+    push(flow, ROWS[:2])
+    expected = Counter([(1, -19.0, 19.0), (2, -3.0, 4.0)])
+    assert rows(flow.read("session_minus")) == rows(flow.read("flow_minus")) == expected
+
+
 def test_a_nondeterministic_function_is_asked_once_per_row(flow: hf.Flow) -> None:
     drawn = F.udf(lambda text: f"{text} {random.random()}", "string").asNondeterministic()
     flow.view("kept", flow.table("orders").select("id", drawn("user").alias("d")))
