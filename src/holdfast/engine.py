@@ -197,6 +197,7 @@ class Engine:
         self._beside_sinks = Background(self._runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         descriptions = Descriptions(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
+        recovery.otherwise = descriptions.otherwise(self._state)
         self._forms = Forms(self.history, descriptions.before(self.history))
         self._delivery.remember(lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term))
         self._delivery.attach(

@@ -112,7 +112,8 @@ def test_arguments_given_by_name_reach_the_parameters_of_that_name(flow: hf.Flow
     spark.udf.register("session_minus", lambda a, b: a - b, "double")
     flow.udf("flow_minus", lambda a, b: a - b, "double")
     for name in ("session_minus", "flow_minus"):
-        flow.view(name, f"SELECT id, {name}(b => amount, a => double(id)) AS d, {name}(amount, b => 1D) AS e FROM orders")
+        columns = f"id, {name}(b => amount, a => double(id)) AS d, {name}(amount, b => 1D) AS e"
+        flow.view(name, f"SELECT {columns} FROM orders")
     push(flow, ROWS[:2])
     expected = Counter([(1, -19.0, 19.0), (2, -3.0, 4.0)])
     assert rows(flow.read("session_minus")) == rows(flow.read("flow_minus")) == expected
