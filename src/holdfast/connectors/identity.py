@@ -11,7 +11,7 @@ Every file that is offered gets a **mark**, which is in the offer, so that a flo
   driver. Wherever it is moved or copied to, it is not taken again; a path that gets another content is a new file. Two
   files of equal content count once.
 
-Cost: memory for each file that was ever taken, some 400 bytes; per new file one reading of its ends, or of all of it.
+Cost: memory for each file that was ever taken, some 70 bytes; per new file one reading of its ends, or of all of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import xxhash
 
 from holdfast.connectors.listing import File
 from holdfast.connectors.offered import Offered
+from holdfast.connectors.remembered import Remembered
 
 Identity = Literal["path", "content"]
 
@@ -54,12 +55,8 @@ class Taken:
 
     def __init__(self, identity: Identity) -> None:
         self._whole = identity == "content"
-        self._paths: dict[str, tuple[int, int]] = {}
-        """Path → size and time of change, of the last file that was taken there."""
-
-        self._alike: dict[int, list[str]] = {}
-        """Size and mark; or size and time, if the mark is of the other identity or missing → where such files were
-        taken."""
+        self._files = Remembered()
+        """They are alike by size and mark; or by size and time, if the mark is of the other identity or missing."""
 
         self._otherwise: set[int] = set()
         """The sizes of files with marks of the other identity."""
@@ -74,19 +71,15 @@ class Taken:
     def add(self, offered: Offered) -> None:
         """An epoch took a file."""
         file = offered.file
-        self._paths[file.path] = (file.size, file.changed)
         told: list[object] = [offered.mark] if offered.mark else []
         if is_whole(offered.mark) != self._whole or not offered.mark:
             told.append(file.changed)
             self._otherwise.add(file.size)
-        for what in told:
-            held = self._alike.setdefault(_key(file.size, what), [])
-            held.append(file.path)
-            del held[:-_ALIKE]
+        self._files.add(file.path, file.size, file.changed, [_key(file.size, what) for what in told])
 
     def knows(self, path: str, look: Callable[[], File]) -> bool:
         """Whether no epoch needs to look at what is at ``path``."""
-        held = self._paths.get(path)
+        held = self._files.at(path)
         if not self._whole:
             return held is not None
         if held is None and path not in self._copies:
@@ -103,7 +96,7 @@ class Taken:
             return False
         if offered.mark in about_to_be:
             return True
-        return _key(offered.file.size, offered.mark) in self._alike or any(
+        return bool(self._files.alike(_key(offered.file.size, offered.mark), 1)) or any(
             not other.there or same_content(other.path, offered) for other in self.others(offered)
         )
 
@@ -115,9 +108,11 @@ class Taken:
         """The files that were taken which this one, that was not, looks like."""
         file = offered.file
         for what in self._told_by(offered):
-            alike = dict.fromkeys(self._alike.get(_key(file.size, what), ()))
+            alike = dict.fromkeys(self._files.alike(_key(file.size, what), _ALIKE))
             for path in alike:
-                size, changed = self._paths[path]
+                held = self._files.at(path)
+                assert held is not None, "a file that is alike was taken"
+                size, changed = held
                 same_time = changed == file.changed
                 if path != file.path and size == file.size and (same_time or what != file.changed):
                     yield Other(path, same_time, os.path.lexists(path), len(alike) > 1)
