@@ -35,7 +35,7 @@ test-slow: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) -m slow $(ARGS)
 
 docs: $(STAMP)
-	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_documentation.py $(ARGS)
+	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_constructs.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check src tests benchmarks

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process, with the settings that a flow would give it."""
+"""The Spark session of the tests, and how they are handed out to processes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,9 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    from holdfast.spark.session import local_builder
+    from .session import shared_session
 
-    builder = local_builder(2).appName("holdfast-tests")
-    # Tests run hundreds of queries once, over a few rows: compiling each would take most of the time.
-    compiled = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in {**compiled, "spark.sql.shuffle.partitions": "2"}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")  # many tests are about failures; what matters of them is asserted
+    session = shared_session()
     yield session
     session.stop()
 

@@ -78,6 +78,7 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "sink(sink)": (lambda o, x: o.flow.sink("v", x), (None, 5, print, hf.foreach)),
     "on_membership(function)": (lambda o, x: o.flow.on_membership(x), (None, *NOT_FUNCTIONS)),
     "table(name)": (lambda o, x: o.flow.table(x), (*NOT_TEXTS, "w")),
+    "sql(text)": (lambda o, x: o.flow.sql(x), (*NOT_TEXTS, "SELECT * FROM w")),
     "run(until)": (lambda o, x: o.flow.run(until=x), (5, "", "never", ["idle"], True)),
     "run(epochs)": (lambda o, x: o.flow.run(epochs=x), (*NOT_WHOLE, -1)),
     "run(interval)": (lambda o, x: o.flow.run(epochs=1, interval=x), (None, *NOT_SECONDS)),

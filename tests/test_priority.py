@@ -52,10 +52,12 @@ def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine
     busy = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(busy) for _ in range(2 * len(os.sched_getaffinity(0)))]
     try:
-        time.sleep(0.6)
         machine.spare()
-        time.sleep(0.6)
-        assert machine.spare() < 0.15
+        found = []
+        while not found or (found[-1] >= 0.15 and len(found) < 20):  # a machine may be held back by its host
+            time.sleep(0.6)
+            found.append(machine.spare())
+        assert found[-1] < 0.15
         assert _beside(_policy) == os.SCHED_OTHER
     finally:
         for other in others:

@@ -64,6 +64,17 @@ class Descriptions:
         # replayed: input may have been released since.
         return set(state.flow.operators) - known.keys() - (former.keys() & state.drawing)
 
+    def otherwise(self, state: State) -> list[str]:
+        """The views that have the text that they had when the flow ran last, and another plan."""
+        before: dict[str, Any] = next((found for one in self._read() if (found := one.get("collections"))), {})
+        now = state.description()["collections"]
+        return [
+            name
+            for name, was in before.items()
+            if was.get("sql") and name in now and now[name]["sql"] == was["sql"]
+            if now[name]["fingerprint"] != was["fingerprint"]
+        ]
+
     def write(self, description: dict[str, Any], last: int, edited: bool, recovery: Recovery) -> None:
         """Write down what the flow keeps; ``edited``: the next epoch changes what a view is."""
         if last >= 0 and edited:

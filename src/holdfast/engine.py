@@ -197,6 +197,7 @@ class Engine:
         self._beside_sinks = Background(self._runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         descriptions = Descriptions(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
+        recovery.otherwise = descriptions.otherwise(self._state)
         self._forms = Forms(self.history, descriptions.before(self.history))
         self._delivery.remember(lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term))
         self._delivery.attach(
@@ -708,8 +709,16 @@ class Engine:
         return self._state.fields(view)
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
-        """The order in which a person expects to see the rows of a view."""
-        return nodes.shown_order(self.declared.views[view])
+        """The order in which a person expects to see the rows of a view, or of a source, which has none."""
+        return nodes.shown_order(self.declared.views[view]) if view in self.declared.views else ()
+
+    def keeps(self, name: str) -> bool:
+        """Whether the rows of a collection are kept: those of a view, and of some sources."""
+        return name in self._state.flow.views
+
+    def taken(self, source: str, at: int) -> list[Offer]:
+        """What epochs up to this one took of a source."""
+        return [offer for epoch, offer in self._intake.taken.get(source, ()) if epoch <= at]
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""

@@ -6,7 +6,6 @@ makes an `Engine` of what is declared; a declaration after that makes the next o
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,14 +23,13 @@ from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, TypeMismatch, UnknownName
 from holdfast.frontend.catalog import Catalog
-from holdfast.frontend.nearby import placed
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.frontend.schema import parse_schema
 from holdfast.frontend.udf import user_function
-from holdfast.frontend.verbs import Table
 from holdfast.functions import Function
 from holdfast.lease.events import LeaseEvent
 from holdfast.lease.lease import Lease
+from holdfast.live import Live
 from holdfast.members import H, Members
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from holdfast.ready import Ready
     from holdfast.spark.analysis import Analyst
     from holdfast.spark.placement import Placement
+    from holdfast.spark.planning import Planner
     from holdfast.store.location import Location
     from holdfast.unopened import Log
 
@@ -142,6 +141,8 @@ class Flow:
         self._engine: Engine | None = None
         self._ready: Ready | None = None
         self._analyst: Analyst | None = None
+        self._planning: Planner | None = None
+        self._live = Live(self)
         self._meaning: dict[str, str] = {}
         """What the analyst's session says that changes what views mean."""
 
@@ -203,10 +204,10 @@ class Flow:
         return pushed
 
     def _add(self, name: str, source: Source, expires: str | None) -> None:
-        catalog = self._catalog.with_source(name, source, expires)
+        catalog = self._catalog.with_source(name, source, expires, None if expires is None else self._planner())
         if expires is not None:
             try:
-                self._typed(name, catalog.expiring[name])
+                self._judge().settle(name, catalog.expiring[name])
             except TypeMismatch as error:
                 raise TypeMismatch(str(error).replace("view", "source", 1), **error.fields) from None
         self._declared(catalog)
@@ -243,33 +244,36 @@ class Flow:
 
             return declare
         with self._turns.taken("udf()"):
-            catalog = self._catalog.with_function(user_function(name, function, returns))
+            made = user_function(name, function, returns)
+            planner = self._planner()
+            planner.check_function(name)
+            catalog = self._catalog.with_function(made, planner)
             if name.lower() in self._catalog.functions and _same_views(catalog, self._catalog):
                 self._catalog = catalog
                 return self
             self._declared(catalog)
         return self
 
-    def view(self, name: str, query: str | Table) -> Self:
-        """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a `Table`.
+    def view(self, name: str, query: str | DataFrame) -> Self:
+        """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a PySpark DataFrame made of
+        `table` or `sql`.
 
-        Declaring a view again replaces it, and views that read it follow; with the same meaning it changes nothing.
+        Spark reads the query, in the given session, the active one, or a local one that is started for it; an error
+        comes at once. Declaring a view again replaces it, and views that read it follow; with the same meaning it
+        changes nothing.
 
         From any thread; waits for the epoch at hand.
         """
         arguments.text("view", "the name", name)
         if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
-        if not isinstance(query, Table):
-            arguments.text(f"view '{name}'", "the query", query, "SQL or what flow.table(…) gives")
+        if not _is_frame(query):
+            arguments.text(f"view '{name}'", "the query", query, "SQL or a PySpark DataFrame")
         with self._turns.taken("view()"):
-            catalog = self._catalog.with_view(name, query)
+            catalog = self._catalog.with_view(name, query, self._planner())
             if _same_views(catalog, self._catalog):
                 return self
-            try:
-                self._typed(name, catalog.views[name])
-            except TypeMismatch as error:
-                raise (placed(error, query) if isinstance(query, str) else error) from None
+            self._judge().settle(name, catalog.views[name])
             self._declared(catalog)
         return self
 
@@ -322,28 +326,49 @@ class Flow:
             self._members.add(function)
         return function
 
-    def table(self, name: str) -> Table:
-        """A source or view through PySpark's DataFrame verbs; give the result to `view`. From any thread."""
+    def table(self, name: str) -> DataFrame:
+        """A source or view as a PySpark DataFrame. In a `view` it stands for the collection. Run (``show``, ``count``,
+        ``toPandas``), it, and whatever PySpark's verbs make of it, reads the collection as it is then: at the last
+        epoch, the same one for all its parts. Before the first epoch there are no rows. From any thread; running it
+        waits for the epoch at hand, as `read` does."""
         arguments.text(f"flow '{self.name}'", "the table", name, "the name of a source or view")
-        tables = self._catalog.tables
-        if name not in tables:
-            raise UnknownName(f"table '{name}' not found{did_you_mean(name, tables)}", name=name)
-        return Table(tables[name], column_sql=_column_sql, name=name, functions=self._catalog.functions)
+        schemas = self._catalog.schemas
+        if name not in schemas:
+            raise UnknownName(f"table '{name}' not found{did_you_mean(name, schemas)}", name=name)
+        return self._planner().table(name, schemas[name])
 
-    def _typed(self, name: str, node: nodes.Node) -> None:
-        """Types are Spark's to judge: at once if there is a session, else when the flow starts."""
-        if self._spark is None and "pyspark.sql" in sys.modules:
+    def sql(self, text: str) -> DataFrame:
+        """A query over sources and views as a PySpark DataFrame: what `table` says of one holds for it, too. Names that
+        are not the flow's are those of the Spark session. It can be given to `view`, as its text can.
+        From any thread."""
+        arguments.text(f"flow '{self.name}'", "the query", text, "SQL")
+        return self._planner().sql(text, self._catalog.schemas, self._catalog.functions)
+
+    def _session(self) -> SparkSession:
+        """The session that was given, the active one, or a local one that is started now."""
+        if self._spark is None:
             from pyspark.sql import SparkSession
 
-            self._spark = SparkSession.getActiveSession()
-        if self._spark is not None:
-            self._judge(self._spark).settle(name, node)
+            from holdfast.spark.session import start_session
 
-    def _judge(self, spark: SparkSession) -> Analyst:
+            self._spark = SparkSession.getActiveSession() or start_session(self._detection_timeout)
+        return self._spark
+
+    def _planner(self) -> Planner:
+        """What reads queries."""
+        if self._planning is None:
+            from holdfast.spark.planning import Planner
+
+            self._judge()
+            self._planning = Planner(self._session(), self._meaning, self._live.leaves(), self._live.mark)
+        return self._planning
+
+    def _judge(self) -> Analyst:
         if self._analyst is None:
             from holdfast.spark.analysis import Analyst
             from holdfast.spark.meaning import meaning_of, planning_session
 
+            spark = self._session()
             self._meaning = meaning_of(spark, self.name)
             self._analyst = Analyst(planning_session(spark, self._meaning))
         return self._analyst
@@ -353,13 +378,15 @@ class Flow:
         from holdfast.spark.analysis import Analyst
         from holdfast.spark.meaning import planning_session
 
-        self._judge(spark)
+        self._judge()
         differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
         if differing:
             listed = ", ".join(f"{name}={value}, not {self._meaning[name]}" for name, value in differing.items())
             logger(__name__).warning("flow '%s' goes on with what it was first run with: %s", self.name, listed)
             self._meaning |= differing
             self._analyst = Analyst(planning_session(spark, self._meaning))
+            self._planning = None
+            self._catalog = self._catalog.planned_anew(self._planner())
 
     def _declared(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -591,18 +618,16 @@ class Flow:
             from holdfast.descriptions import recorded_session
             from holdfast.ready import Ready
             from holdfast.spark.cluster import Cluster
-            from holdfast.spark.session import start_session
             from holdfast.store.location import open_location
 
-            if self._spark is None:
-                self._spark = start_session(self._detection_timeout)
+            spark = self._session()
             locations = tuple(open_location(place) for place in self._places)
             catalog = self._catalog
             declared = Declared(
                 name=self.name,
                 local=self._local or working_directory(locations, make=False),
                 locations=locations,
-                sources=dict(catalog.sources),
+                sources=catalog.all_sources,
                 views=dict(catalog.views),
                 texts=self._texts(),
                 sinks=tuple(self._sinks),
@@ -610,25 +635,28 @@ class Flow:
                 on_loss=self._on_loss,
                 max_clock_jump=self._max_clock_jump,
             )
-            partitions = self._partitions or min(256, self._spark.sparkContext.defaultParallelism)
-            self._hold(self._spark, recorded_session(declared.local, declared.locations))
-            judge = self._judge(self._spark)
-            declared = replace(declared, session=self._meaning)
+            partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
+            self._hold(spark, recorded_session(declared.local, declared.locations))
+            catalog, judge = self._catalog, self._judge()
+            declared = replace(
+                declared, session=self._meaning, sources=catalog.all_sources, views=dict(catalog.views)
+            )
             views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
-            for name, source in catalog.sources.items():
+            for name, source in catalog.all_sources.items():
                 judge.settle(name, nodes.Source(name, tuple(source.fields)))
                 source.in_session(judge.session.conf.get("spark.sql.session.timeZone") or "UTC")
             left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
             declared = replace(declared, expiring=left)
-            cluster = Cluster(self._spark, judge.session, partitions, self._on_loss != "terminate", locations)
+            cluster = Cluster(spark, judge.session, partitions, self._on_loss != "terminate", locations)
             self._placement = cluster.placement
             self._ready = Ready(declared, views, judge.types, cluster)
-            self._members.start(self._spark, lambda: -1 if (engine := self._engine) is None else engine.last)
+            self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
 
     def _texts(self) -> dict[str, str]:
         """View → its SQL, for people."""
-        return {name: query if isinstance(query, str) else "(table)" for name, query in self._catalog.queries.items()}
+        queries = self._catalog.queries
+        return {name: query if isinstance(query, str) else "(DataFrame)" for name, query in queries.items()}
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -745,7 +773,7 @@ class Flow:
             locations,
             self._settings,
             self._texts(),
-            self._catalog.sources,
+            self._catalog.all_sources,
             self._sinks,
             self._partitions or 0,
         )
@@ -840,7 +868,7 @@ def _same_views(one: Catalog, other: Catalog) -> bool:
     )
 
 
-def _column_sql(column: Any) -> str:
-    from holdfast.spark.columns import column_sql
+def _is_frame(query: object) -> bool:
+    from pyspark.sql import DataFrame
 
-    return column_sql(column)
+    return isinstance(query, DataFrame)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hint
 
 from holdfast import arguments
 
-_STYLES = {
+STYLES = {
     100: "plain",
     101: "plain",
     200: "pandas",
@@ -64,7 +64,7 @@ def describe(function: Callable[..., Any]) -> Described:
         return Described(function, None, _hinted(function), marked)
     made: Any = function
     marked = marked or not made.deterministic or is_nondeterministic(made.func)
-    return Described(made.func, made.returnType.simpleString(), _STYLES.get(kind), marked)
+    return Described(made.func, made.returnType.simpleString(), STYLES.get(kind), marked)
 
 
 def _hinted(function: Callable[..., Any]) -> str | None:

@@ -252,9 +252,15 @@ def _is_same(one: Location, other: Location) -> bool:
 
 
 def say(recovery: Recovery) -> None:
-    """Log what a recovery found to be lost, damaged or out of reach."""
+    """Log what a recovery found to be lost, damaged, out of reach, or read otherwise."""
     for what in recovery.lost:
         _LOG.warning("lost: %s", what)
+    for view in recovery.otherwise:
+        _LOG.warning(
+            "view '%s' is read otherwise than when it was kept last, by another version of Holdfast or of Spark; it "
+            "was filled again from its sources",
+            view,
+        )
     for what in recovery.damaged:
         _LOG.warning("damaged, and set aside: %s", what)
     for uri, why in recovery.unreachable.items():

@@ -83,6 +83,10 @@ class Recovery:
     read: list[str] = field(default_factory=list)
     """The sources and views from whose rows they were filled."""
 
+    otherwise: list[str] = field(default_factory=list)
+    """The views whose text is as it was, and which another version of Holdfast or of Spark reads otherwise: they were
+    filled again."""
+
     partitions: dict[str, list[int]] = field(default_factory=dict)
     """Operator → the partitions of it that were computed again and written."""
 

@@ -13,6 +13,23 @@ from contextlib import contextmanager
 
 from holdfast.errors import FlowBusy
 
+_acting = threading.local()
+
+
+@contextmanager
+def acting_for(thread: int) -> Iterator[None]:
+    """Let this thread have the turns of another one, which waits for what this one does."""
+    before = getattr(_acting, "thread", None)
+    _acting.thread = thread
+    try:
+        yield
+    finally:
+        _acting.thread = before
+
+
+def _me() -> int:
+    return getattr(_acting, "thread", None) or threading.get_ident()
+
 
 class Turns:
     """A fair lock that knows what its holder is doing. Fair: a loop of epochs must not keep others out for ever."""
@@ -27,7 +44,7 @@ class Turns:
     @property
     def inside(self) -> bool:
         """Whether this thread is at work in the flow already, and so was called from there."""
-        return self._holder == threading.get_ident()
+        return self._holder == _me()
 
     @property
     def inside_another(self) -> bool:
@@ -79,7 +96,7 @@ class Turns:
             try:
                 while self._holder is not None or self._queue[0] is not mine:
                     self._changed.wait()
-                self._holder = threading.get_ident()
+                self._holder = _me()
             finally:  # an interrupt while waiting leaves the queue as it found it
                 self._queue.remove(mine)
                 self._changed.notify_all()

@@ -25,6 +25,7 @@ from holdfast.errors import (
     NegativeMultiplicity,
     SchemaError,
     SinkError,
+    SqlError,
     TypeMismatch,
     UnknownName,
     Unsupported,
@@ -41,7 +42,7 @@ def _flow(spark: SparkSession, tmp_path: Path) -> tuple[hf.Flow, hf.Source]:
 def test_an_unknown_column_is_named_with_the_nearest_one(spark: SparkSession, tmp_path: Path) -> None:
     flow, _ = _flow(spark, tmp_path)
     flow.view("v", "SELECT k, sum(x) AS total FROM t GROUP BY k")
-    with pytest.raises(UnknownName, match=r"view 'w': column 'totl' not found.*did you mean 'total'\?"):
+    with pytest.raises(UnknownName, match=r"line 1, column 8: column 'totl' not found.*did you mean 'total'\?"):
         flow.view("w", "SELECT totl FROM v")
     with pytest.raises(UnknownName, match=r"'tt'.*did you mean 't'"):
         flow.view("w", "SELECT * FROM tt")
@@ -56,16 +57,14 @@ def test_an_ambiguous_column_is_refused(spark: SparkSession, tmp_path: Path) -> 
     flow.close()
 
 
-def test_a_type_error_is_refused_when_the_view_is_declared_if_there_is_a_session(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_type_error_is_refused_when_the_view_is_declared(spark: SparkSession, tmp_path: Path) -> None:
     flow, t = _flow(spark, tmp_path)
     with pytest.raises(TypeMismatch, match="view 'v'") as caught:
         flow.view("v", "SELECT x,\n k + array(1) AS y FROM t")
     assert (caught.value.fields["line"], caught.value.fields["column"]) == (2, 2)
-    with pytest.raises(TypeMismatch, match=r"column 'i': type 'interval year to month' .*\(line 1, column 11\)"):
+    with pytest.raises(TypeMismatch, match="line 1, column 11: column 'i': type 'interval year to month'"):
         flow.view("v", "SELECT k, make_ym_interval(1) AS i FROM t")
-    with pytest.raises(TypeMismatch, match=r"no_such_function.*\(line 1, column 11\)"):
+    with pytest.raises(SqlError, match=r"line 1, column 11: .*no_such_function"):
         flow.view("v", "SELECT x, no_such_function(k) AS y FROM t")
     flow.view("v", SUM)
     t.insert([(1, 2)])  # type: ignore[attr-defined]
@@ -77,7 +76,7 @@ def test_a_type_error_is_refused_when_the_view_is_declared_if_there_is_a_session
 def test_what_is_not_supported_is_refused_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
     flow, _ = _flow(spark, tmp_path)
     with pytest.raises(Unsupported) as caught:
-        flow.view("v", "SELECT k,\n  approx_count_distinct(x) AS n FROM t GROUP BY k")
+        flow.view("v", "SELECT k,\n  monotonically_increasing_id() AS n FROM t")
     assert caught.value.fields["line"] == 2
     flow.close()
 

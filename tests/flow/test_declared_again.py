@@ -88,15 +88,15 @@ def test_declaring_the_same_again_changes_nothing_and_another_edits(spark: Spark
 
     with hf.Flow("again", log=tmp_path / "log", spark=spark, partitions=1) as flow:
         t = flow.input("t", "k long")
-        flow.udf("double", lambda x: 2 * x, returns="long")
-        flow.view("v", "SELECT k, double(k) AS d FROM t")
+        flow.udf("twice", lambda x: 2 * x, returns="long")
+        flow.view("v", "SELECT k, twice(k) AS d FROM t")
         flow.sink("v", hf.foreach(make("one"))).sink("v", hf.changelog(tmp_path / "out"))
         t.insert([(1,)])
         flow.step()
         engine = flow._engine
         assert flow.input("t", "k long") is t
-        flow.udf("double", lambda x: 2 * x, returns="long")
-        flow.view("v", "select k, double(k) as d  from t -- the same")
+        flow.udf("twice", lambda x: 2 * x, returns="long")
+        flow.view("v", "select k, twice(k) as d  from t -- the same")
         flow.sink("v", hf.foreach(make("one"))).sink("v", hf.changelog(tmp_path / "out"))
         assert flow._engine is engine, "nothing was opened again"
         assert len(flow._sinks) == 2
@@ -105,7 +105,7 @@ def test_declaring_the_same_again_changes_nothing_and_another_edits(spark: Spark
         t.insert([(2,)])
         flow.step()
         assert given == [("one", 0), ("two", 1)]
-        flow.udf("double", lambda x: 3 * x, returns="long")
+        flow.udf("twice", lambda x: 3 * x, returns="long")
         flow.step()
         assert sorted(map(tuple, flow.read("v").collect())) == [(1, 3), (2, 6)]
         flow.view("v", "SELECT k, k AS d FROM t")

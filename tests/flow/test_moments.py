@@ -9,13 +9,14 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.nodes import Linear, Node, Source, Temporal
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 from holdfast.spark.analysis import Analyst
 from holdfast.spark.zones import keeps_dates, keeps_days
 from holdfast.testing.oracle import as_of
+
+from ..planned import plan_sql
 
 SCHEMA = "id bigint, ts timestamp, day date, local timestamp_ntz, text string, pinned boolean"
 
@@ -125,7 +126,7 @@ def test_a_zone_in_which_a_date_came_twice_is_known(spark: SparkSession) -> None
 def _held(session: SparkSession, condition: str) -> str:
     """Whether a row is there at ``clock``, as a `Temporal` would have it."""
     source: Node = Source("e", parse_schema(SCHEMA, subject="e"))
-    plan = rewrite(plan_sql("v", f"SELECT id FROM e WHERE {condition}", {"e": source}))
+    plan = rewrite(plan_sql("v", f"SELECT id FROM e WHERE {condition}", {"e": source}, session=session))
     (temporal,) = (each for each in reachable(Analyst(session).settle("v", plan)) if isinstance(each, Temporal))
     below = temporal.input
     assert isinstance(below, Linear)

@@ -21,7 +21,7 @@ VIEWS = {
     "stamped": "SELECT id, now() AS at, current_date() AS day, unix_timestamp() AS s FROM orders",
     "keyed": "SELECT id, uuid() AS k, rand() AS a, rand() AS b, randn() AS n FROM orders",
     "sampled": "SELECT id, x FROM orders WHERE rand() < 0.5",
-    "summed": "SELECT city, sum(rand()) AS s, now() AS at FROM orders GROUP BY city",
+    "summed": "SELECT city, sum(r) AS s, now() AS at FROM (SELECT city, rand() AS r FROM orders) GROUP BY city",
     "joined": "SELECT a.id, a.k, b.at FROM keyed a JOIN stamped b ON a.id = b.id",
     "asked": "SELECT id, geocode(city) AS place FROM orders WHERE id < 6",
 }

@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.errors import EvaluationError, HoldfastError, TypeMismatch, Unsupported
+from holdfast.errors import EvaluationError, HoldfastError, SqlError, Unsupported
 from holdfast.testing import Oracle, assert_same_rows
 
 TABLES = {
@@ -203,14 +203,14 @@ def test_a_source_may_have_variants_and_maps(spark: SparkSession, tmp_path: Path
     ("sql", "message"),
     [
         ("SELECT m, count(*) AS n FROM t GROUP BY m", "grouping by column 'm' of type map<string,int>"),
-        ("SELECT DISTINCT m FROM t", "grouping by column 'm'"),
+        ("SELECT DISTINCT m FROM t", "the type of column `m` is"),
         ("SELECT a.id FROM t a JOIN t b ON a.m = b.m", "does not support ordering on type"),
         ("SELECT id FROM t ORDER BY m LIMIT 1", "does not support ordering on type"),
         ("SELECT parse_json(j) AS v, count(*) AS n FROM t GROUP BY 1", "VARIANT"),
         ("SELECT id FROM t ORDER BY parse_json(j) LIMIT 1", "VARIANT"),
         ("SELECT m FROM t INTERSECT SELECT m FROM t", "Cannot have MAP type columns in a set operation"),
         ("SELECT explode(id) FROM t", "explode"),
-        ("SELECT explode(m) AS x FROM t", "alias"),
+        ("SELECT explode(m) AS x FROM t", "Expected 2 aliases"),
         ("SELECT stack(2, id, 1, k) FROM t", "do not have the same type"),
     ],
 )
@@ -219,7 +219,7 @@ def test_what_spark_compares_with_nothing_is_refused(
 ) -> None:
     flow = hf.Flow("refused", log=tmp_path, spark=spark)
     flow.input("t", TABLES["t"])
-    with pytest.raises((TypeMismatch, Unsupported), match=message):
+    with pytest.raises((SqlError, Unsupported), match=message):
         flow.view("v", sql)
 
 
@@ -361,5 +361,5 @@ def test_functions_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Pat
         with pytest.raises(HoldfastError, match=message):
             flow.udf("f", function, returns)
     flow.udf("f", lambda number: number + 1, "long")
-    with pytest.raises(Unsupported, match="f inside a lambda function"):
+    with pytest.raises(SqlError, match="Lambda function with Python UDF"):
         flow.view("v", "SELECT transform(xs, x -> f(x)) AS y FROM t")

@@ -20,7 +20,6 @@ from holdfast.declared import Declared, Told
 from holdfast.durability import Settings
 from holdfast.engine import Engine
 from holdfast.errors import BadFile, SchemaChanged
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
 from holdfast.plan.rewrites import rewrite
@@ -28,6 +27,8 @@ from holdfast.ready import Ready
 from holdfast.store.location import LocalLocation
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
+
+from ..planned import plan_sql
 
 SECOND = 1_000_000
 SUMS = "SELECT k, sum(x) AS total FROM {} GROUP BY k"

@@ -86,7 +86,7 @@ def test_the_verbs_take_sparks_window_columns(spark: SparkSession, tmp_path: Pat
             ("window(ts, '10 minutes', '5 minutes')", F.window("ts", "10 minutes", "5 minutes")),
             ("session_window(ts, '5 minutes')", F.session_window("ts", "5 minutes")),
         ):
-            flow.view("verbs", clicks.groupBy("user", window).agg("count(*) AS n"))
+            flow.view("verbs", clicks.groupBy("user", window).agg(F.count("*").alias("n")))
             flow.view("sql", f"SELECT user, {text}, count(*) AS n FROM clicks GROUP BY user, {text}")
             assert flow._catalog.views["verbs"] == flow._catalog.views["sql"]
 

@@ -62,7 +62,7 @@ def test_a_function_that_its_argument_does_not_suit_is_refused_by_spark(spark: S
 def test_a_frame_by_value_over_a_type_without_exact_reach_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with hf.Flow("windows", log=tmp_path / "log", spark=spark) as flow:
         flow.input("sales", SALES)
-        with pytest.raises(Unsupported, match=r"RANGE 1 PRECEDING over a column of type decimal\(10,2\)"):
+        with pytest.raises(Unsupported, match=r"RANGE .* PRECEDING over a column of type decimal\(10,2\)"):
             flow.view("v", "SELECT count(*) OVER (ORDER BY price RANGE 1 PRECEDING) AS n FROM sales")
 
 

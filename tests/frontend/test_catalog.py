@@ -8,15 +8,16 @@ from holdfast.connectors import Input
 from holdfast.errors import DeclarationError, UnknownName, ViewCycle
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.verbs import Table
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.walk import reachable
 
+from ..planned import planner
+
 
 def catalog(**views: str) -> Catalog:
-    made = Catalog().with_source("t", Input("t", parse_schema("k long, x long", subject="t")), None)
+    made = Catalog().with_source("t", Input("t", parse_schema("k long, x long", subject="t")), None, None)
     for name, sql in views.items():
-        made = made.with_view(name, sql)
+        made = made.with_view(name, sql, planner())
     return made
 
 
@@ -25,19 +26,19 @@ def test_a_view_that_reads_itself_says_so(sql: str) -> None:
     with pytest.raises(ViewCycle, match="view 'v': it reads itself; a view can read sources"):
         catalog(v=sql)
     with pytest.raises(ViewCycle):
-        catalog(v="SELECT * FROM t").with_view("v", sql)
+        catalog(v="SELECT * FROM t").with_view("v", sql, planner())
 
 
 def test_a_cycle_of_views_is_named_with_all_that_are_in_it() -> None:
     made = catalog(a="SELECT * FROM t", b="SELECT * FROM a", c="SELECT k FROM b")
     with pytest.raises(ViewCycle, match="'a' reads 'c' reads 'b' reads 'a'") as caught:
-        made.with_view("a", "SELECT k, k AS x FROM c")
+        made.with_view("a", "SELECT k, k AS x FROM c", planner())
     assert caught.value.fields["cycle"] == ["a", "c", "b", "a"]
 
 
 def test_a_view_may_be_replaced_by_one_that_reads_a_later_one() -> None:
     made = catalog(a="SELECT * FROM t", b="SELECT k FROM t", c="SELECT k FROM a")
-    made = made.with_view("a", "SELECT k FROM b")
+    made = made.with_view("a", "SELECT k FROM b", planner())
     assert made.views["a"].columns == ("k",) and list(made.queries) == ["a", "b", "c"]
 
 
@@ -59,26 +60,27 @@ def test_a_name_that_a_with_clause_gives_is_not_a_view() -> None:
 
 
 @pytest.mark.parametrize("change", ["drop another", "replace another", "declare again"])
-def test_a_view_through_verbs_shares_the_view_it_reads_whatever_else_is_declared(change: str) -> None:
+def test_a_view_of_a_dataframe_shares_the_view_it_reads_whatever_else_is_declared(change: str) -> None:
     total = "SELECT k, sum(x) AS s FROM t GROUP BY k"
     made = catalog(total=total, other="SELECT count(*) AS n FROM t")
-    made = made.with_view("one", Table(made.views["total"]).filter("k = 1"))
+    frame = planner().table("total", made.schemas["total"]).filter("k = 1")
+    made = made.with_view("one", frame, planner())
     before = fingerprint(made.views["one"])
     assert any(node is made.views["total"] for node in reachable(made.views["one"]))
     match change:
         case "drop another":
             made = made.without_view("other")
         case "replace another":
-            made = made.with_view("other", "SELECT max(x) AS n FROM t")
+            made = made.with_view("other", "SELECT max(x) AS n FROM t", planner())
         case _:
-            made = made.with_view("total", total.lower())
+            made = made.with_view("total", total.lower(), planner())
     assert fingerprint(made.views["one"]) == before
     assert any(node is made.views["total"] for node in reachable(made.views["one"]))
 
 
 def test_a_view_that_is_replaced_by_another_meaning_has_the_new_plan() -> None:
     made = catalog(total="SELECT k, sum(x) AS s FROM t GROUP BY k", one="SELECT s FROM total WHERE k = 1")
-    made = made.with_view("total", "SELECT k, max(x) AS s FROM t GROUP BY k")
+    made = made.with_view("total", "SELECT k, max(x) AS s FROM t GROUP BY k", planner())
     assert any(node is made.views["total"] for node in reachable(made.views["one"]))
-    renamed = made.with_view("total", "SELECT k, max(x) AS s, 1 AS one FROM t GROUP BY k")
+    renamed = made.with_view("total", "SELECT k, max(x) AS s, 1 AS one FROM t GROUP BY k", planner())
     assert renamed.views["total"].columns == ("k", "s", "one")

@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from golden.make import EPOCHS, declare, order
+from holdfast.frontend import catalog
 from holdfast.outside.inspect import read_collection
+from holdfast.plan.nodes import Linear, Named, Node
 from holdfast.results import Recovery
 
 HERE = Path(__file__).parent
@@ -62,6 +64,31 @@ def test_a_golden_log_is_gone_on_with(golden: Path, spark: SparkSession, tmp_pat
         assert flow.last_recovery.work == Recovery().work, "nothing had to be done"
         orders.delete([order(EPOCHS - 1, 1)])
         assert flow.step().epoch == EPOCHS
+
+
+def _otherwise(node: Node, keep: object = ()) -> Node:
+    """The same rows, planned in another way."""
+    return Linear(node, "TRUE", tuple(Named(name, f"`{name}`") for name in node.columns))
+
+
+@pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
+def test_a_view_of_a_golden_log_that_is_read_otherwise_is_filled_again_and_says_so(
+    golden: Path,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shutil.copytree(golden / "log", tmp_path / "log")
+    monkeypatch.setattr(catalog, "rewrite", _otherwise)
+    flow, orders = declare(tmp_path / "log")
+    with caplog.at_level("WARNING", "holdfast"), flow:
+        assert as_texts(flow.read("spend").collect()) == expected(golden, EPOCHS - 1)
+        assert flow.last_recovery is not None
+        assert "spend" in flow.last_recovery.otherwise and flow.last_recovery.filled == EPOCHS - 1
+        orders.delete([order(EPOCHS - 1, 1)])
+        assert flow.step().epoch == EPOCHS
+    assert "view 'spend' is read otherwise than when it was kept last" in caplog.text
 
 
 @pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)

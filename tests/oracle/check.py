@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import holdfast as hf
 from holdfast.testing import Oracle, assert_same_rows, stopped_clock
@@ -54,8 +54,12 @@ def run(
     schemas: Mapping[str, str] = SCHEMAS,
     changes: Callable[[Random, str, list[Row]], Change] = change,
     told: Callable[[str], str] = str,
+    spelled: Mapping[str, str | Callable[[hf.Flow], DataFrame]] | None = None,
 ) -> None:
-    """Keep ``views`` up to date for some epochs, and compare each after each. ``told`` says whose view it is."""
+    """Keep ``views`` up to date for some epochs, and compare each after each. ``told`` says whose view it is.
+
+    ``spelled``: view → what the flow is given in its place; Spark is asked ``views``.
+    """
     random = Random(f"flow {seed}")
     oracle = Oracle(spark, schemas)
     batch = {view: _settled(query) for view, query in views.items()}
@@ -72,8 +76,10 @@ def run(
             oracle.session.udf.register(name, function, returns)
         inputs = {table: flow.input(table, schema) for table, schema in schemas.items()}
         for view, query in views.items():
+            given = (spelled or {}).get(view)
+            made = given(flow) if callable(given) else given
             try:
-                flow.view(view, query if isinstance(query, str) else query(flow.table))
+                flow.view(view, made or (query if isinstance(query, str) else query(flow.table)))
             except hf.HoldfastError as error:
                 raise AssertionError(f"{told(view)}\nwas refused: {error}") from error
         for epoch in range(EPOCHS):

@@ -1,19 +1,23 @@
 """docs/sql.md says what the oracle runs, and nothing else.
 
-`make docs` runs the cases and then writes the file, from those that passed. Otherwise the test fails if what is
-committed differs from the registry, whose examples are all cases that `test_cases` runs.
+`make docs` runs the cases and the constructs of `expected`, and then writes the file, from those that passed. Otherwise
+the test fails if what is committed differs from the registry, whose examples are all cases that `test_cases` runs, and
+from `expected`, which `test_constructs` runs.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from ..frontend.test_refused import REFUSED
 from .cases import CASES, CONSTRUCTS, MANY, chosen, make
 from .check import passed
 from .data import SCHEMAS
+from .expected import EXACT, FAMILIES, KEPT, Kept
 from .registry import CHANGE, GROUP, SIDE, Construct
+from .test_constructs import equal
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 _HEAD = """\
@@ -29,7 +33,8 @@ The cost of an epoch is
 * **{group}**: it follows the rows of the groups (keys, partitions) that the change touches;
 * **{side}**: it may follow a whole input, where one row can decide about all of the other side.
 
-The examples read `orders({orders})` and `users({users})`.
+The examples read `orders({orders})` and `users({users})`. In some of them `rows` stands for
+`{exact}`: rows whose order is certain.
 
 Where Spark leaves the answer open, Holdfast gives one that a replay repeats: lists come sorted; `any_value`, `first`
 and `last` give the least value; ties of `max_by`, `min_by`, `ORDER BY … LIMIT` and window functions are settled by the
@@ -45,10 +50,11 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-def page(constructs: list[Construct]) -> str:
+def page(constructs: list[Construct], kept: Collection[Kept]) -> str:
     """The whole of docs/sql.md."""
     pairs, many = ({chosen(number) for number in range(count) if len(chosen(number)) == 2} for count in (CASES, MANY))
-    parts = [_HEAD.format(pairs=len(pairs), many=len(many), change=CHANGE, group=GROUP, side=SIDE, **SCHEMAS)]
+    costs = {"change": CHANGE, "group": GROUP, "side": SIDE}
+    parts = [_HEAD.format(pairs=len(pairs), many=len(many), exact=EXACT, **costs, **SCHEMAS)]
     assert {each.family for each in constructs} <= set(_FAMILIES)
     for family in (family for family in _FAMILIES if any(each.family == family for each in constructs)):
         rows = [
@@ -59,6 +65,15 @@ def page(constructs: list[Construct]) -> str:
         parts.append(
             "\n".join([f"## {family}\n", "| construct | supported | cost | example |", "|---|---|---|---|", *rows, ""])
         )
+    for family, listed in FAMILIES.items():
+        rows = [
+            f"| {_cell(each.name)} | {_cell(each.how)} | {each.cost} | `{_cell(each.sql.replace(EXACT, 'rows'))}` |"
+            for each in listed
+            if each in kept
+        ]
+        parts.append(
+            "\n".join([f"## {family}\n", "| construct | kept how | cost | example |", "|---|---|---|---|", *rows, ""])
+        )
     refused = dict.fromkeys((construct, marked.replace("^", "", 1)) for marked, construct in REFUSED)
     rows = [f"| {_cell(construct)} | no | | `{_cell(sql)}` |" for construct, sql in refused]
     parts.append(
@@ -68,13 +83,13 @@ def page(constructs: list[Construct]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return " ".join(text.replace("|", "\\|").split())
 
 
 def test_the_page_on_sql_says_what_the_oracle_runs() -> None:
     if os.environ.get("HOLDFAST_WRITE_DOCS"):
-        PAGE.write_text(page([each for number, each in enumerate(CONSTRUCTS) if number in passed]))
-    assert PAGE.read_text() == page(CONSTRUCTS), "docs/sql.md is not what the registry says; run `make docs`"
+        PAGE.write_text(page([each for number, each in enumerate(CONSTRUCTS) if number in passed], equal))
+    assert PAGE.read_text() == page(CONSTRUCTS, KEPT), "docs/sql.md is not what the registry says; run `make docs`"
 
 
 def test_every_example_of_the_page_is_a_case_that_runs() -> None:

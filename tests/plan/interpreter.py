@@ -199,6 +199,8 @@ def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
         case exp.Neg():
             value = evaluate(tree.this, row)
             return None if value is None else -value
+        case exp.Cast():  # of numbers to wider ones
+            return evaluate(tree.this, row)
         case exp.Not():
             value = evaluate(tree.this, row)
             return None if value is None else not value

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.operators.program import is_native
 from holdfast.plan.dataflow import Dataflow, build
 from holdfast.plan.nodes import Field, Source
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
+
+from ..planned import plan_sql
 
 T = Source("t", parse_schema("a bigint, b bigint", subject="t"))
 

@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.dataflow import build
 from holdfast.plan.drawing import Drawing, Measured, drawing
 from holdfast.plan.explain import as_text
@@ -16,6 +15,7 @@ from holdfast.plan.picture import as_html, as_svg
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
 
+from ..planned import plan_sql
 from .tpch import QUERIES, TABLES
 
 

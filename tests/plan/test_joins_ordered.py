@@ -12,7 +12,6 @@ from collections import Counter
 import pytest
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.dataflow import build
 from holdfast.plan.nodes import Field, Join, Linear, Named, Node, Source, inputs
 from holdfast.plan.placement import placement
@@ -24,6 +23,7 @@ from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.walk import Kept, reachable
 
+from ..planned import plan_sql
 from .interpreter import Row, run
 from .tpch import QUERIES, TABLES
 

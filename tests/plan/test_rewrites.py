@@ -73,11 +73,6 @@ def test_fuse_linear_does_not_move_work_into_a_lambda() -> None:
     assert fuse_linear(outer, NONE) == outer
 
 
-def test_fuse_linear_leaves_columns_whose_names_become_field_names() -> None:
-    outer = linear(linear(T, p="array(`a`)", b="`b`"), r="arrays_zip(`p`, `b`)")
-    assert fuse_linear(outer, NONE) == outer
-
-
 def test_fuse_linear_fuses_a_whole_stack() -> None:
     node: Node = T
     for _ in range(5):

@@ -33,5 +33,5 @@ def test_a_crossing_is_as_deep_as_its_longest_path_however_many_paths_it_has() -
 
 def test_paths_that_use_one_name_for_different_columns_do_not_meet() -> None:
     (only,) = rounds(1, [_stretch(0), _stretch(1)])
-    assert "__named0.`a` + 0" in only.query and "__named1.`a` + 1" in only.query
+    assert "__named0_0.`a` + 0" in only.query and "__named1_0.`a` + 1" in only.query
     assert only.query.count("__in0.c0 AS `a`") == 2

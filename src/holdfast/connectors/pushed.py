@@ -12,12 +12,14 @@ All methods may be called from any thread, also while an epoch runs, and from th
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.connectors.rows import to_arrow
 from holdfast.connectors.source import Offer, Part, Source
@@ -56,6 +58,8 @@ class Input(Source):
         """Whether an epoch has begun to read what is offered, and has neither counted nor failed yet."""
 
         self._waiting: list[pa.Table] = []
+        self._rejected = False
+        """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
 
     def insert(self, rows: Any) -> None:
         """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
@@ -115,6 +119,7 @@ class Input(Source):
     def advance(self, offer: Offer) -> None:
         with self._lock:
             self._next = offer["first"] + offer["changes"]
+            self._rejected = False
             # An offer of the past has nothing waiting here.
             if offer == self._offer:
                 self._offer, self._offered, self._taking = None, [], False
@@ -124,7 +129,7 @@ class Input(Source):
         with self._lock:
             if offer == self._offer:
                 self._offer, self._offered, self._waiting = None, [], self._offered + self._waiting
-                self._taking = False
+                self._taking, self._rejected = False, True
         return False
 
     def parts(self, offer: Offer) -> list[Part]:
@@ -140,6 +145,7 @@ class Input(Source):
                 )
             self._taking = True
             rows = pa.concat_tables(self._offered)
+            rows = _net(rows) if self._rejected else rows
         return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
@@ -170,9 +176,37 @@ def _counted(changes: Sequence[pa.Table]) -> Pending:
     return Pending(len(changes), inserted, sum(len(diff) for diff in diffs) - inserted)
 
 
+def _net(rows: pa.Table) -> pa.Table:
+    """The change without the copies of rows that it both inserts and deletes, so that no expression can fail on them.
+
+    Cost: a text for every row that is deleted, and for every one that may be one of them.
+    """
+    gone = rows.filter(pc.less(rows.column("_diff"), 0))
+    maybe = pc.greater(rows.column("_diff"), 0)
+    for name in rows.column_names[:-1]:
+        if not pa.types.is_nested(rows.schema.field(name).type):
+            maybe = pc.and_(maybe, pc.is_in(rows.column(name), gone.column(name).combine_chunks()))
+    inserted, deleted = maybe.to_numpy(), rows.column("_diff").to_numpy() < 0
+    copies = Counter(_texts(gone)) & Counter(_texts(rows.filter(maybe)))
+    kept = np.ones(rows.num_rows, np.bool_)
+    for some in (inserted, deleted):
+        left = copies.copy()
+        for place, text in zip(np.flatnonzero(some), _texts(rows.filter(pa.array(some))), strict=True):
+            if left[text] > 0:
+                left[text] -= 1
+                kept[place] = False
+    return rows.filter(pa.array(kept))
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """A text for each row: equal rows have equal texts."""
+    columns = [column.to_pylist() for column in rows.columns[:-1]]
+    return [repr(row) for row in zip(*columns, strict=True)]
+
+
 def _cut(rows: pa.Table) -> Iterator[pa.Table]:
     pieces = max(1, -(-rows.nbytes // PART_BYTES))
-    step = -(-rows.num_rows // pieces)
+    step = max(1, -(-rows.num_rows // pieces))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
 

@@ -5,21 +5,49 @@ A catalog does not change: a declaration makes a new one, and one that is refuse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
-from holdfast.frontend.expiry import expiring
+from holdfast.frontend.cycles import in_a_cycle, in_order
 from holdfast.frontend.nearest import did_you_mean
-from holdfast.frontend.references import in_order, tables_named
-from holdfast.frontend.sql import plan_sql
-from holdfast.frontend.verbs import Table
 from holdfast.plan import nodes
-from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.rewrites import rewrite
-from holdfast.plan.walk import with_functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A view as Spark reads it: its plan, the collections that it reads, and the columns that it has."""
+
+    node: nodes.Node
+    reads: frozenset[str]
+    fields: tuple[nodes.Field, ...]
+    statics: Mapping[str, Source] = field(default_factory=dict, compare=False)
+    """The tables and DataFrames that it reads and that are not the flow's, as sources."""
+
+
+class Planner(Protocol):
+    """What reads queries: `spark.planning`."""
+
+    def plan(
+        self,
+        view: str,
+        query: str | DataFrame,
+        collections: Mapping[str, nodes.Node],
+        schemas: Mapping[str, Sequence[nodes.Field]],
+        functions: Mapping[str, nodes.UserFunction],
+    ) -> Planned:
+        """The plan of a view over ``collections``, whose columns are ``schemas``."""
+
+    def expiring(
+        self, source: nodes.Source, expires: str, functions: Mapping[str, nodes.UserFunction]
+    ) -> nodes.Node:
+        """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
 
 
 @dataclass(frozen=True)
@@ -31,31 +59,50 @@ class Catalog:
     """Source → what is left of it, for those whose rows expire."""
 
     functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
-    queries: Mapping[str, str | Table] = field(default_factory=dict)
+    queries: Mapping[str, str | DataFrame] = field(default_factory=dict)
     """View → as it was declared."""
 
-    views: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """View → its plan."""
+    planned: Mapping[str, Planned] = field(default_factory=dict)
+    """View → as Spark reads it."""
 
-    def with_source(self, name: str, source: Source, expires: str | None) -> Self:
+    views: Mapping[str, nodes.Node] = field(default_factory=dict)
+    """View → its plan, rewritten."""
+
+    statics: Mapping[str, Source] = field(default_factory=dict)
+    """The sources that views brought along, now or before: they know what was taken of them."""
+
+    def with_source(self, name: str, source: Source, expires: str | None, planner: Planner | None) -> Self:
+        """``planner`` is needed for a source whose rows expire."""
         sources = {**self.sources, name: source}
         if expires is None:
             return replace(self, sources=sources)
-        left = expiring(nodes.Source(name, tuple(source.fields)), expires)
+        assert planner is not None
+        left = planner.expiring(nodes.Source(name, tuple(source.fields)), expires, self.functions)
         return replace(self, sources=sources, expiring={**self.expiring, name: left})
 
-    def with_function(self, function: nodes.UserFunction) -> Self:
+    def with_function(self, function: nodes.UserFunction, planner: Planner) -> Self:
         functions = {**self.functions, function.name: function}
-        return replace(self, functions=functions)._with_views(self.queries)
+        return replace(self, functions=functions).planned_anew(planner)
 
-    def with_view(self, name: str, query: str | Table) -> Self:
+    def with_view(self, name: str, query: str | DataFrame, planner: Planner) -> Self:
         self.check_case(name, "view")
-        # Earlier views are as they were, unless one of them is replaced.
-        known = {} if name in self.queries else self.views
-        return self._with_views({**self.queries, name: query}, known)
+        found = planner.plan(name, query, self.tables, self.schemas, self.functions)
+        result = replace(self, queries={**self.queries, name: query})
+        if name not in self.planned:
+            if name in found.reads:
+                raise in_a_cycle((name, name))
+            return result._with_plans({**self.planned, name: found})
+        reads = {each: known.reads for each, known in self.planned.items()} | {name: found.reads}
+        order = in_order(reads)  # a view that would read itself is refused here
+        changed = {name}
+        for each in order:
+            if reads[each] & changed:
+                changed.add(each)
+        kept = {each: known for each, known in self.planned.items() if each not in changed}
+        return result._planned(planner, {**kept, name: found}, order)
 
     def without_view(self, view: str) -> Self:
-        readers = [name for name, query in self.queries.items() if view.lower() in _reads(name, query) - {name.lower()}]
+        readers = [name for name, found in self.planned.items() if view in found.reads and name != view]
         if readers:
             those = ", ".join(f"'{name}'" for name in readers) + (" reads it" if len(readers) == 1 else " read it")
             raise DeclarationError(
@@ -63,35 +110,56 @@ class Catalog:
                 view=view,
                 readers=readers,
             )
-        return self._with_views({name: query for name, query in self.queries.items() if name != view})
+        planned = {name: found for name, found in self.planned.items() if name != view}
+        queries = {name: query for name, query in self.queries.items() if name != view}
+        return replace(self, queries=queries)._with_plans(planned)
 
-    def _with_views(self, queries: Mapping[str, str | Table], known: Mapping[str, nodes.Node] | None = None) -> Self:
-        """With plans of ``queries``; those that are ``known`` need not be made again."""
-        views: dict[str, nodes.Node] = dict(known or {})
-        missing = {name: query for name, query in queries.items() if name not in views}
-        for name in in_order({name: _reads(name, query) for name, query in missing.items()}):
-            query = missing[name]
-            if isinstance(query, str):
-                plan = plan_sql(name, query, replace(self, views=views).tables, self.functions)
-            else:
-                plan = with_functions(query.plan, self.functions) if self.functions else query.plan
-            # What an earlier view keeps is kept once: no rewrite may make a variant of it.
-            views[name] = self._as_before(name, rewrite(plan, keep=[*self.expiring.values(), *views.values()]))
-        return replace(self, queries=queries, views=views)
+    def planned_anew(self, planner: Planner) -> Self:
+        """The same views, read once more: a function or what the session says has changed."""
+        return self._planned(planner, {}, in_order({name: found.reads for name, found in self.planned.items()}))
 
-    def _as_before(self, name: str, plan: nodes.Node) -> nodes.Node:
-        """The plan that the view has already, if the new one means the same. Tables through verbs hold its very nodes:
-        those of another plan would not be known as the view's, and filters would be pushed into a variant of it."""
-        before = self.views.get(name)
-        if before is None or before.columns != plan.columns or fingerprint(before) != fingerprint(plan):
-            return plan
-        return before
+    def _planned(self, planner: Planner, known: Mapping[str, Planned], order: Sequence[str]) -> Self:
+        """With plans of all queries, made in ``order``; those that are ``known`` are not read again."""
+        result = replace(self, planned={}, views={})
+        for name in order:
+            found = known.get(name) or planner.plan(
+                name, self.queries[name], result.tables, {**self.schemas, **result.schemas}, self.functions
+            )
+            result = result._with_plans({**result.planned, name: found})
+        return result
+
+    def _with_plans(self, planned: Mapping[str, Planned]) -> Self:
+        views: dict[str, nodes.Node] = {name: node for name, node in self.views.items() if name in planned}
+        for name, found in planned.items():
+            if name not in views or self.planned.get(name) != found:
+                # What an earlier view keeps is kept once: no rewrite may make a variant of it.
+                views[name] = rewrite(found.node, keep=[*self.expiring.values(), *views.values()])
+        statics = dict(self.statics)
+        for name, found in planned.items():
+            for static, source in found.statics.items():
+                if statics.setdefault(static, source).fields != source.fields:
+                    raise DeclarationError(
+                        f"view '{name}': '{static}' has other columns than an earlier view found there", view=name
+                    )
+        return replace(self, planned=planned, views=views, statics=statics)
+
+    @property
+    def all_sources(self) -> dict[str, Source]:
+        """The sources that were declared, and those that views bring along."""
+        brought = {name for found in self.planned.values() for name in found.statics}
+        return {**self.sources, **{name: source for name, source in self.statics.items() if name in brought}}
 
     @property
     def tables(self) -> dict[str, nodes.Node]:
         """What SQL can read: sources, as far as they have not expired, and views."""
         sources = {name: nodes.Source(name, tuple(source.fields)) for name, source in self.sources.items()}
         return {**sources, **self.expiring, **self.views}
+
+    @property
+    def schemas(self) -> dict[str, tuple[nodes.Field, ...]]:
+        """The columns of what SQL can read."""
+        sources = {name: tuple(source.fields) for name, source in self.sources.items()}
+        return {**sources, **{name: found.fields for name, found in self.planned.items()}}
 
     def check_new(self, name: str, kind: str) -> None:
         """Raise unless a ``kind`` of collection may have this name."""
@@ -112,8 +180,3 @@ class Catalog:
         """Raise unless there is such a view."""
         if name not in self.views:
             raise UnknownName(f"view '{name}' not found{did_you_mean(name, self.views)}", name=name)
-
-
-def _reads(name: str, query: str | Table) -> set[str]:
-    """The names of what a view reads; those of a table through verbs are in its plan already."""
-    return tables_named(name, query) if isinstance(query, str) else set()

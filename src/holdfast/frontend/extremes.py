@@ -5,9 +5,8 @@
 by an aggregate, and no pair of rows is ever looked at. NULLs among s.x are never compared with success, and least and
 greatest leave them out; of an empty group both are NULL, and the comparison is not true.
 
-Only for two columns of one type, straight from their sources: the order of the values must be the order by which they
-are compared, and a comparison of different types casts them first (texts that are compared with numbers are not in the
-order of texts).
+Only where the type is known to be one whose least and greatest values are those by which it is compared. (Spark casts
+both sides of a comparison to one type first: what is least or greatest is the value after that.)
 """
 
 from __future__ import annotations
@@ -29,18 +28,40 @@ _MIRRORED: dict[type[Tree], type[exp.Binary]] = {
 }
 
 
-def compared(condition: Tree) -> tuple[type[exp.Binary], str, str] | None:
-    """A condition that is a comparison of a column of the subquery with one of the enclosing query: how the former is
-    compared with the latter, and both names."""
-    if type(condition) not in _MIRRORED:
+def between(condition: Tree, outer: Node, inner: Node) -> tuple[type[exp.Binary], Tree, Tree] | None:
+    """A condition that compares something of ``inner`` with something of ``outer``: how the former is compared with the
+    latter, and both. None if it is another condition, or the order of the values is not known to be that of numbers,
+    times or plain texts."""
+    is_negated = isinstance(condition, exp.Not) and isinstance(condition.this, exp.EQ)
+    compared = condition.this if is_negated else condition
+    kind: type[Tree] = exp.NEQ if is_negated else type(condition)
+    if kind not in _MIRRORED:
         return None
-    inner, outer, kind = condition.this, condition.expression, type(condition)
-    if not isinstance(inner, exp.Column):
-        inner, outer, kind = outer, inner, _MIRRORED[kind]
-    name = outer.args.get("outer") if isinstance(outer, exp.Anonymous) else None
-    if not isinstance(inner, exp.Column) or not isinstance(name, str) or not issubclass(kind, exp.Binary):
+    ours, theirs = compared.this, compared.expression
+    if not _is_of(ours, inner):
+        ours, theirs, kind = theirs, ours, _MIRRORED[kind]
+    if not _is_of(ours, inner) or not _is_of(theirs, outer) or not issubclass(kind, exp.Binary):
         return None
-    return kind, inner.name, name
+    # Spark compares values of one type only.
+    known = _type(inner, ours) or _type(outer, theirs) or ""
+    return (kind, ours, theirs) if known.split("(")[0] in _ORDERED else None
+
+
+_ORDERED = frozenset((
+    "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "date", "timestamp",
+    "timestamp_ntz", "boolean", "binary",
+))  # fmt: skip
+
+
+def _is_of(tree: Tree, node: Node) -> bool:
+    names = {each.name for each in tree.find_all(exp.Column)}
+    return bool(names) and names <= set(node.columns)
+
+
+def _type(node: Node, tree: Tree) -> str | None:
+    if isinstance(tree, exp.Cast):
+        return str(tree.to.sql(dialect="spark")).lower()
+    return source_type(node, tree.name) if isinstance(tree, exp.Column) else None
 
 
 def groups(
@@ -63,11 +84,3 @@ def groups(
         condition = one if condition is None else exp.Or(this=condition, expression=one)
     assert condition is not None
     return Aggregate(below, tuple(renamed), tuple(calls)), condition
-
-
-def same_type(inner: Node, value: str, outer: Node, other: Tree) -> bool:
-    """Whether the two columns are known to have one type."""
-    if not isinstance(other, exp.Column):
-        return False
-    kind = source_type(inner, value)
-    return kind is not None and kind == source_type(outer, other.name)

@@ -15,7 +15,7 @@ on both sides, takes the join apart (`_apart`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
@@ -24,7 +24,6 @@ from holdfast.frontend.build import Item, extend, linear
 from holdfast.frontend.factor import factored
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import is_timed
-from holdfast.frontend.names import Relation
 from holdfast.plan.expression import Tree, column, conjunction
 from holdfast.plan.nodes import Join, Node, Union
 
@@ -41,43 +40,29 @@ class Key:
     null_safe: bool = False
 
 
-def qualified(relation: Relation, taken: Sequence[str]) -> Relation:
-    """The relation with columns named ``alias.column``, so that they stay apart in a join."""
-    internal: list[str] = []
-    for name in relation.columns:
-        wanted = f"{relation.alias}.{name}" if relation.alias else name
-        internal.append(unique(wanted, [*taken, *internal]))
-    items = [(new, column(old)) for new, old in zip(internal, relation.internal, strict=True)]
-    return Relation(relation.alias, linear(relation.node, None, items), relation.columns, tuple(internal))
-
-
-def as_one(node: Node) -> Relation:
-    """What is joined already, as a relation for further joins."""
-    return Relation("", node, node.columns, node.columns)
-
-
-def join_all(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:
-    """The inner join of all relations, and the conditions that are still to be checked on its rows."""
+def join_all(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[Node, list[Tree]]:
+    """The inner join of all relations, whose columns have different names, and the conditions that are still to be
+    checked on its rows."""
     relations, conditions = _on_time(relations, conditions)
-    owner = {name: place for place, relation in enumerate(relations) for name in relation.internal}
-    waiting, conditions = list(range(1, len(relations))), factored(conditions, [one.internal for one in relations])
-    node, joined = relations[0].node, {0}
+    owner = {name: place for place, relation in enumerate(relations) for name in relation.columns}
+    waiting, conditions = list(range(1, len(relations))), factored(conditions, [one.columns for one in relations])
+    node, joined = relations[0], {0}
     while waiting:
         place, keys = _next(waiting, conditions, joined, owner)
-        node = _join(node, relations[place].node, keys)
+        node = join(node, relations[place], keys)
         conditions = [each for each in conditions if all(each is not key.condition for key in keys)]
         joined.add(place)
         waiting.remove(place)
     return node, conditions
 
 
-def _on_time(relations: Sequence[Relation], conditions: Sequence[Tree]) -> tuple[list[Relation], list[Tree]]:
+def _on_time(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[list[Node], list[Tree]]:
     """The relations, each with the conditions on the clock that are its own: what they drop need not be joined, nor
     kept for it. And the conditions that are left."""
     found, rest = list(relations), list(conditions)
     for place, relation in enumerate(relations if len(relations) > 1 else ()):
-        own = [each for each in rest if is_timed(each) and _used(each) <= set(relation.internal)]
-        found[place] = replace(relation, node=_filtered(relation.node, own))
+        own = [each for each in rest if is_timed(each) and used(each) <= set(relation.columns)]
+        found[place] = filtered(relation, own)
         rest = [each for each in rest if all(each is not one for one in own)]
     return found, rest
 
@@ -90,7 +75,7 @@ def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: d
             there = {name for name, one in owner.items() if one == place}
             keys: list[Key] = []
             for condition in conditions:
-                key = _key(condition, here, there) if isinstance(condition, kind) else None
+                key = key_of(condition, here, there) if isinstance(condition, kind) else None
                 # An expression is a key once: a second equality on it stays a condition, so key columns are distinct.
                 if key is not None and all(key.left != each.left and key.right != each.right for each in keys):
                     keys.append(key)
@@ -111,21 +96,21 @@ def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) ->
     others: list[Tree] = []
     here, there = set(left.columns), set(right.columns)
     for condition in dict.fromkeys(conditions):
-        key, used = _key(condition, here, there), _used(condition)
+        key, reads = key_of(condition, here, there), used(condition)
         if key is not None:
             keys.append(key)
-        elif how == "semi" and used <= here:
+        elif how == "semi" and reads <= here:
             filters[0].append(condition)
-        elif how != "full" and used and used <= there:
+        elif how != "full" and reads and reads <= there:
             filters[1].append(condition)
-        elif used <= here:
-            keys.append(Key(condition, _flag(condition), exp.true()))
-        elif used <= there:
-            keys.append(Key(condition, exp.true(), _flag(condition)))
+        elif reads <= here:
+            keys.append(Key(condition, flag(condition), exp.true()))
+        elif reads <= there:
+            keys.append(Key(condition, exp.true(), flag(condition)))
         else:
             others.append(condition)
-    left, right = (_filtered(node, parts) for node, parts in zip((left, right), filters, strict=True))
-    return _apart(left, right, keys, how, others) if others else _join(left, right, keys, how)
+    left, right = (filtered(node, parts) for node, parts in zip((left, right), filters, strict=True))
+    return _apart(left, right, keys, how, others) if others else join(left, right, keys, how)
 
 
 def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[Tree]) -> Node:
@@ -136,7 +121,7 @@ def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[
     """
     both = [*left.columns, *right.columns]
     inner = linear(
-        _join(left, right, keys), conjunction(conditions), [(name, column(name)) for name in dict.fromkeys(both)]
+        join(left, right, keys), conjunction(conditions), [(name, column(name)) for name in dict.fromkeys(both)]
     )
 
     def split(side: Node, how: Literal["semi", "anti"]) -> Node:
@@ -154,41 +139,41 @@ def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[
     return Union(tuple(parts))
 
 
-def _filtered(node: Node, parts: list[Tree]) -> Node:
+def filtered(node: Node, parts: list[Tree]) -> Node:
     return linear(node, conjunction(parts), [(name, column(name)) for name in node.columns]) if parts else node
 
 
-def _flag(condition: Tree) -> Tree:
+def flag(condition: Tree) -> Tree:
     """TRUE where the condition holds, NULL elsewhere."""
     return exp.Anonymous(this="if", expressions=[condition.copy(), exp.true(), exp.null()])
 
 
-def _used(tree: Tree) -> set[str]:
+def used(tree: Tree) -> set[str]:
     return {node.name for node in tree.find_all(exp.Column)}
 
 
-def _key(condition: Tree, here: set[str], there: set[str]) -> Key | None:
+def key_of(condition: Tree, here: set[str], there: set[str]) -> Key | None:
     """The condition as a key, if it is an equality between columns ``here`` and columns ``there``."""
     if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)) or is_timed(condition):
         return None
     for left, right in ((condition.this, condition.expression), (condition.expression, condition.this)):
-        ours, theirs = _used(left), _used(right)
+        ours, theirs = used(left), used(right)
         if ours and ours <= here and theirs and theirs <= there:
             return Key(condition, left, right, isinstance(condition, exp.NullSafeEQ))
     return None
 
 
-def _join(left: Node, right: Node, keys: list[Key], how: How = "inner") -> Node:
+def join(left: Node, right: Node, keys: list[Key], how: How = "inner") -> Node:
     assert how != "right"
     taken = [*left.columns, *right.columns]
-    left, left_keys = _with_columns(left, [key.left for key in keys], taken)
+    left, left_keys = with_columns(left, [key.left for key in keys], taken)
     taken += left.columns
-    right, right_keys = _with_columns(right, [key.right for key in keys], taken)
+    right, right_keys = with_columns(right, [key.right for key in keys], taken)
     flags = tuple(key.null_safe for key in keys)
     return Join(left, right, left_keys, right_keys, how, flags if any(flags) else ())
 
 
-def _with_columns(node: Node, trees: list[Tree], taken: Sequence[str]) -> tuple[Node, tuple[str, ...]]:
+def with_columns(node: Node, trees: list[Tree], taken: Sequence[str]) -> tuple[Node, tuple[str, ...]]:
     """``node`` with a column for each tree, and the names of these columns."""
     names: dict[Tree, str] = {}
     added: list[Item] = []

@@ -26,25 +26,19 @@ the zone is known (`spark.analysis`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from holdfast.errors import Unsupported
-from holdfast.frontend.draws import CLOCK, wished
-from holdfast.frontend.place import Text
-from holdfast.plan.deferred import INSTANT
+from holdfast.frontend.draws import CLOCK, Refusing, wished
 from holdfast.plan.expression import Tree, conjunction, conjuncts
 
 _MIRROR: dict[type[Tree], type[Tree]] = {
     exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ,
 }  # fmt: skip
 _OPPOSITE: dict[type[Tree], type[Tree]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
-_WITHIN_A_DAY = frozenset({"MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR"})
-_DAYS = frozenset({"DAY", "WEEK"})
-_MONTHS = frozenset({"MONTH", "YEAR"})
 _TRUNCATED = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), "1 YEAR"),
     "QUARTER": "3 MONTH",
@@ -92,7 +86,7 @@ def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
     return found, [part for part in parts if not is_timed(part)]
 
 
-def check_temporal(tree: Tree, clause: str, text: Text) -> None:
+def check_temporal(tree: Tree, clause: str, text: Refusing) -> None:
     """Refuse conditions on the clock of which it cannot be said when they hold."""
     for part in conjuncts(tree):
         if is_timed(part) and _times(part) is None:
@@ -100,9 +94,9 @@ def check_temporal(tree: Tree, clause: str, text: Text) -> None:
             raise _refused(part, clause, place, text)
 
 
-def _refused(part: Tree, clause: str, place: Tree, text: Text) -> Unsupported:
+def _refused(part: Tree, clause: str, place: Tree, text: Refusing) -> Unsupported:
     advice = "write it as a comparison of a column with now() or current_date(), plus or minus a literal interval"
-    if any(unit in _MONTHS for each in part.find_all(exp.Interval) for unit in _units(each)):
+    if any(each.args["unit"].name == "MONTH" for each in part.find_all(exp.Interval)):
         advice += "; months can be taken from current_date() alone"
     return text.unsupported(f"this condition on the current time in {clause}", place, advice)
 
@@ -115,10 +109,6 @@ def _times(part: Tree) -> Times | None:
             return _unless(part)
         case exp.Not():
             return _times_not(part.this)
-        case exp.Between():
-            low = exp.GTE(this=part.this.copy(), expression=part.args["low"].copy())
-            high = exp.LTE(this=part.this.copy(), expression=part.args["high"].copy())
-            return _both(low, high)
         case _ if type(part) in _MIRROR:
             return _compared(type(part), part.this, part.expression)
     return None
@@ -164,9 +154,9 @@ def _compared(kind: type[Tree], left: Tree, right: Tree) -> Times | None:
         return None
     if is_timed(right):
         kind, left, right = _MIRROR[kind], right, left
-    if isinstance(left, exp.Anonymous) and left.name.lower() in ("datediff", "date_diff"):
+    if isinstance(left, exp.Anonymous) and left.name == "datediff":
         return _days_between(kind, left, right)
-    valued = _value(left)
+    valued = type_of(left)
     if valued is None:
         return None
     value = _coerced(right, valued)
@@ -183,8 +173,6 @@ def _compared(kind: type[Tree], left: Tree, right: Tree) -> Times | None:
 
 def _days_between(kind: type[Tree], call: Tree, right: Tree) -> Times | None:
     """``datediff(clock, e) <= n`` is ``date of the clock <= e + n``."""
-    if len(call.expressions) != 2:
-        return None
     end, start = call.expressions
     if is_timed(end) and not is_timed(start):
         return _compared(kind, _cast(end, "date"), _call("date_add", _cast(start, "date"), right))
@@ -194,9 +182,8 @@ def _days_between(kind: type[Tree], call: Tree, right: Tree) -> Times | None:
 
 
 def _coerced(tree: Tree, valued: str) -> Tree:
-    """The row's side as a timestamp, as Spark compares it with a value of the type ``valued``: to be settled where the
-    types are known (`plan.deferred`)."""
-    return _call(INSTANT, tree, exp.Literal.string(valued))
+    """The row's side as a timestamp; it is of the same type as the clock's, ``valued``."""
+    return tree if valued == "timestamp" else _cast(tree, "timestamp")
 
 
 def _known(value: Tree) -> Tree:
@@ -206,12 +193,12 @@ def _known(value: Tree) -> Tree:
 # -- the clock's side ---------------------------------------------------------------------------------------------
 
 
-def _value(tree: Tree) -> str | None:
+def type_of(tree: Tree) -> str | None:
     """The type of a chain of steps from the clock: ``timestamp``, ``timestamp_ntz`` or ``date``; None if it is none."""
     if wished(tree) == CLOCK:
         return "timestamp"
     step = _step(tree)
-    return None if step is None or _value(step.of) is None else step.type
+    return None if step is None or type_of(step.of) is None else step.type
 
 
 @dataclass(frozen=True)
@@ -219,8 +206,8 @@ class _Step:
     """One step from the clock outwards: over ``of``, a value of ``type``."""
 
     kind: str
-    """``shift`` by an interval, ``months``, ``date`` (of a timestamp), ``midnight`` (of a date), ``trunc``, or the
-    ``same`` in another type."""
+    """``shift`` by an interval, ``passed`` (so many microseconds), ``months``, ``date`` (of a timestamp), ``midnight``
+    (of a date), ``trunc``, or the ``same`` in another type."""
 
     of: Tree
     type: str
@@ -233,15 +220,15 @@ def _step(tree: Tree) -> _Step | None:
     match tree:
         case exp.Cast():
             return _typed_step(tree.this, tree.to.sql(dialect="spark").lower())
-        case exp.Add() | exp.Sub():
-            return _sum(tree)
+        case exp.Add() | exp.Sub() if isinstance(tree.expression, exp.Interval):
+            return _shifted(tree.this, tree.expression, isinstance(tree, exp.Add))
         case exp.Anonymous():
             return _call_step(tree)
     return None
 
 
 def _typed_step(of: Tree, wanted: str) -> _Step | None:
-    have = _value(of)
+    have = type_of(of)
     if have is None or wanted not in ("date", "timestamp", "timestamp_ntz"):
         return None
     if have == wanted:
@@ -253,64 +240,48 @@ def _typed_step(of: Tree, wanted: str) -> _Step | None:
     return _Step("same", of, wanted, calendar="fixed")
 
 
-def _sum(tree: Tree) -> _Step | None:
-    of, by = tree.this, tree.expression
-    if is_timed(by):
-        if isinstance(tree, exp.Sub):
-            return None
-        of, by = by, of
-    if is_timed(by):
-        return None
-    return _shifted(of, by if isinstance(tree, exp.Add) else exp.Neg(this=by.copy()))
-
-
-def _shifted(of: Tree, by: Tree) -> _Step | None:
-    """``of`` plus a constant: an interval, or a number of days."""
-    have = _value(of)
-    if have is None:
-        return None
-    if _is_number(by):
-        return _Step("shift", of, "date", _interval(by, "DAY")) if have == "date" else None
-    units = _units_of(by)
-    if not units:
-        return None
-    if units <= _MONTHS:
+def _shifted(of: Tree, interval: exp.Interval, later: bool) -> _Step | None:
+    """``of`` plus or minus an interval. Of a timestamp, less than a day passes, or days of the calendar do."""
+    have, unit = type_of(of), interval.args["unit"].name
+    by: Tree = interval if later else exp.Neg(this=interval.copy())
+    if unit == "MONTH":
         return _Step("months", of, "date", by) if have == "date" else None
-    if have == "date" and units <= _DAYS:
-        return _Step("shift", of, "date", by)
-    if have == "date" and units <= _DAYS | _WITHIN_A_DAY:
-        return _Step("shift", _cast(of, "timestamp"), "timestamp", by, "fixed" if units & _DAYS else "")
-    if units <= _DAYS | _WITHIN_A_DAY:
-        return _Step("shift", of, have, by, "fixed" if units & _DAYS else "")
-    return None
+    return None if have in (None, "date") else _Step("shift", of, str(have), by, "fixed" if unit == "DAY" else "")
 
 
 def _call_step(call: exp.Anonymous) -> _Step | None:
-    name, arguments = call.name.lower(), list(call.expressions)
-    match name, len(arguments):
-        case (("date" | "to_date"), 1):
-            return _typed_step(arguments[0], "date")
-        case (("timestamp" | "to_timestamp"), 1):
-            return _typed_step(arguments[0], "timestamp")
-        case (("date_add" | "dateadd" | "date_sub"), 2) if _is_number(arguments[1]):
-            by = exp.Neg(this=arguments[1].copy()) if name == "date_sub" else arguments[1]
-            return _shifted(_cast(arguments[0], "date"), by)
-        case "add_months", 2 if _is_number(arguments[1]):
-            return _shifted(_cast(arguments[0], "date"), _interval(arguments[1], "MONTH"))
-        case (("timestampadd" | "dateadd" | "date_add"), 3) if _is_number(arguments[1]):
-            of = _cast(arguments[2], "timestamp") if _value(arguments[2]) == "date" else arguments[2]
-            return _shifted(of, _interval(arguments[1], arguments[0].name.upper()))
-        case "date_trunc", 2 if arguments[0].is_string and arguments[0].name.upper() in _TRUNCATED:
-            if (have := _value(arguments[1])) is None:
-                return None
-            of = arguments[1] if have == "timestamp" else _cast(arguments[1], "timestamp")
-            return _Step("trunc", of, "timestamp", arguments[0], "fixed")
+    arguments = call.expressions
+    match call.name:
+        case "date_add" if type_of(arguments[0]) == "date":
+            return _Step("shift", arguments[0], "date", _days(arguments[1]))
+        case "timestamp_micros":
+            return _passed_step(arguments[0])
+        case "date_trunc" if arguments[0].name.upper() in _TRUNCATED and type_of(arguments[1]) == "timestamp":
+            return _Step("trunc", arguments[1], "timestamp", arguments[0], "fixed")
     return None
+
+
+def passed(tree: Tree, micros: int) -> Tree:
+    """The timestamp ``tree`` so many microseconds later, however long its days are."""
+    number = _cast(exp.Literal.number(abs(micros)), "bigint")
+    moved = (exp.Add if micros > 0 else exp.Sub)(this=_call("unix_micros", tree), expression=number)
+    return _call("timestamp_micros", moved)
+
+
+def _passed_step(moved: Tree) -> _Step | None:
+    """The step that `passed` makes."""
+    if not isinstance(moved, (exp.Add, exp.Sub)) or not isinstance(moved.expression, exp.Cast):
+        return None
+    of, number = moved.this, moved.expression.this
+    if not isinstance(of, exp.Anonymous) or of.name != "unix_micros" or type_of(of.expressions[0]) != "timestamp":
+        return None
+    micros = int(number.name) * (1 if isinstance(moved, exp.Add) else -1)
+    return _Step("passed", of.expressions[0], "timestamp", exp.Literal.number(str(micros)))
 
 
 def _undo(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
     """``clock kind value`` as times; ``value`` is a timestamp, or a date where the clock is one and this says so."""
-    return _undo_as(kind, clock if _value(clock) != "date" else _cast(clock, "timestamp"), value)
+    return _undo_as(kind, clock if type_of(clock) != "date" else _cast(clock, "timestamp"), value)
 
 
 def _undo_as(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
@@ -333,6 +304,9 @@ def _undo_as(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
             assert step.by is not None
             moved = _minus(value, step.by)
             times = _undo_as(kind, step.of, _cast(moved, "date") if step.type == "date" else moved)
+        case "passed":
+            assert step.by is not None
+            times = _undo_as(kind, step.of, passed(value, -int(step.by.name)))
         case "months":
             assert step.by is not None
             last = value if whole else _call("date_sub", value, exp.Literal.number(1))
@@ -383,35 +357,7 @@ def _minus(tree: Tree, by: Tree) -> Tree:
     return exp.Sub(this=tree.copy(), expression=by.copy())
 
 
-def _is_number(tree: Tree) -> bool:
-    inner = tree.this if isinstance(tree, exp.Neg) else tree
-    return isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit()
-
-
-def _interval(number: Tree, unit: str) -> Tree:
+def _days(number: Tree) -> Tree:
     if isinstance(number, exp.Neg):
-        return exp.Neg(this=_unit(number.this.name, unit))
-    return _unit(number.name, unit)
-
-
-def _units_of(tree: Tree) -> frozenset[str]:
-    """The units of an interval, or of a sum of them; none if it is anything else."""
-    match tree:
-        case exp.Neg():
-            return _units_of(tree.this)
-        case exp.Add():
-            one, other = _units_of(tree.this), _units_of(tree.expression)
-            return one | other if one and other else frozenset()
-        case exp.Interval() if isinstance(tree.this, (exp.Literal, exp.Neg)):
-            return _units(tree)
-    return frozenset()
-
-
-def _units(tree: exp.Interval) -> frozenset[str]:
-    unit = tree.args.get("unit")
-    if isinstance(unit, exp.IntervalSpan):
-        first = unit.this.name.upper()
-        return frozenset({"MONTH"}) if first == "YEAR" else frozenset({first, "SECOND"})
-    if unit is not None:
-        return frozenset({unit.name.upper().rstrip("S")})
-    return frozenset(word.upper().rstrip("S") for word in re.findall(r"[A-Za-z]+", tree.this.name))
+        return exp.Neg(this=_unit(number.this.name, "DAY"))
+    return _unit(number.name, "DAY")

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import DeclarationError
-from holdfast.frontend.functions import RESERVED_NAMES
 from holdfast.frontend.schema import parse_type
-from holdfast.functions import describe, meaning
+from holdfast.functions import Described, describe, meaning
 from holdfast.plan import nodes
 from holdfast.plan.types import arrow_type
 
@@ -18,11 +17,13 @@ def user_function(name: str, function: Callable[..., Any], returns: str | None) 
     subject = f"udf {name!r}"
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
-    if name.lower() in RESERVED_NAMES:
-        raise DeclarationError(f"{subject}: Spark has a function of that name; choose another", name=name)
     if not callable(function):
         raise DeclarationError(f"{subject}: expected a function, found {function!r}", name=name)
-    found = describe(function)
+    return described(subject, name, describe(function), returns)
+
+
+def described(subject: str, name: str, found: Described, returns: str | None = None) -> nodes.UserFunction:
+    """A function of which it is known how it is called; ``returns``: what else was said that it returns."""
     if found.style is None:
         raise DeclarationError(f"{subject}: expected a function of one row, found one of groups or batches", name=name)
     given = [parse_type(each, subject=subject) for each in (returns, found.returns) if each is not None]

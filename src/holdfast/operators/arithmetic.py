@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.operators.terms import Frame, Mask, Term, Value, in_order
+from holdfast.operators.terms import Failure, Frame, Mask, Term, Value, by_zero, in_order, overflow
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 Operator = Literal["+", "-", "*"]
@@ -27,6 +27,7 @@ _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "*": pc.multiply_checked,
 }
 _PLAIN: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_INSTEAD = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Arithmetic(Term):
             return Value(_CHECKED[self.operator](left.data, right.data), failed, why)
         except pa.ArrowInvalid:
             data, over = find_overflow(self.operator, left.data, right.data)
-            return failing(data, over, f"integer overflow in {self.text}", failed, why)
+            return failing(data, over, overflow(self.type, self.text, _INSTEAD[self.operator]), failed, why)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Negate(Term):
             return inner._replace(data=pc.negate_checked(inner.data))
         except pa.ArrowInvalid:
             data, over = find_overflow("-", pa.scalar(0, self.type), inner.data)
-            return failing(data, over, f"integer overflow in {self.text}", inner.failed, inner.why)
+            return failing(data, over, overflow(self.type, self.text), inner.failed, inner.why)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Divide(Term):
         zero = pc.fill_null(pc.and_(pc.equal(right.data, pa.scalar(0.0)), pc.is_valid(left.data)), False)
         if not pc.any(zero).as_py():
             return Value(data, failed, why)
-        return failing(data, zero.to_numpy(zero_copy_only=False), f"division by zero in {self.text}", failed, why)
+        return failing(data, zero.to_numpy(zero_copy_only=False), by_zero(self.text), failed, why)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _one_nan(data: Any) -> Any:
     return pc.if_else(strange, pa.scalar(np.nan, data.type), data)
 
 
-def failing(data: Any, over: Mask, what: str, failed: Mask | None, why: str) -> Value:
+def failing(data: Any, over: Mask, what: Failure, failed: Mask | None, why: Failure | None) -> Value:
     """The value with NULL on the rows that failed here, and these added to the rows that failed below."""
     kept = pc.if_else(pa.array(over), pa.scalar(None, data.type), data)
     return Value(kept, over, what) if failed is None else Value(kept, failed | over, why)

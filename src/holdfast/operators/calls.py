@@ -23,7 +23,9 @@ MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 HIGHER = frozenset({"skewness", "kurtosis"})
 PAIRS = frozenset({"covar_pop", "covar_samp"})
 EXTREMES = frozenset({"min", "max", "any_value"})
-VALUES = frozenset({"collect_list", "collect_set", "mode", "percentile", "bit_and", "bit_or", "bit_xor"})
+VALUES = frozenset(
+    {"collect_list", "collect_set", "mode", "percentile", "percentile_disc", "bit_and", "bit_or", "bit_xor"}
+)
 """These need all values of a group."""
 
 TRUTHS = frozenset({"bool_and", "bool_or", "count_if"})
@@ -40,7 +42,7 @@ class CallSpec:
     result_type: pa.DataType
     distinct: bool = False
     parameters: tuple[str, ...] = ()
-    """What the function is given besides columns: the percentage of ``percentile``."""
+    """What the function is given besides columns (see `plan.nodes.Call`)."""
 
     def __post_init__(self) -> None:
         known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.arithmetic import Operator, failing
-from holdfast.operators.terms import Constant, Frame, Mask, Term, Value, Widen, in_order
+from holdfast.operators.terms import Constant, Failure, Frame, Mask, Term, Value, Widen, by_zero, in_order, out_of_range
 
 Numbers = npt.NDArray[np.object_]
 
@@ -189,14 +189,14 @@ class DecimalDivide(Term):
         zero = (divisor == 0) & ~nulls
         if zero.any():
             empty = pa.nulls(rows, self.type)
-            return failing(empty, zero, f"division by zero in {self.text}", failed, why)
+            return failing(empty, zero, by_zero(self.text), failed, why)
         quotient = _divided(dividend, np.where(nulls, 1, divisor), self.left.type.scale, self.right.type.scale)
         quotient = _rounded(quotient, 10 ** (_QUOTIENT_SCALE - self.type.scale))
         over = (np.abs(quotient) >= 10**self.type.precision) & ~nulls
         data = as_decimals(np.where(nulls | over, 0, quotient), self.type, nulls)
         if not over.any():
             return Value(data, failed, why)
-        return failing(data, over.astype(np.bool_), f"decimal overflow in {self.text}", failed, why)
+        return failing(data, over.astype(np.bool_), out_of_range(self.type, self.text), failed, why)
 
 
 def _divided(dividend: Numbers, divisor: Numbers, above: int, below: int) -> Numbers:
@@ -233,7 +233,7 @@ def as_decimals(numbers: Numbers, kind: pa.DataType, nulls: Mask) -> pa.Array:
     return pc.if_else(pa.array(nulls), pa.scalar(None, kind), plain) if nulls.any() else plain
 
 
-def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: str) -> Value:
+def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: Failure | None) -> Value:
     """Decimals of 256 bits, rounded to ``kind``."""
     if exact.type.scale > kind.scale:
         exact = pc.round(exact, ndigits=kind.scale, round_mode="half_towards_infinity")
@@ -242,7 +242,7 @@ def _fitted(exact: Any, kind: pa.DataType, text: str, failed: Mask | None, why: 
     if not pc.any(over).as_py():
         return Value(pc.cast(exact, kind), failed, why)
     kept = pc.cast(pc.if_else(over, pa.scalar(None, exact.type), exact), kind)
-    return failing(kept, _mask(over), f"decimal overflow in {text}", failed, why)
+    return failing(kept, _mask(over), out_of_range(kind, text), failed, why)
 
 
 def _wide(data: Any) -> Any:

@@ -91,7 +91,11 @@ def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -
 def as_array(value: Value, rows: int) -> pa.Array:
     """The values as an array. Raises for rows on which the expression failed."""
     if value.failed is not None and value.failed.any():
-        raise EvaluationError(f"{value.why}, on {int(value.failed.sum())} row(s)", expression=value.why)
+        assert value.why is not None
+        condition, words, text = value.why
+        raise EvaluationError(
+            f"{words} ({text}, on {int(value.failed.sum())} row(s))", condition=condition, expression=text
+        )
     return pa.repeat(value.data, rows) if isinstance(value.data, pa.Scalar) else value.data
 
 

@@ -59,6 +59,7 @@ _TYPES: dict[object, pa.DataType] = {
     exp.DataType.Type.FLOAT: FLOAT,
     exp.DataType.Type.DOUBLE: DOUBLE,
     exp.DataType.Type.TEXT: pa.string(),
+    exp.DataType.Type.BINARY: pa.binary(),
     exp.DataType.Type.DATE: pa.date32(),
     exp.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
     exp.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"),

@@ -1,8 +1,8 @@
 """From the state of groups to the results of calls, as Spark in ANSI mode defines them.
 
 No non-null value: NULL (``count`` and ``count_if``: 0). A total that does not fit its type: an error that names the
-group. ``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the scale of the result type.
-Results are functions of exact totals, so two equal states have bitwise equal results.
+group, or NULL (``try_sum``). ``var_samp`` and ``stddev_samp`` of one value: NULL. Decimal averages: half up, at the
+scale of the result type. Results are functions of exact totals, so two equal states have bitwise equal results.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
     kind, argument = call.result_type, call.argument_types[0]
     scale = argument.scale if pa.types.is_decimal(argument) else 0
     total, counts, specials = found.total, found.counts, found.specials
+    refused = None if "try" in call.parameters else explain
     if call.function in TRUTHS:
         true = sums.to_integers(total, np.ones(len(counts), dtype=np.bool_), pa.int64(), explain)
         if call.function == "count_if":
@@ -81,12 +82,12 @@ def summed(call: CallSpec, found: Sums, explain: sums.Explain) -> pa.Array:
         doubles = sums.to_doubles(total, specials, len(counts)) / float(10**scale)
         return _nullable(doubles / np.maximum(counts, 1) if call.function == "avg" else doubles, counts > 0, kind)
     if call.function == "avg":
-        return sums.to_average(total, counts, scale, kind, explain)
+        return sums.to_average(total, counts, scale, kind, refused)
     if not pa.types.is_decimal(kind):
-        return sums.to_integers(total, counts > 0, kind, explain)
+        return sums.to_integers(total, counts > 0, kind, refused)
     if kind.scale < scale:
         raise Unsupported(f"{call.text}: a sum at scale {kind.scale} of numbers at scale {scale}", type=str(kind))
-    return sums.to_decimals(scaled(total, 10 ** (kind.scale - scale)), counts > 0, kind, explain)
+    return sums.to_decimals(scaled(total, 10 ** (kind.scale - scale)), counts > 0, kind, refused)
 
 
 def _shape(call: CallSpec, state: Accumulator, totals: Totals) -> pa.Array:

@@ -1,6 +1,6 @@
 """A timestamp plus or minus a constant interval of hours, minutes or seconds: so many microseconds.
 
-Days and more are not here: in Spark they are days of the session's time zone.
+Days and more are not here, nor are 24 hours: in Spark they are days of the session's time zone.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.arithmetic import failing, find_overflow
-from holdfast.operators.terms import Frame, Term, Value
+from holdfast.operators.terms import Frame, Term, Value, overflow
 
 _MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
+_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Shifted(Term):
             return inner._replace(data=pc.cast(pc.add_checked(numbers, by), self.type))
         except pa.ArrowInvalid:
             data, over = find_overflow("+", numbers, by)
-            why = f"timestamp overflow in {self.text}"
+            why = overflow(pa.int64(), self.text)
             return failing(pc.cast(data, self.type), over, why, inner.failed, inner.why)
 
 
@@ -51,4 +52,4 @@ def micros_of(number: str, unit: str) -> int | None:
         total = None if size is None else Decimal(number.strip()) * size
     except InvalidOperation:
         return None
-    return int(total) if total is not None and total == int(total) and abs(total) < 2**63 else None
+    return int(total) if total is not None and total == int(total) and abs(total) < _DAY else None

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import LogError, MultiplicityOverflow
+from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
 from holdfast.operators import draw
 from holdfast.operators.asked import asked_file, fix, recall
 from holdfast.operators.linear import NativeStep, run_step
@@ -197,8 +197,9 @@ class Router:
             if table is None:
                 since = time.perf_counter()
                 table = change
-                for step in route.steps:
-                    table = run_step(step, table)
+                with _named(self._operator(route), self.epoch.number):
+                    for step in route.steps:
+                        table = run_step(step, table)
                 done[route.steps] = table
                 self.report.spend("linear", since)
             if not route.catalyst:
@@ -209,19 +210,24 @@ class Router:
 
     def _wanted(self, route: Route) -> bool:
         run = self.epoch.run
-        return run is None or bool(run.get(self.program.operators[self.program.channels[route.channel][0]].id))
+        return run is None or bool(run.get(self._operator(route).id))
+
+    def _operator(self, route: Route) -> Compiled:
+        """The operator at the end of a route."""
+        return self.program.operators[self.program.channels[route.channel][0]]
 
     def deliver(self, route: Route, table: pa.Table) -> None:
         """Prepare rows for the port at the end of ``route``, and hand them over."""
         if not self._wanted(route):
             return
-        for step in route.after:
-            table = run_step(step, table)
+        operator = self._operator(route)
+        with _named(operator, self.epoch.number):
+            for step in route.after:
+                table = run_step(step, table)
         if table.num_rows == 0:
             return
         since = time.perf_counter()
-        index, port = self.program.channels[route.channel]
-        operator = self.program.operators[index]
+        _, port = self.program.channels[route.channel]
         columns = [table.column(place) for place in operator.ports[port].columns]
         change = pa.table(
             [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
@@ -361,9 +367,15 @@ def run_operator(
 
 @contextmanager
 def _named(operator: Compiled, epoch: int) -> Iterator[None]:
-    """Say of which view and epoch it is that rows cannot be counted any more."""
+    """Say of which view and epoch it is that an expression failed, or that rows cannot be counted any more."""
     try:
         yield
+    except EvaluationError as error:
+        if "view" in error.fields:
+            raise
+        raise EvaluationError(
+            f"view '{operator.view}', epoch {epoch}: {error}", **{**error.fields, "view": operator.view, "epoch": epoch}
+        ) from None
     except MultiplicityOverflow as error:
         raise MultiplicityOverflow(
             f"view '{operator.view}', epoch {epoch}: {error} ({operator.kind}); nothing of the epoch took effect: "

@@ -137,22 +137,24 @@ Explain = Callable[[int], str]
 """Names the group at a place, for an error."""
 
 
-def to_integers(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain) -> pa.Array:
-    """Totals as int64 or a duration; NULL where not present. One that does not fit is an error."""
+def to_integers(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain | None) -> pa.Array:
+    """Totals as int64 or a duration; NULL where not present. One that does not fit is an error, or NULL if nothing is
+    to be explained."""
     low, high, fits = to_int128(digits, len(present))
     values = low.view(np.int64)
     fits &= high == values >> 63
-    _check(fits | ~present, digits, kind, explain)
+    present = _fitting(fits, present, digits, kind, explain)
     array = pa.array(values, mask=None if present.all() else ~present)
     return array.view(kind) if pa.types.is_duration(kind) else array.cast(kind)
 
 
-def to_decimals(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain) -> pa.Array:
-    """Totals as decimals; NULL where not present. One with more digits than the type has is an error."""
+def to_decimals(digits: Digits, present: Bools, kind: pa.DataType, explain: Explain | None) -> pa.Array:
+    """Totals as decimals; NULL where not present. One with more digits than the type has is an error, or NULL if
+    nothing is to be explained."""
     low, high, fits = to_int128(digits, len(present))
     if kind.precision < INT64_DIGITS or not is_single(digits):
         fits &= _below(low, high, 10**kind.precision)
-        _check(fits | ~present, digits, kind, explain)
+        present = _fitting(fits, present, digits, kind, explain)
     words = np.empty((len(present), 2), dtype=np.uint64)
     words[:, 0], words[:, 1] = low, high.view(np.uint64)
     validity = None if present.all() else pa.array(present).buffers()[1]
@@ -173,7 +175,7 @@ def _below(low: Words, high: Ints, bound: int) -> Bools:
     return below
 
 
-def to_average(digits: Digits, counts: Ints, scale: int, kind: pa.DataType, explain: Explain) -> pa.Array:
+def to_average(digits: Digits, counts: Ints, scale: int, kind: pa.DataType, explain: Explain | None) -> pa.Array:
     """Totals (unscaled, at ``scale``) over counts as decimals or durations, halves away from zero; NULL where 0."""
     present = counts > 0
     places = kind.scale - scale if pa.types.is_decimal(kind) else 0
@@ -221,9 +223,13 @@ def _with_specials(values: Floats, specials: dict[str, Ints]) -> Floats:
     return np.where(nan | (positive & negative), np.nan, values)
 
 
-def _check(good: Bools, digits: Digits, kind: pa.DataType, explain: Explain) -> None:
+def _fitting(fits: Bools, present: Bools, digits: Digits, kind: pa.DataType, explain: Explain | None) -> Bools:
+    """Those present that fit; raises if one does not and that is to be explained."""
+    good = fits | ~present
     if good.all():
-        return
+        return present
+    if explain is None:
+        return present & fits
     place = int(np.argmin(good))
     total = sum(int(column[0]) << BASE * q for q, column in take(digits, np.array([place])).items())
     raise EvaluationError(f"{explain(place)}: {total} (unscaled) does not fit {kind}", total=total, type=str(kind))

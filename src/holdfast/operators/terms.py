@@ -32,12 +32,37 @@ Mask = npt.NDArray[np.bool_]
 Comparison = Literal["=", "<", "<=", ">", ">="]
 
 
+class Failure(NamedTuple):
+    """Why a term fails on a row: Spark's name for the error, Spark's words, and the expression."""
+
+    condition: str
+    words: str
+    text: str
+
+
+def by_zero(text: str) -> Failure:
+    words = "Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead."
+    return Failure("DIVIDE_BY_ZERO", words, text)
+
+
+def overflow(kind: pa.DataType, text: str, instead: str = "") -> Failure:
+    """``instead``: the function that gives NULL."""
+    word = {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer"}.get(kind, "long")
+    advice = f" Use '{instead}' to tolerate overflow and return NULL instead." if instead else ""
+    return Failure("ARITHMETIC_OVERFLOW", f"{word} overflow.{advice}", text)
+
+
+def out_of_range(kind: pa.DataType, text: str) -> Failure:
+    words = f"The value cannot be represented as Decimal({kind.precision}, {kind.scale})."
+    return Failure("NUMERIC_VALUE_OUT_OF_RANGE", words, text)
+
+
 class Value(NamedTuple):
     """A term's values over a batch: an array, or one scalar for all rows; and the rows on which it failed."""
 
     data: Any
     failed: Mask | None = None
-    why: str = ""
+    why: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -349,7 +374,7 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
             return pc.invert(compare("<", left, right))
 
 
-def in_order(first: Value, second: Value) -> tuple[Mask | None, str]:
+def in_order(first: Value, second: Value) -> tuple[Mask | None, Failure | None]:
     """Where an operator fails by its operands: Spark looks at the second only where the first is not NULL."""
     if second.failed is None:
         return first.failed, first.why

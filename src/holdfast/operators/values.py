@@ -61,7 +61,9 @@ def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
     if not len(starts):
         return pa.nulls(values.size, call.result_type)
     if call.function == "mode":
-        found = physical.take(column, _modes(counts, starts))
+        found = physical.take(column, _modes(counts, starts, greatest="greatest" in call.parameters))
+    elif call.function == "percentile_disc":
+        found = physical.take(column, _places(counts, starts, float(call.parameters[0]), "desc" in call.parameters))
     elif call.function == "percentile":
         found = pa.array(_percentiles(column, counts, starts, float(call.parameters[0])))
     else:
@@ -71,11 +73,21 @@ def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
     return found.take(pa.array(index, mask=index < 0)).cast(call.result_type)
 
 
-def _modes(counts: Ints, starts: Ints) -> Ints:
-    """The row of the most frequent value of each group, the first of those that tie."""
+def _modes(counts: Ints, starts: Ints, greatest: bool) -> Ints:
+    """The row of the most frequent value of each group; of those that tie, the first or the last."""
     lengths = np.diff(starts, append=len(counts))
     most = np.flatnonzero(counts == np.repeat(np.maximum.reduceat(counts, starts), lengths))
-    return most[np.searchsorted(most, starts)]
+    places = np.searchsorted(most, starts + lengths) - 1 if greatest else np.searchsorted(most, starts)
+    return most[places]
+
+
+def _places(counts: Ints, starts: Ints, percentage: float, descending: bool) -> Ints:
+    """The row of the first value of each group, in order, that so many of its values do not exceed."""
+    running = exact.running(counts)
+    before, total = running[starts] - counts[starts], exact.sums(counts, starts)
+    rank = np.clip(np.ceil(total * percentage).astype(np.int64), 1, total) - 1
+    found: Ints = np.searchsorted(running, before + (total - 1 - rank if descending else rank), side="right")
+    return found
 
 
 def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float) -> Floats:

@@ -11,8 +11,7 @@ first node below that is none. The view's rows still say all that the reader nee
 Recovery reads the view's log then, instead of running what is behind it (`State.reading`). Epochs, plans and
 fingerprints stay as they are.
 
-Expressions are compared as canonical text over positions of the core, as fingerprints are. A call that takes names from
-its arguments (`NAME_SENSITIVE`) is not looked into: then the answer is no, and more is run than is needed.
+Expressions are compared as canonical text over positions of the core, as fingerprints are.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from holdfast.plan.expression import (
-    NAME_SENSITIVE,
     Tree,
     column,
     conjunction,
@@ -83,8 +81,6 @@ def _stretch(node: Linear) -> _Stretch | None:
         if below.predicate is not None:
             conditions = [*conjuncts(read(below.predicate)), *conditions]
         below = below.input
-    if any(_takes_names(tree) for tree in [*conditions, *(tree for _, tree in outputs)]):
-        return None
     places = {name: column(f"${place}") for place, name in enumerate(below.columns)}
     return _Stretch(
         fingerprint(below),
@@ -97,10 +93,6 @@ def _size(outer: list[Tree], inner: dict[str, Tree]) -> int:
     """How many parts the outer expressions have with the inner ones written into them."""
     sizes = {name: sum(1 for _ in tree.walk()) for name, tree in inner.items()}
     return sum(sizes[each.name] if isinstance(each, exp.Column) else 1 for tree in outer for each in tree.walk())
-
-
-def _takes_names(tree: Tree) -> bool:
-    return any(call.name.lower() in NAME_SENSITIVE for call in tree.find_all(exp.Anonymous))
 
 
 def _over(tree: Tree, columns: dict[str, str]) -> Tree | None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
+from holdfast.plan.expression import readable
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -26,7 +27,7 @@ from holdfast.plan.nodes import (
 )
 from holdfast.plan.windows import call_text
 
-_WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile"})
+_WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile", "percentile_disc"})
 
 
 @dataclass(frozen=True)
@@ -227,15 +228,16 @@ def path_text(path: Path) -> str:
     steps = []
     for step in path.steps:
         if isinstance(step, Generate):
-            steps.append(f"{'outer ' if step.outer else ''}{step.generator} as {', '.join(step.names)}")
+            steps.append(f"{'outer ' if step.outer else ''}{readable(step.generator)} as {', '.join(step.names)}")
             continue
         if isinstance(step, Apply):
             calls = [f"{each.function.name}({', '.join(each.arguments)}) as {each.name}" for each in step.calls]
             steps.append("call " + ", ".join(calls))
             continue
         if step.predicate:
-            steps.append(f"where {step.predicate}")
-        computed = [f"{output.sql} as {output.name}" for output in step.outputs if output.sql.strip("`") != output.name]
+            steps.append(f"where {readable(step.predicate)}")
+        new = [output for output in step.outputs if output.sql.strip("`") != output.name]
+        computed = [f"{readable(output.sql)} as {output.name}" for output in new]
         if computed:
             steps.append("select " + ", ".join(computed))
     return "; ".join(steps)

@@ -15,6 +15,7 @@ Cost: parsing is linear in the text and cached by it; trees handed out are copie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -26,9 +27,6 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 Tree = exp.Expr
-
-# Functions whose result takes field names from the names of their arguments: a column in one cannot be replaced.
-NAME_SENSITIVE = frozenset(("arrays_zip",))
 
 
 def _either_way(name: str) -> Callable[[Any], Tree]:
@@ -218,6 +216,20 @@ def render(tree: Tree) -> str:
     _enclose(root)
     text: str = root.expressions[0].sql(dialect=Faithful, normalize_functions="lower", comments=False)
     return text
+
+
+FOREIGN = r"\b_hf_[a-z0-9_]+_[0-9a-f]{16}\b"
+"""The names of calls that stand for expressions of Spark's own (`spark.foreign`), as a pattern."""
+
+
+def foreign_name(function: str, meaning: str) -> str:
+    """The name of such a call: what Spark calls the expression, for people, and a hash of all that it means."""
+    return f"_hf_{re.sub('[^a-z0-9]+', '_', function.lower()).strip('_') or 'expression'}_{meaning}"
+
+
+def readable(text: str) -> str:
+    """An expression for people: calls of Spark's own expressions under the names that Spark gives them."""
+    return re.sub(r"\b_hf_([a-z0-9_]+)_[0-9a-f]{16}\b", r"\1", text)
 
 
 def quoted(name: str) -> str:

@@ -17,7 +17,7 @@ from hashlib import blake2b
 
 from sqlglot import exp
 
-from holdfast.plan.expression import NAME_SENSITIVE, column, conjuncts, plain, read, render
+from holdfast.plan.expression import column, conjuncts, plain, read, render
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -145,11 +145,7 @@ def by_position(sql: str, columns: tuple[str, ...]) -> str:
     """The canonical text of an expression with input positions in the place of names."""
     tree = exp.Tuple(expressions=[read(sql)])
     for node in list(tree.find_all(exp.Column)):
-        place = f"${columns.index(node.name)}"
-        parent = node.parent
-        if isinstance(parent, exp.Anonymous) and parent.name.lower() in NAME_SENSITIVE:
-            place += f" {node.name}"
-        node.replace(column(place))
+        node.replace(column(f"${columns.index(node.name)}"))
     return render(tree.expressions[0])
 
 

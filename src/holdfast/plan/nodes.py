@@ -174,9 +174,11 @@ class Call:
 
     ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
     bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
-    mode, percentile``. ``distinct``: each value counts once. ``any_value`` stands for first, last and any_value alike:
-    the least non-null value, so that the choice is the same in every replay; for the same reason lists are sorted.
-    ``parameters`` are constants: a percentage.
+    mode, percentile, percentile_disc``. ``distinct``: each value counts once. ``any_value`` stands for first, last and
+    any_value alike: the least non-null value, so that the choice is the same in every replay; for the same reason lists
+    are sorted.
+    ``parameters`` are constants: a percentage, and ``desc`` if it counts from the greatest value; ``greatest`` for the
+    mode that is the greatest of those that tie; ``try`` for a sum that is NULL where it does not fit its type.
     """
 
     name: str

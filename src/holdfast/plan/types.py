@@ -29,14 +29,14 @@ _SIMPLE: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    "interval day to second": pa.duration("us"),
     # Spark knows a variant by the mark on its field.
     "variant": pa.struct(
         [pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})]
     ),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_VARCHAR = re.compile(r"(var)?char\(\d+\)")
+_TEXT = re.compile(r"(var)?char\(\d+\)|string collate \w+")
+_DURATION = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
 
 
 @lru_cache(maxsize=1024)
@@ -47,8 +47,10 @@ def arrow_type(text: str) -> pa.DataType:
         return _SIMPLE[text]
     if match := _DECIMAL.fullmatch(text):
         return pa.decimal128(int(match[1]), int(match[2]))
-    if _VARCHAR.fullmatch(text):
+    if _TEXT.fullmatch(text):
         return pa.string()
+    if _DURATION.fullmatch(text):
+        return pa.duration("us")
     if text.startswith("array<") and text.endswith(">"):
         return pa.list_(pa.field("element", arrow_type(text[6:-1])))
     if text.startswith("map<") and text.endswith(">"):

@@ -9,13 +9,13 @@ taken over one type on both sides.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SchemaError, SqlError, TypeMismatch, Unsupported
-from holdfast.plan.deferred import is_deferred, settled
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -38,6 +38,8 @@ from holdfast.plan.nodes import (
 )
 from holdfast.plan.types import arrow_type
 from holdfast.plan.windows import NEIGHBOURS, over_text
+from holdfast.spark.foreign import known_to
+from holdfast.spark.known_types import call_type, expression_type
 from holdfast.spark.types import NOTHING, doubled_field, fields_of, null_row, quoted
 from holdfast.spark.zones import keeps_dates, keeps_days
 
@@ -74,7 +76,7 @@ class Analyst:
             case Source():
                 return node, node.fields
             case Linear():
-                linear = self._spelled_out(view, replace(node, input=self.settle(view, node.input)))
+                linear = replace(node, input=self.settle(view, node.input))
                 return linear, self._linear_types(view, linear)
             case Generate():
                 generate = replace(node, input=self.settle(view, node.input))
@@ -92,6 +94,10 @@ class Analyst:
             case Aggregate():
                 aggregate = replace(node, input=self.settle(view, node.input))
                 self._check_maps(view, aggregate)
+                known = {field.name: field.type for field in self.types[aggregate.input]}
+                kinds = [call_type(each.function, [known[one] for one in each.arguments]) for each in aggregate.calls]
+                if (found := _fields([call.name for call in aggregate.calls], kinds)) is not None:
+                    return aggregate, tuple(Field(key, known[key]) for key in aggregate.keys) + found
                 keys = [quoted(key) for key in aggregate.keys]
                 columns = keys + [f"{_call_text(call)} AS {quoted(call.name)}" for call in aggregate.calls]
                 group = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -99,9 +105,6 @@ class Analyst:
                 return aggregate, self._ask(view, query)
             case TopK():
                 top = replace(node, input=self.settle(view, node.input))
-                if top.order:
-                    order = ", ".join(quoted(item.column) for item in top.order)
-                    self._ask(view, f"SELECT * FROM ({null_row(self.types[top.input])}) ORDER BY {order}")
                 return top, self.types[top.input]
             case Window():
                 return self._settle_window(view, node)
@@ -111,19 +114,11 @@ class Analyst:
             case Temporal():
                 return self._settle_temporal(view, node)
 
-    def _spelled_out(self, view: str, node: Linear) -> Linear:
-        """The node without expressions that wait for types."""
-        if not any(map(is_deferred, [node.predicate or "", *(output.sql for output in node.outputs)])):
-            return node
-        rows = null_row(self.types[node.input])
-
-        def type_of(text: str) -> str:
-            return self._ask(view, f"SELECT {text} AS x FROM ({rows})")[0].type
-
-        outputs = tuple(Named(output.name, settled(output.sql, type_of)) for output in node.outputs)
-        return Linear(node.input, None if node.predicate is None else settled(node.predicate, type_of), outputs)
-
     def _linear_types(self, view: str, node: Linear) -> tuple[Field, ...]:
+        known = {field.name: field.type for field in self.types[node.input]}
+        kinds = [expression_type(output.sql, known) for output in node.outputs]
+        if (found := _fields([output.name for output in node.outputs], kinds)) is not None:
+            return found
         where = f" WHERE {node.predicate}" if node.predicate else ""
         columns = ", ".join(f"{output.sql} AS {quoted(output.name)}" for output in node.outputs)
         query = f"SELECT {columns or NOTHING} FROM ({null_row(self.types[node.input])}){where}"
@@ -142,12 +137,16 @@ class Analyst:
 
     def _settle_union(self, view: str, node: Union) -> tuple[Node, tuple[Field, ...]]:
         children = [self.settle(view, child) for child in node.inputs]
+        if len({tuple(field.type for field in self.types[child]) for child in children}) == 1:
+            return Union(tuple(children)), self.types[children[0]]
         fields = self._ask(view, " UNION ALL ".join(f"({null_row(self.types[child])})" for child in children))
         kinds = [field.type for field in fields]
         return Union(tuple(self._cast(view, child, kinds) for child in children)), fields
 
     def _settle_set(self, view: str, node: SetOperation) -> tuple[Node, tuple[Field, ...]]:
         left, right = self.settle(view, node.left), self.settle(view, node.right)
+        if [field.type for field in self.types[left]] == [field.type for field in self.types[right]]:
+            return replace(node, left=left, right=right), self.types[left]
         word = node.kind.upper() + (" ALL" if node.all else "")
         fields = self._ask(view, f"({null_row(self.types[left])}) {word} ({null_row(self.types[right])})")
         kinds = [field.type for field in fields]
@@ -214,7 +213,7 @@ class Analyst:
         if calendar == "fixed" and not keeps_days(self.session, zone):
             construct, advice = (
                 "days, local time or truncation",
-                "write INTERVAL 24 HOURS for a day, or set the session's time zone to UTC",
+                "write timestampadd(HOUR, 24, …) for a day that passes, or set the session's time zone to UTC",
             )
         elif calendar == "days" and not keeps_dates(self.session, zone):
             construct, advice = "dates", "compare timestamps with now(), or set the session's time zone to UTC"
@@ -245,8 +244,13 @@ class Analyst:
             calls.append(replace(call, reach=(ends[0], ends[1])))
             self._check_reach(view, calls[-1], below)
         window = replace(node, input=below, calls=tuple(calls))
-        columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
-        fields = self.types[below] + self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
+        known = {field.name: field.type for field in self.types[below]}
+        kinds = [call_type(call.function, [known[one] for one in call.arguments]) for call in calls]
+        found = _fields([call.name for call in calls], kinds)
+        if found is None:
+            columns = ", ".join(f"{over_text(window, call)} AS {quoted(call.name)}" for call in window.calls)
+            found = self._ask(view, f"SELECT {columns} FROM ({null_row(self.types[below])})")
+        fields = self.types[below] + found
         if len(below.columns) == len(names):
             return window, fields
         by_name = {field.name: field for field in fields}
@@ -314,6 +318,7 @@ class Analyst:
         return self.settle(view, Linear(node, None, outputs))
 
     def _ask(self, view: str, query: str) -> tuple[Field, ...]:
+        known_to(self.session, query)
         try:
             schema = self.session.sql(query).schema
         except ParseException as refusal:
@@ -335,6 +340,12 @@ class Analyst:
         return fields_of(schema)
 
 
+def _fields(names: Sequence[str], kinds: Sequence[str | None]) -> tuple[Field, ...] | None:
+    """Fields of these types, if all are known."""
+    known = [kind for kind in kinds if kind is not None]
+    return tuple(map(Field, names, known)) if len(known) == len(kinds) else None
+
+
 def _check_kept(view: str, node: Node, fields: tuple[Field, ...]) -> None:
     """All columns must be of types that can be kept."""
     for place, field in enumerate(fields):
@@ -352,8 +363,13 @@ def _check_kept(view: str, node: Node, fields: tuple[Field, ...]) -> None:
 
 def _call_text(call: Call) -> str:
     distinct = "DISTINCT " if call.distinct else ""
-    arguments = ", ".join([*(quoted(name) for name in call.arguments), *call.parameters]) or "*"
-    return f"{call.function}({distinct}{arguments})"
+    function, parameters = call.function, call.parameters if call.function == "percentile" else ()
+    if function == "percentile_disc":
+        function = "any_value"  # it is one of the values
+    elif "try" in call.parameters:
+        function = f"try_{function}"
+    arguments = ", ".join([*(quoted(name) for name in call.arguments), *parameters]) or "*"
+    return f"{function}({distinct}{arguments})"
 
 
 def _first_line(error: AnalysisException | ParseException) -> str:

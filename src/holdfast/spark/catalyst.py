@@ -24,6 +24,7 @@ from holdfast.operators.program import Program, Route, change_schema
 from holdfast.operators.stage import Entry, Report, Router, finish
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.plan.nodes import Field, Generate, Step
+from holdfast.spark.foreign import known_to
 from holdfast.spark.stretches import Round, Stretch, rounds, struct_of
 from holdfast.spark.told import current_epoch
 from holdfast.spark.types import quoted
@@ -69,7 +70,7 @@ def crossing(flow: Dataflow, program: Program, types: Types, producers: Sequence
                 entries.append((key, types[path.steps[before - 1]] if before else origin))
                 if not _multiplies(steps):
                     shared[key] = place
-            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps)))
+            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps), route.channel))
             routes.append(route)
     return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 
@@ -110,6 +111,7 @@ def through_spark(frame: DataFrame, cross: Crossing, program: Any, stage: int) -
     """Evaluate the crossing's paths over a wide DataFrame, and pack the results into messages again."""
     for one in rounds(len(cross.entries), cross.stretches):
         frame.createOrReplaceTempView("__wide")
+        known_to(frame.sparkSession, one.query)
         frame = frame.sparkSession.sql(one.query)
         if one.calls:
             frame = frame.mapInArrow(_caller(one), ", ".join([MESSAGE, one.schema]))

@@ -31,6 +31,7 @@ from holdfast.operators.stage import Epoch, Report, Router, finish, reports_of, 
 from holdfast.operators.whole import SMALL, Enough, run_whole
 from holdfast.plan.dataflow import Dataflow, Types
 from holdfast.runner import Outcome, Work, moved
+from holdfast.spark.blame import Blame
 from holdfast.spark.catalyst import (
     MESSAGE,
     Crossing,
@@ -47,6 +48,7 @@ from holdfast.spark.catalyst import (
 from holdfast.spark.failure import lost, not_exchanged, translated
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.prepared import Prepared
+from holdfast.spark.quiet import quietly
 from holdfast.spark.told import Copies, current_epoch, current_partition, tell
 from holdfast.store.location import Location
 
@@ -92,6 +94,7 @@ class EpochJob:
                     cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
                 )
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
+        self._blame = Blame(flow, program)
         self._crosses = any(path.catalyst for path in flow.paths)
         self._rows: int | None = None
         """How many rows the last epoch took in; None before the first."""
@@ -108,6 +111,7 @@ class EpochJob:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
         self._announce(subject)
+        self._blame.sources = frozenset(one.name for one in work)
         messages = None
         if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
             self._tell(epoch)
@@ -162,10 +166,11 @@ class EpochJob:
     def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
         losses = self._placement.losses if self._placement is not None else 0
         try:
-            messages: list[Message] = rdd.collect()
+            with quietly():
+                messages: list[Message] = rdd.collect()
             return messages
         except Exception as error:
-            known = translated(error, subject)
+            known = translated(error, subject, self._blame.views)
             if known is not None:
                 raise known from None
             if self._placement is not None and self._placement.is_cause(error, losses, self._heals):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
@@ -20,8 +21,13 @@ from holdfast.errors import EvaluationError, ExchangeFailed, HoldfastError, LogE
 from holdfast.store.reasons import fix
 
 
-def translated(error: BaseException, subject: str) -> HoldfastError | None:
-    """The user's error behind one that Spark raised; None if it is not the user's."""
+def translated(
+    error: BaseException, subject: str, views: Callable[[str], list[str]] = lambda _: []
+) -> HoldfastError | None:
+    """The user's error behind one that Spark raised; None if it is not the user's.
+
+    ``views`` finds the views that an error can be about in its text; ``subject`` says the rest.
+    """
     text = str(error)
     if (refused := _refused(text, subject)) is not None:
         return refused
@@ -31,8 +37,15 @@ def translated(error: BaseException, subject: str) -> HoldfastError | None:
     if name is None or not name.startswith(_EVALUATION):
         return None
     sentence = found.group(2) if found else text.split("\n", 1)[0]
-    sentence = re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()
-    return EvaluationError(f"{subject}: {sentence}", condition=name)
+    sentence = re.sub(r"\s*(?:If necessary set .* to bypass this error\b|SQLSTATE:? \w+).*", "", sentence).strip()
+    fields: dict[str, object] = {"condition": name.partition(".")[0]}
+    names = views(text)
+    if len(names) == 1:
+        subject, fields["view"] = f"view '{names[0]}', {subject.rpartition(': ')[2]}", names[0]
+    elif names:
+        listed = ", ".join(f"'{name}'" for name in names[:3]) + (", …" if len(names) > 3 else "")
+        subject, fields["views"] = f"{subject}, one of the views {listed}", names
+    return EvaluationError(f"{subject}: {sentence}", **fields)
 
 
 def lost(error: BaseException, subject: str) -> TasksLost | None:
@@ -116,6 +129,7 @@ _EVALUATION = (
     "ARITHMETIC_OVERFLOW",
     "BINARY_ARITHMETIC_OVERFLOW",
     "DIVIDE_BY_ZERO",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS",
     "REMAINDER_BY_ZERO",
     "CAST_INVALID_INPUT",
     "CAST_OVERFLOW",

@@ -80,3 +80,11 @@ def planning_session(spark: SparkSession, meaning: Mapping[str, str]) -> SparkSe
     for name, value in meaning.items():
         own.conf.set(name, value)
     return own
+
+
+def differing(spark: SparkSession, meaning: Mapping[str, str]) -> dict[str, str]:
+    """Settings of ``meaning`` of which the session says something else now, and what it says."""
+    present: Any = spark
+    settings = present._jsparkSession.sessionState().conf()
+    found = {name: str(settings.getConfString(name)) for name in meaning}
+    return {name: value for name, value in found.items() if value.lower() != meaning[name].lower()}

@@ -11,13 +11,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
+from pyspark.sql.types import StructType
 
+from holdfast.connectors.source import Offer, Source
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.pins import Pin, hold
 from holdfast.plan.nodes import Field, Order
 from holdfast.since import Edited, Logged
 from holdfast.spark.placement import Placement, check, located
+from holdfast.spark.tables import parts_frame
 from holdfast.spark.types import ddl, quoted
 
 
@@ -29,16 +32,50 @@ def read_frame(
     order: Sequence[Order],
     placement: Placement | None = None,
     without: Collection[int] = (),
+    columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
-    the partitions that are lost, and left out."""
-    frame = _frame(spark, partitions, lambda low, high: kept.rows(low, high, at), ddl(kept.fields), placement, without)
+    the partitions that are lost, and left out. ``columns``: those that are wanted; by default all."""
+    fields = list(kept.fields)
+    if columns is not None and not order:
+        # One column at least, for the number of rows.
+        fields = [field for field in fields if field.name in columns] or fields[:1]
+    names = [field.name for field in fields]
+
+    def rows(low: int, high: int) -> pa.Table:
+        return kept.rows(low, high, at).select(names)
+
+    frame = _frame(spark, partitions, rows, ddl(fields), placement, without)
     _pin(frame, kept, at)
-    if not order:
-        return frame
+    if order:
+        frame = _ordered(frame, order, placement)
+    return frame if columns is None else frame.select(*map(col, map(quoted, columns)))
+
+
+def _ordered(frame: DataFrame, order: Sequence[Order], placement: Placement | None) -> DataFrame:
     # One task cannot read what several hosts keep: then the few rows are exchanged.
     one = frame.repartition(1) if placement is not None and placement.scattered else frame.coalesce(1)
     return one.sortWithinPartitions(*map(_sorting, order))
+
+
+def empty_frame(spark: SparkSession, fields: Sequence[Field]) -> DataFrame:
+    """No rows of these columns."""
+    schema = StructType.fromDDL(ddl(fields)) if fields else StructType([])
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema, verifySchema=False)
+
+
+def offered_frame(spark: SparkSession, source: Source, offers: Sequence[Offer], columns: Sequence[str]) -> DataFrame:
+    """The rows of offers that a source made, read again."""
+    frames, parts = [], []
+    for offer in offers:
+        frame = source.frame(spark, offer)
+        if frame is None:
+            parts += source.parts(offer)
+        else:
+            frames.append(frame.select(*(col(quoted(each.name)).cast(each.type) for each in source.fields)))
+    if parts or not frames:
+        frames.append(parts_frame(spark, parts, source.fields))
+    return reduce(DataFrame.unionAll, frames).select(*map(col, map(quoted, columns)))
 
 
 def _sorting(item: Order) -> Column:

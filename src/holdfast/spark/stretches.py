@@ -14,6 +14,7 @@ column by column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,8 @@ class Stretch:
     entry: int
     steps: tuple[Step, ...]
     types: tuple[tuple[Field, ...], ...]
+    channel: int = 0
+    """The channel that it leads to: an error of Spark's about one of its expressions shows it (`failing_channel`)."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,12 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
             # All that can be made at once is: a query as deep as there are paths would take Spark minutes to analyse.
             together = [number for number, step in steps.items() if isinstance(step, Linear)]
             if together:
-                text.linear([(steps[number], current[number], results[number]) for number in together])
+                text.linear(
+                    [
+                        (steps[number], current[number], results[number], _named(number, stretches[number].channel))
+                        for number in together
+                    ]
+                )
             else:
                 together = waiting[:1]
                 text.generate(
@@ -129,19 +137,18 @@ class _Query:
         outputs = [f"{old} AS {new}" for old, new in columns]
         return f"SELECT {', '.join([*_PASSED, *outputs])} FROM {self.text}"
 
-    def linear(self, parts: Sequence[tuple[Step, str, str]]) -> None:
-        """Add columns: for each (step, current, result) what the `Linear` makes of the column ``current``."""
+    def linear(self, parts: Sequence[tuple[Step, str, str, str]]) -> None:
+        """Add columns: for each (step, current, result, alias) what the `Linear` makes of the column ``current``."""
         named, made = [], []
-        for place, (step, current, result) in enumerate(parts):
+        for step, current, result, alias in parts:
             assert isinstance(step, Linear)
-            # The step's own names for its columns, in a struct of their own: another path may use the same names.
             names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
-            named += [f"struct({', '.join(names)}) AS __named{place}"] if names else []
-            guard = f"{current} IS NOT NULL" + (f" AND ({_of(step.predicate, place)})" if step.predicate else "")
-            made.append(f"{_row(guard, [_of(output.sql, place) for output in step.outputs], current)} AS {result}")
+            named += [f"struct({', '.join(names)}) AS {alias}"] if names else []
+            guard = f"{current} IS NOT NULL" + (f" AND ({_of(step.predicate, alias)})" if step.predicate else "")
+            made.append(f"{_row(guard, [_of(output.sql, alias) for output in step.outputs], current)} AS {result}")
         self.text = f"(SELECT {', '.join([*self.held, *named])} FROM {self.text})"
         self.text = f"(SELECT {', '.join([*self.held, *made])} FROM {self.text})"
-        self._replace([(current, result) for _, current, result in parts])
+        self._replace([(current, result) for _, current, result, _ in parts])
 
     def generate(self, step: Step, types: Sequence[Field], current: str, result: str) -> None:
         """Add the column ``result``: what a `Generate` makes of the column ``current``."""
@@ -166,10 +173,21 @@ def _row(guard: str, values: Sequence[str], current: str) -> str:
     return f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
 
 
-def _of(text: str, place: int) -> str:
-    """An expression over the fields of ``__named{place}``."""
+def _named(number: int, channel: int) -> str:
+    """The struct in which a path's columns have the step's own names: another path may use the same names."""
+    return f"__named{number}_{channel}"
+
+
+def failing_channel(text: str) -> int | None:
+    """The channel of the path in one of whose expressions Spark failed, from its error; None if it does not say."""
+    found = re.search(r"__named\d+_(\d+)", text)
+    return int(found[1]) if found else None
+
+
+def _of(text: str, alias: str) -> str:
+    """An expression over the fields of the struct ``alias``."""
     tree = read(text)
-    row = exp.to_identifier(f"__named{place}")
+    row = exp.to_identifier(alias)
     for node in list(tree.find_all(exp.Column)):
         field = exp.Column(this=exp.to_identifier(node.name, quoted=True), table=row.copy())
         if node is tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.answers import Input, Inputs
 from holdfast.connectors.source import Part, Source
 from holdfast.errors import DeclarationError
+from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.spark.types import ddl
 
@@ -49,12 +50,20 @@ def _of_source(session: SparkSession, name: str, source: Source, column: str) ->
     if frame is not None:
         return frame, Inputs(name)
     parts = [] if offer is None else list(source.parts(offer))
-    context = session.sparkContext
+    read = parts_frame(session, parts, source.fields, column)
+    inputs = Inputs(name, [_input(name, number, part) for number, part in enumerate(parts)])
+    return read, inputs
+
+
+def parts_frame(
+    session: SparkSession, parts: Sequence[Part], fields: Sequence[Field], column: str = "part"
+) -> DataFrame:
+    """The rows of parts, each read by a task."""
     packed = [(cloudpickle.dumps(part),) for part in parts]
     specs: DataFrame = session.createDataFrame(
-        context.parallelize(packed, max(1, len(packed))), f"{column} binary", verifySchema=False
+        session.sparkContext.parallelize(packed, max(1, len(packed))), f"{column} binary", verifySchema=False
     )
-    schema = pa.schema([(field.name, arrow_type(field.type)) for field in source.fields])
+    schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -62,8 +71,7 @@ def _of_source(session: SparkSession, name: str, source: Source, column: str) ->
                 for table in cloudpickle.loads(packed_part).read(schema):
                     yield from table.to_batches(max_chunksize=100_000)
 
-    inputs = Inputs(name, [_input(name, number, part) for number, part in enumerate(parts)])
-    return specs.mapInArrow(read, ddl(source.fields)), inputs
+    return specs.mapInArrow(read, ddl(fields))
 
 
 def _input(table: str, partition: int, part: Part) -> Input:

@@ -37,7 +37,9 @@ def _bound(node: Node) -> Node:
     if not isinstance(node, Linear) or node.predicate is None or not isinstance(node.input, Window):
         return node
     window = node.input
-    if window.first is not None or any(call.function not in _FROM_THE_FRONT for call in window.calls):
+    if window.first is not None or not window.order:
+        return node
+    if any(call.function not in _FROM_THE_FRONT for call in window.calls):
         return node
     numbers = [call.name for call in window.calls if call.function in _BOUNDED]
     limits = [limit for part in conjuncts(read(node.predicate)) if (limit := _at_most(part)) is not None]
@@ -61,6 +63,8 @@ def _at_most(part: Tree) -> tuple[str, int] | None:
 
 def _limit(kind: type[Tree], left: Tree, right: Tree) -> tuple[str, int] | None:
     number = right.this if isinstance(right, exp.Cast) else right
+    if isinstance(left, exp.Cast) and left.to.this == exp.DataType.Type.BIGINT:
+        left = left.this  # it is a whole number, and the wider type keeps its order
     if not isinstance(left, exp.Column) or not isinstance(number, exp.Literal) or number.is_string:
         return None
     if kind not in (exp.LTE, exp.LT, exp.EQ) or not number.name.isdigit():

@@ -11,7 +11,7 @@ from collections import Counter
 
 from sqlglot import exp
 
-from holdfast.plan.expression import NAME_SENSITIVE, Tree, conjunction, conjuncts, read, render, replace_columns
+from holdfast.plan.expression import Tree, conjunction, conjuncts, read, render, replace_columns
 from holdfast.plan.nodes import Linear, Named, Node
 from holdfast.plan.walk import Kept, rewrite_up
 
@@ -44,9 +44,6 @@ def _may_inline(inner: dict[str, Tree], outer: list[Tree]) -> bool:
     for tree in outer:
         for node in tree.find_all(exp.Column):
             uses[node.name] += 2 if node.find_ancestor(exp.Lambda) is not None else 1
-            parent, new = node.parent, inner[node.name]
-            if isinstance(parent, exp.Anonymous) and parent.name.lower() in NAME_SENSITIVE and new != node:
-                return False
     return all(count == 1 or is_cheap(inner[name]) for name, count in uses.items())
 
 

@@ -8,14 +8,25 @@ come and go as time passes, over a source whose rows expire. A run has one flow.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from holdfast.errors import HoldfastError
-from holdfast.frontend.expiry import expiring
-from holdfast.frontend.sql import plan_sql
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Field, Join, Linear, Node, Source, Temporal, TopK, Union
+from holdfast.plan.nodes import (
+    Aggregate,
+    Call,
+    Field,
+    Join,
+    Linear,
+    Named,
+    Node,
+    Order,
+    Source,
+    Temporal,
+    TopK,
+    Union,
+)
 from holdfast.plan.rewrites import rewrite
 
 ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
@@ -28,18 +39,15 @@ VIEWS = {
     "cities": "SELECT city, sum(amount) AS total, max(amount) AS most FROM placed GROUP BY city",
     "buyers": "SELECT DISTINCT user FROM orders",
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
-    "live": "SELECT id, user, amount, {start} + id * 100000 AS since, {start} + (id + user * 50) * 100000 AS until "
-    "FROM orders",
+    "live": "orders while their time is, from since until until",
     "lively": "SELECT user, sum(amount) AS total, count(*) AS orders FROM live GROUP BY user",
 }
+"""What the views are, for people. Their plans (`_plan`) are written as nodes: a simulation needs no Spark to read SQL.
+"""
 
-EDITIONS = (
-    VIEWS["spend"],
-    VIEWS["spend"].replace("FROM orders", "FROM orders WHERE amount > 0"),
-    VIEWS["spend"].replace("sum(amount)", "sum(amount * 2)"),
-)
-"""What ``spend`` may be edited to, and with it ``top``. (Input that was released can be had again from the log only
-where rows of it come and go: so views over ``users`` stay as they are.)"""
+EDITIONS = 3
+"""So many plans ``spend`` may be edited to, and with it ``top``. (Input that was released can be had again from the log
+only where rows of it come and go: so views over ``users`` stay as they are.)"""
 
 FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"), ("live", "lively"))
 """Views that make up a flow; all of them have sinks."""
@@ -60,7 +68,9 @@ def left(flow: tuple[str, ...]) -> dict[str, Node]:
     """The sources whose rows expire, as what is left of them."""
     if "live" not in flow:
         return {}
-    return {"orders": expiring(Source("orders", ORDERS), f"{START + LIFE} + id * 100000")}
+    orders = Source("orders", ORDERS)
+    until = _computed(orders, expires=f"{START + LIFE}L + `id` * 100000L")
+    return {"orders": _columns(Temporal(until, None, "expires"), *orders.columns)}
 
 
 @cache
@@ -70,18 +80,59 @@ def plans(flow: tuple[str, ...], edition: int = 0) -> dict[str, Node]:
     catalog |= left(flow)
     views: dict[str, Node] = {}
     for name in flow:
-        sql = EDITIONS[edition] if name == "spend" else VIEWS[name]
-        node = plan_sql(name, sql.format(start=START), {**catalog, **views})
-        if name == "live":
-            node = Temporal(node, "since", "until")
+        node = _plan(name, {**catalog, **views}, edition)
         views[name] = rewrite(node, keep=[*left(flow).values(), *views.values()])
     return views
+
+
+def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
+    """The plan of a view over the plans of what it reads."""
+    match view:
+        case "spend":  # per user, what was spent and how often; of amounts above 0, or doubled, in other editions
+            rows = _computed(tables["orders"], spent="`amount` * 2L" if edition == 2 else "`amount`")
+            rows = Linear(rows, "`amount` > 0L", _same(rows.columns)) if edition == 1 else rows
+            return Aggregate(rows, ("user",), (Call("total", "sum", ("spent",)), Call("orders", "count", ())))
+        case "placed":  # orders with the city of their user
+            users = Linear(tables["users"], None, (Named("u.user", "`user`"), Named("city", "`city`")))
+            return _columns(Join(tables["orders"], users, ("user",), ("u.user",)), "id", "amount", "city")
+        case "cities":
+            calls = (Call("total", "sum", ("amount",)), Call("most", "max", ("amount",)))
+            return Aggregate(tables["placed"], ("city",), calls)
+        case "buyers":
+            return Aggregate(_columns(tables["orders"], "user"), ("user",), ())
+        case "top":
+            order = (Order("total", descending=True, nulls_first=False), Order("user", False, nulls_first=True))
+            return TopK(_columns(tables["spend"], "user", "total"), order, 3)
+        case "live":  # orders while their time is
+            rows = _computed(
+                tables["orders"],
+                since=f"{START}L + `id` * 100000L",
+                until=f"{START}L + (`id` + `user` * 50L) * 100000L",
+            )
+            return Temporal(rows, "since", "until")
+        case "lively":
+            calls = (Call("total", "sum", ("amount",)), Call("orders", "count", ()))
+            return Aggregate(tables["live"], ("user",), calls)
+    raise HoldfastError(f"the simulator has no view {view!r}")
+
+
+def _same(columns: Iterable[str]) -> tuple[Named, ...]:
+    return tuple(Named(name, f"`{name}`") for name in columns)
+
+
+def _columns(node: Node, *names: str) -> Node:
+    return Linear(node, None, _same(names))
+
+
+def _computed(node: Node, **expressions: str) -> Node:
+    """``node`` with further columns."""
+    return Linear(node, None, (*_same(node.columns), *(Named(name, sql) for name, sql in expressions.items())))
 
 
 @cache
 def edition_of(log: str) -> int:
     """Which edition of ``spend`` a log keeps."""
-    marks = [fingerprint(plans(("spend",), number)["spend"]) for number in range(len(EDITIONS))]
+    marks = [fingerprint(plans(("spend",), number)["spend"]) for number in range(EDITIONS)]
     return marks.index(log.partition("-")[0])
 
 

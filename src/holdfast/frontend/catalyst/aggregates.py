@@ -1,0 +1,251 @@
+"""Catalyst's aggregate functions as calls of `plan.nodes.Call`.
+
+`AGGREGATES` says for each of Catalyst's classes how it is kept; a class that is not there is refused by name.
+
+- ``corr`` and ``regr_…`` are made of exact variances and covariances of the rows that have both values.
+- The approximate ones are exact: ``approx_count_distinct`` counts, ``approx_percentile`` finds the value at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from holdfast.frontend.catalyst.asked import Asked, Calls, Result, is_known, over
+from holdfast.frontend.catalyst.lists import by, by_order, first_by, joined, listed
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.tree import Expression
+from holdfast.plan.expression import Tree, read
+
+
+def result(calls: Calls, expression: Expression, statement: Statement) -> Tree:
+    """The result of an ``AggregateExpression``, over the columns of the groups."""
+    function, *rest = expression.children
+    condition = calls.condition(rest[0] if rest else None)
+    asked = Asked(calls, function, bool(expression.parameters["isDistinct"]), condition, statement)
+    made = AGGREGATES.get(function.kind)
+    if made is None:
+        raise asked.unsupported(f"the aggregate {asked.name}", _ADVICE.get(function.kind, ""))
+    return made(asked)
+
+
+def _plain(name: str) -> Result:
+    """A function of all its arguments; FILTER makes the first of them NULL."""
+
+    def made(asked: Asked) -> Tree:
+        others = [asked.all_rows(place) for place in range(1, len(asked.function.children))]
+        return asked.call(name, [asked.argument(0), *others])
+
+    return made
+
+
+def _extreme(name: str) -> Result:
+    def made(asked: Asked) -> Tree:
+        if asked.compared(0) == asked.all_rows(0):
+            return asked.call(name, [asked.argument(0)])
+        return by_order(asked, name, asked.compared(0))
+
+    return made
+
+
+def _of_equals(made: Result) -> Result:
+    """A function that looks for equal values."""
+
+    def checked(asked: Asked) -> Tree:
+        looks = asked.distinct or asked.function.kind in ("Mode", "CollectSet")
+        if looks and asked.compared(0) != asked.all_rows(0):
+            raise asked.unsupported(f"{asked.name} of texts with a collation", "take it of lower(…)")
+        return made(asked)
+
+    return checked
+
+
+def _pair(name: str) -> Result:
+    def made(asked: Asked) -> Tree:
+        _check_copies(asked)
+        return asked.call(name, [asked.argument(0), asked.all_rows(1)])
+
+    return made
+
+
+def _check_copies(asked: Asked) -> None:
+    if asked.distinct:
+        raise asked.unsupported(f"DISTINCT in {asked.name}", "select the distinct rows in a subquery")
+
+
+def _summed(name: str) -> Result:
+    def made(asked: Asked) -> Tree:
+        mode = asked.statement.catalyst.mode(asked.function)
+        if mode == "LEGACY":
+            raise asked.unsupported(f"{name} without ANSI mode", f"use try_{name}")
+        return asked.call(name, [asked.argument(0)], *(["try"] if mode == "TRY" else []))
+
+    return made
+
+
+def _count(asked: Asked) -> Tree:
+    """Rows without a NULL in any argument."""
+    literals = [each for each in asked.function.children if each.kind == "Literal"]
+    if any(each.parameters.get("value") is None for each in literals):
+        return read("0L")
+    given = [each for each in asked.function.children if each.kind != "Literal"]
+    trees = list(dict.fromkeys(map(asked.calls.comparable if asked.distinct else asked.calls.argument, given)))
+    if asked.distinct:
+        trees = trees or [exp.Literal.number(1)]
+        return asked.call("count", [asked.where(trees[0]), *trees[1:]])
+    if not trees:
+        return asked.call("count", [] if asked.condition is None else [asked.where(exp.Literal.number(1))])
+    if len(trees) == 1:
+        return asked.call("count", [asked.where(trees[0])])
+    return asked.call("count", [asked.where(exp.Literal.number(1), *map(is_known, trees))])
+
+
+# -- percentiles and modes -------------------------------------------------------------------------------------------
+
+
+def _mode(asked: Asked) -> Tree:
+    # Spark takes the greatest of (frequency, value), by an order of values that may be reversed.
+    greatest = asked.function.parameters.get("reverseOpt") is False
+    return asked.call("mode", [asked.argument(0)], *(["greatest"] if greatest else []))
+
+
+def _percentile(asked: Asked) -> Tree:
+    """The value at a place of the order, or between two."""
+    children = asked.function.children
+    _check_number(asked, children[0])
+    if len(children) > 2 and asked.statement.catalyst.constant(children[2]) != 1:
+        raise asked.unsupported("percentile with a frequency", "repeat the rows instead")
+    return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], each))
+
+
+def _median(asked: Asked) -> Tree:
+    _check_number(asked, asked.function.children[0])
+    return asked.call("percentile", [asked.argument(0)], "0.5")
+
+
+def _percentile_disc(asked: Asked) -> Tree:
+    """One of the values, as a double."""
+    _check_number(asked, asked.function.children[0])
+    if asked.function.parameters.get("legacyCalculation"):
+        raise asked.unsupported("percentile_disc as Spark 3 computed it")
+    value = exp.Cast(this=asked.argument(0), to=exp.DataType.build("double", dialect="spark"))
+    behind = ["desc"] if asked.function.parameters.get("reverse") else []
+    return _at(asked, lambda each: asked.call("percentile_disc", [value], each, *behind))
+
+
+def _approximate_percentile(asked: Asked) -> Tree:
+    return _at(asked, lambda each: asked.call("percentile_disc", [asked.argument(0)], each))
+
+
+def _check_number(asked: Asked, value: Expression) -> None:
+    kind = asked.statement.catalyst.type_of(value)
+    if kind.startswith("interval"):
+        raise asked.unsupported(f"{asked.name} of values of type {kind}", "make a number of them")
+
+
+def _at(asked: Asked, made: Callable[[str], Tree]) -> Tree:
+    """The results at the percentage, or the list of percentages, that the function is given."""
+    wanted = asked.statement.catalyst.constant(asked.function.children[1])
+    if isinstance(wanted, list):
+        found = [made(_percentage(asked, each)) for each in wanted]
+        listed = exp.Anonymous(this="array", expressions=found)
+        return exp.Case(ifs=[exp.If(this=is_known(found[0]), true=listed)]) if found else exp.null()
+    if not isinstance(wanted, float):
+        raise asked.unsupported(f"{asked.name} at a percentage that is not a number", "write the number")
+    return made(_percentage(asked, wanted))
+
+
+def _percentage(asked: Asked, number: float) -> str:
+    exact = Decimal(repr(number))
+    reverse = asked.function.kind == "PercentileCont" and asked.function.parameters["reverse"]
+    return f"{1 - exact if reverse else exact:f}"
+
+
+# -- pairs of numbers ----------------------------------------------------------------------------------------------
+
+
+def _pairs(formula: str) -> Result:
+    """A formula over the rows that have both values: ``cov``, and of ``y`` and ``x``, the function's arguments, the
+    variances ``vy`` and ``vx``, deviations ``sy`` and ``sx`` and means ``my`` and ``mx``; ``n``, their number."""
+    functions = {"v": "var_pop", "s": "stddev_pop", "m": "avg"}
+
+    def made(asked: Asked) -> Tree:
+        _check_copies(asked)
+        both = [asked.all_rows(place) for place in (0, 1)]
+        known: dict[str, Tree] = {}
+        for node in read(formula).find_all(exp.Column):
+            name = node.name
+            if name == "n":
+                known[name] = asked.call("count", [asked.where(exp.Literal.number(1), *map(is_known, both))])
+            elif name == "cov":
+                known[name] = asked.call("covar_pop", [asked.argument(0), both[1]])
+            else:
+                own, other = both if name[1] == "y" else reversed(both)
+                known[name] = asked.call(functions[name[0]], [asked.where(own, is_known(other))])
+        return over(formula, **known)
+
+    return made
+
+
+AGGREGATES: dict[str, Result] = {
+    "Count": _count,
+    "CountIf": _plain("count_if"),
+    "HyperLogLogPlusPlus": lambda asked: asked.calls.call("count", [asked.where(asked.compared(0))], distinct=True),
+    "Sum": _summed("sum"),
+    "Average": _summed("avg"),
+    "Min": _extreme("min"),
+    "Max": _extreme("max"),
+    "First": _plain("any_value"),
+    "Last": _plain("any_value"),
+    "AnyValue": _plain("any_value"),
+    "MaxBy": by("max"),
+    "MinBy": by("min"),
+    "MaxMinByK": first_by,
+    "BoolAnd": _plain("bool_and"),
+    "BoolOr": _plain("bool_or"),
+    "BitAndAgg": _plain("bit_and"),
+    "BitOrAgg": _plain("bit_or"),
+    "BitXorAgg": _plain("bit_xor"),
+    "StddevSamp": _plain("stddev_samp"),
+    "StddevPop": _plain("stddev_pop"),
+    "VarianceSamp": _plain("var_samp"),
+    "VariancePop": _plain("var_pop"),
+    "Skewness": _plain("skewness"),
+    "Kurtosis": _plain("kurtosis"),
+    "CovPopulation": _pair("covar_pop"),
+    "CovSample": _pair("covar_samp"),
+    "Corr": _pairs("CASE WHEN `sy` <> 0D AND `sx` <> 0D THEN `cov` / `sy` / `sx` END"),
+    "RegrCount": _pairs("`n`"),
+    "RegrAvgX": _pairs("`mx`"),
+    "RegrAvgY": _pairs("`my`"),
+    "RegrSXX": _pairs("`vx` * CAST(`n` AS DOUBLE)"),
+    "RegrSYY": _pairs("`vy` * CAST(`n` AS DOUBLE)"),
+    "RegrSXY": _pairs("`cov` * CAST(`n` AS DOUBLE)"),
+    "RegrSlope": _pairs("CASE WHEN `vx` <> 0D THEN `cov` / `vx` END"),
+    "RegrIntercept": _pairs("CASE WHEN `vx` <> 0D THEN `my` - `cov` / `vx` * `mx` END"),
+    "RegrR2": _pairs(
+        "CASE WHEN `vx` <> 0D THEN CASE WHEN `vy` = 0D THEN 1D ELSE `cov` / `vx` * (`cov` / `vy`) END END"
+    ),
+    "CollectList": _of_equals(listed("collect_list")),
+    "CollectSet": _of_equals(listed("collect_set")),
+    "ListAgg": _of_equals(joined),
+    "Mode": _of_equals(_mode),
+    "Median": _median,
+    "Percentile": _percentile,
+    "PercentileCont": _percentile,
+    "PercentileDisc": _percentile_disc,
+    "ApproximatePercentile": _approximate_percentile,
+}
+"""Catalyst's class → how it is kept."""
+
+_SKETCH = "no sketch can be taken back when rows are deleted"
+_ADVICE = {
+    "ApproxTopK": "group by the value, and take ORDER BY count(*) DESC LIMIT k",
+    "CountMinSketchAgg": _SKETCH,
+    "HllSketchAgg": f"{_SKETCH}; count(DISTINCT …) is exact",
+    "HllUnionAgg": _SKETCH,
+    "HistogramNumeric": "group by width_bucket(…)",
+    "PythonUDAF": "collect_list(…) gives a function of one row all values of the group",
+}

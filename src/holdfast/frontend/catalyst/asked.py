@@ -1,0 +1,95 @@
+"""An aggregate in a query: its arguments, FILTER's condition, and where its calls are collected.
+
+A FILTER is written into the arguments, since aggregates pass over NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from holdfast.errors import Unsupported
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.tree import Expression
+from holdfast.plan.expression import Tree, read, replace_columns
+
+_BLIND_TO_COPIES = ("min", "max", "any_value", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set")
+"""To these it makes no difference whether each value counts once."""
+
+
+class Calls(Protocol):
+    """Where calls are collected (`frontend.catalyst.groups`)."""
+
+    def argument(self, expression: Expression) -> Tree:
+        """An argument, over the rows that are grouped."""
+
+    def comparable(self, expression: Expression) -> Tree:
+        """What the values of an argument are compared by."""
+
+    def condition(self, expression: Expression | None) -> Tree | None:
+        """The condition on the rows that an aggregate with this FILTER is about."""
+
+    def call(
+        self, function: str, arguments: Sequence[Tree], distinct: bool = False, parameters: tuple[str, ...] = ()
+    ) -> Tree:
+        """The result of a call, over the columns of the groups."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An aggregate in a query: the function, FILTER's condition, and what to tell the user."""
+
+    calls: Calls
+    function: Expression
+    distinct: bool
+    condition: Tree | None
+    statement: Statement
+
+    @property
+    def name(self) -> str:
+        """What the function is called in SQL."""
+        return self.statement.catalyst.function_name(self.function)
+
+    def all_rows(self, place: int) -> Tree:
+        """An argument, whatever FILTER says."""
+        return self.calls.argument(self.function.children[place])
+
+    def argument(self, place: int) -> Tree:
+        """An argument where FILTER's condition holds, NULL elsewhere."""
+        return self.where(self.all_rows(place))
+
+    def compared(self, place: int) -> Tree:
+        """What the values of an argument are compared by, whatever FILTER says."""
+        return self.calls.comparable(self.function.children[place])
+
+    def where(self, value: Tree, *conditions: Tree) -> Tree:
+        """``value`` where the conditions and FILTER's hold, NULL elsewhere."""
+        needed = [*([] if self.condition is None else [self.condition]), *conditions]
+        if not needed:
+            return value
+        whole = needed[0].copy()
+        for each in needed[1:]:
+            whole = exp.And(this=whole, expression=each.copy())
+        return exp.Case(ifs=[exp.If(this=whole, true=value)])
+
+    def call(self, function: str, arguments: Sequence[Tree], *parameters: str) -> Tree:
+        distinct = self.distinct and function not in _BLIND_TO_COPIES
+        return self.calls.call(function, arguments, distinct, parameters)
+
+    def unsupported(self, construct: str, advice: str = "") -> Unsupported:
+        return self.statement.unsupported(construct, self.function, advice)
+
+
+Result = Callable[[Asked], Tree]
+
+
+def over(text: str, **columns: Tree) -> Tree:
+    """An expression with trees for its columns."""
+    return replace_columns(read(text), columns)
+
+
+def is_known(tree: Tree) -> Tree:
+    return exp.Not(this=exp.Is(this=tree.copy(), expression=exp.null()))

@@ -1,0 +1,278 @@
+"""Spark's plan to ours.
+
+`CONVERTERS` says for each of Catalyst's operators which function converts it; an operator that is not there cannot be
+kept up to date, and is refused by name. Spark has resolved names, types and coercions, and has turned correlated
+subqueries into joins (`spark.analysed`); what is left is to say each operator in nodes that are kept incrementally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from holdfast.errors import SqlError
+from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.catalyst.clock import check_temporal
+from holdfast.frontend.catalyst.expressions import Expressions
+from holdfast.frontend.catalyst.generators import generate
+from holdfast.frontend.catalyst.groups import aggregate, compared_by, deduplicate, distinct, within_watermark
+from holdfast.frontend.catalyst.joins import is_above_join, join
+from holdfast.frontend.catalyst.pivot import is_pivot, pivot
+from holdfast.frontend.catalyst.relation import Relation, filtered, project
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static, view
+from holdfast.frontend.catalyst.subqueries import at_most_one
+from holdfast.frontend.catalyst.tree import Expression, Operator, direction
+from holdfast.frontend.catalyst.windows import window
+from holdfast.frontend.labels import label, unique
+from holdfast.frontend.schema import RESERVED
+from holdfast.plan.expression import Tree, column, plain, render
+from holdfast.plan.nodes import Node, Order, SetOperation, TopK, Union
+
+COLLECTION = "holdfast:"
+"""How the alias of a leaf begins that stands for a collection of the flow; the collection's name follows."""
+
+
+class Converter:
+    """Converts the operators of one statement. ``collections``: what its leaves stand for, by name."""
+
+    def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
+        self.statement, self.collections = statement, collections
+        self.view: Operator | None = None
+        """The view of the user's session that is being read."""
+
+        self.reads: set[str] = set()
+        """The collections that it reads."""
+
+        self.definitions: dict[int, Relation] = {}
+        """Common table expressions, by Spark's id."""
+
+    def relation(self, operator: Operator) -> Relation:
+        """The rows of an operator."""
+        convert = CONVERTERS.get(operator.kind)
+        if convert is None:
+            raise self.statement.unsupported(operator.kind, operator)
+        return convert(self, operator)
+
+    def expressions(self, names: Mapping[int, str]) -> Expressions:
+        return Expressions(self.statement, names, self.subquery)
+
+    def tree(self, expression: Expression, relation: Relation) -> Tree:
+        return self.expressions(relation.names).tree(expression)
+
+    def condition(self, expression: Expression, names: Mapping[int, str], clause: str = "WHERE") -> Tree:
+        """A condition that rows are kept by."""
+        tree = self.expressions(names).tree(expression)
+        check_temporal(tree, clause, self.statement)
+        return tree
+
+    def subquery(self, plan: Operator, expression: Expression) -> Node:
+        """The rows of a subquery that refers to nothing outside of it; of a scalar one, its one row."""
+        node = self.relation(plan).exactly().node
+        return at_most_one(node, self.statement) if expression.kind == "ScalarSubquery" else node
+
+    def is_collection(self, operator: Operator) -> bool:
+        """Does the operator stand for a collection of the flow's?"""
+        return operator.kind == "SubqueryAlias" and operator.parameters["identifier"]["name"].startswith(COLLECTION)
+
+
+Convert = Callable[[Converter, Operator], Relation]
+
+
+# -- leaves and operators that only pass rows on ------------------------------------------------------------------
+
+
+def _alias(converter: Converter, operator: Operator) -> Relation:
+    """A name for a relation; of a collection of the flow's, what the name stands for."""
+    if not converter.is_collection(operator):
+        return converter.relation(operator.child)
+    name = operator.parameters["identifier"]["name"].removeprefix(COLLECTION)
+    node = converter.collections.get(name)
+    if node is None:
+        raise converter.statement.unsupported(
+            "a DataFrame of another flow, or of a view that was dropped", operator, "make it of flow.table or flow.sql"
+        )
+    converter.reads.add(name)
+    attributes = operator.child.expressions("output")
+    if len(attributes) != len(node.columns):
+        shown = name.rpartition(":")[2]
+        raise converter.statement.error(
+            SqlError, f"'{shown}' has other columns than when the DataFrame was made; make it again", operator
+        )
+    return Relation(node, tuple((each.id, own) for each, own in zip(attributes, node.columns, strict=True)))
+
+
+def _passed(converter: Converter, operator: Operator) -> Relation:
+    return converter.relation(operator.child)
+
+
+def _with(converter: Converter, operator: Operator) -> Relation:
+    *definitions, query = operator.children
+    for each in definitions:
+        converter.definitions[each.parameters["id"]] = converter.relation(each.child).exactly()
+    return converter.relation(query)
+
+
+def _reference(converter: Converter, operator: Operator) -> Relation:
+    defined = converter.definitions[operator.parameters["cteId"]]
+    attributes = operator.expressions("output")
+    return Relation(
+        defined.node, tuple((each.id, name) for each, (_, name) in zip(attributes, defined.outputs, strict=True))
+    )
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _project(converter: Converter, operator: Operator) -> Relation:
+    if is_pivot(operator):
+        return pivot(converter, operator)
+    below = converter.relation(operator.child)
+    expressions = converter.expressions(below.names)
+    items = [(each.id, each.name, expressions.tree(each)) for each in operator.expressions("projectList")]
+    return project(below, None, items)
+
+
+def _filter(converter: Converter, operator: Operator) -> Relation:
+    if is_above_join(converter, operator):
+        return join(converter, operator)
+    below = converter.relation(operator.child)
+    condition = operator.expression("condition")
+    assert condition is not None
+    clause = {"Aggregate": "HAVING", "Window": "QUALIFY"}.get(operator.child.kind, "WHERE")
+    return filtered(below, converter.condition(condition, below.names, clause))
+
+
+def _union(converter: Converter, operator: Operator) -> Relation:
+    sides = [converter.relation(child).exactly() for child in operator.children]
+    inputs: list[Node] = []
+    for side in sides:
+        inputs += side.node.inputs if isinstance(side.node, Union) else [side.node]
+    return Relation(Union(tuple(inputs)), sides[0].outputs)
+
+
+def _expand(converter: Converter, operator: Operator) -> Relation:
+    """Several rows of each: one for each list of expressions."""
+    below = converter.relation(operator.child)
+    expressions = converter.expressions(below.names)
+    outputs = operator.expressions("output")
+    sides = []
+    for projection in operator.parameters["projections"]:
+        trees = [expressions.tree(each) for each in projection]
+        items = [(each.id, each.name, tree) for each, tree in zip(outputs, trees, strict=True)]
+        sides.append(project(replace(below, order=()), None, items).exactly())
+    return Relation(Union(tuple(side.node for side in sides)), sides[0].outputs)
+
+
+def _set(kind: str) -> Convert:
+    def convert(converter: Converter, operator: Operator) -> Relation:
+        left, right = (converter.relation(child).exactly() for child in operator.children)
+        if compared_by(converter, operator, left):
+            advice = "make them lower(…), or join the sides"
+            raise converter.statement.unsupported(f"{kind.upper()} of texts with a collation", operator, advice)
+        node = SetOperation(left.node, right.node, kind, bool(operator.parameters["isAll"]))
+        return replace(left, node=node)
+
+    return convert
+
+
+# -- order and limits ----------------------------------------------------------------------------------------------
+
+
+def _sort(converter: Converter, operator: Operator) -> Relation:
+    """The same rows, with a column for every expression to sort by."""
+    below = converter.relation(operator.child)
+    added: list[Item] = []
+    order: list[Order] = []
+    for sort in operator.expressions("order"):
+        tree = converter.expressions(below.names).comparable(sort.children[0])
+        name = plain(render(tree))
+        if name is None:
+            name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])
+            added.append((name, tree))
+        if all(name != each.column for each in order):
+            order.append(Order(name, *direction(sort)))
+    return replace(below, node=extend(below.node, added) if added else below.node, order=tuple(order))
+
+
+def _limit(converter: Converter, operator: Operator) -> Relation:
+    limit = _number(converter, operator, "limitExpr")
+    child = operator.child
+    if child.kind in ("LocalLimit", "GlobalLimit"):
+        limit, child = min(limit, _number(converter, child, "limitExpr")), child.child
+    offset = 0
+    if child.kind == "Offset":
+        offset, child = _number(converter, child, "offsetExpr"), child.child
+    below = converter.relation(child)
+    return replace(below, node=TopK(below.node, below.order, limit, offset))
+
+
+def _number(converter: Converter, operator: Operator, name: str) -> int:
+    asked = operator.expression(name)
+    found = None if asked is None else converter.expressions({}).constant(asked)
+    if found is None or found.parameters.get("value") is None:
+        raise converter.statement.unsupported(f"{operator.kind} that is not a number", operator, "write the number")
+    return int(found.parameters["value"])
+
+
+def _offset(converter: Converter, operator: Operator) -> Relation:
+    raise converter.statement.unsupported("OFFSET without LIMIT", operator)
+
+
+CONVERTERS: dict[str, Convert] = {
+    "SubqueryAlias": _alias,
+    **dict.fromkeys(STATIC, static),
+    "View": view,
+    "PipeOperator": _passed,
+    "ResolvedHint": _passed,
+    "Repartition": _passed,
+    "RepartitionByExpression": _passed,
+    "RebalancePartitions": _passed,
+    "WithCTE": _with,
+    "CTERelationRef": _reference,
+    "Project": _project,
+    "Filter": _filter,
+    "Join": join,
+    "Union": _union,
+    "Expand": _expand,
+    "Distinct": distinct,
+    "Deduplicate": deduplicate,
+    "DeduplicateWithinWatermark": within_watermark,
+    "Aggregate": aggregate,
+    "Window": window,
+    "Generate": generate,
+    "Intersect": _set("intersect"),
+    "Except": _set("except"),
+    "Sort": _sort,
+    "GlobalLimit": _limit,
+    "LocalLimit": _limit,
+    "Offset": _offset,
+    **{kind: refused(*said) for kind, said in REFUSED.items()},
+}
+
+
+def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node]) -> tuple[Node, frozenset[str]]:
+    """The plan of a view that Spark has analysed, and the names of the collections that it reads."""
+    converter = Converter(statement, collections)
+    relation = converter.relation(plan)
+    outputs = plan.expressions("projectList")
+    names = [each.name for each in outputs]
+    _check_names(statement, names)
+    items = [(name, column(own)) for name, (_, own) in zip(names, relation.outputs, strict=True)]
+    return linear(relation.node, None, items), frozenset(converter.reads)
+
+
+def _check_names(statement: Statement, names: Sequence[str]) -> None:
+    """Refuse output columns that nobody could tell apart, or that have names of Holdfast's own."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name == "":
+            raise statement.error(SqlError, "an output column has an empty name", name=name)
+        if (other := seen.get(name.lower())) is not None:
+            message = f"two output columns are called {other!r}; rename one with AS"
+            raise statement.error(SqlError, message, name=name)
+        if name.lower().startswith(RESERVED):
+            ours = ", ".join(RESERVED)
+            message = f"output column {name!r} is reserved: names that start with {ours} are Holdfast's own"
+            raise statement.error(SqlError, f"{message}; rename it with AS", name=name)
+        seen[name.lower()] = name

@@ -1,0 +1,79 @@
+"""PIVOT, as Spark plans it: groups by keys and pivot column, then groups by keys that put the results in an array.
+
+Spark's plan, from the top: a `Project` that takes the elements out of the arrays, an `Aggregate` with a ``PivotFirst``
+for each aggregate, and the `Aggregate` that the user asked for. Here they are one `Aggregate` by the keys: for each
+value of the pivot column, each aggregate over the rows that have that value. Where there are none it is NULL, whatever
+the aggregate of no rows may be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from holdfast.frontend.catalyst.groups import ATTRIBUTE, Groups, unaliased
+from holdfast.frontend.catalyst.relation import Relation, project
+from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.plan.expression import Tree
+
+if TYPE_CHECKING:
+    from holdfast.frontend.catalyst.convert import Converter
+
+
+def is_pivot(operator: Operator) -> bool:
+    """Is it the `Project` above a pivot?"""
+    if operator.kind != "Project" or operator.child.kind != "Aggregate":
+        return False
+    return any(map(_pivot_first, operator.child.expressions("aggregateExpressions")))
+
+
+def pivot(converter: Converter, operator: Operator) -> Relation:
+    """The groups, with a column for each aggregate and value."""
+    second = operator.child
+    first = second.child
+    if first.kind != "Aggregate":
+        raise converter.statement.unsupported("this PIVOT", operator)
+    below = converter.relation(first.child)
+    outputs = operator.expressions("projectList")
+    groups = Groups(converter, below, [each.name for each in outputs])
+    inner = {each.id: unaliased(each) for each in first.expressions("aggregateExpressions")}
+    keys: dict[int, Expression] = {}
+    for key in second.expressions("groupingExpressions"):
+        keys[key.id] = own = inner[key.id]
+        if own.kind == ATTRIBUTE:
+            groups.key(own, next((each.name for each in outputs if each.id == key.id), None))
+        else:
+            groups.constant_key(own)
+    elements: dict[int, list[Tree]] = {}
+    for each in second.expressions("aggregateExpressions"):
+        if (found := _pivot_first(each)) is not None:
+            by, value = found.children
+            choices = converter.statement.catalyst.pivot_values(found)
+            elements[each.id] = [_chosen(groups, inner[by.id], choice, inner[value.id]) for choice in choices]
+    items = []
+    for each in outputs:
+        own = unaliased(each)
+        if own.kind == "GetArrayItem":
+            array, place = own.children
+            tree = elements[array.id][int(place.parameters["value"])]
+        else:
+            tree = groups.output(keys[own.id])
+        items.append((each.id, each.name, tree))
+    return project(Relation(groups.plan(), ()), None, items)
+
+
+def _pivot_first(output: Expression) -> Expression | None:
+    call = unaliased(output)
+    found = call.children[0] if call.kind == "AggregateExpression" else call
+    return found if found.kind == "PivotFirst" else None
+
+
+def _chosen(groups: Groups, by: Expression, choice: Expression, value: Expression) -> Tree:
+    """What is asked of the rows of a group whose pivot column has the value ``choice``."""
+    groups.only = exp.NullSafeEQ(this=groups.argument(by), expression=groups.argument(choice))
+    one = exp.Case(ifs=[exp.If(this=groups.only.copy(), true=exp.Literal.number(1))])
+    rows = groups.call("count", [one])
+    tree = groups.output(value)
+    groups.only = None
+    return exp.Case(ifs=[exp.If(this=exp.GT(this=rows, expression=exp.Literal.number(0)), true=tree)])

@@ -1,0 +1,95 @@
+"""A converted relation: a plan node, and which of its columns are what Spark refers to by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.frontend.build import Item, linear
+from holdfast.frontend.labels import unique
+from holdfast.plan.expression import Tree, column
+from holdfast.plan.nodes import Linear, Node, Order
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The rows of ``node``. ``outputs``: Spark's attributes, in order, as (id, column of ``node``).
+
+    The node may have further columns, which nobody but ``order`` refers to. ``order`` is that of a Sort below: it means
+    something to a limit above only.
+    """
+
+    node: Node
+    outputs: tuple[tuple[int, str], ...]
+    order: tuple[Order, ...] = ()
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Id of an attribute → column."""
+        return dict(self.outputs)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for _, name in self.outputs)
+
+    def exactly(self) -> Relation:
+        """The same rows, with the columns of the outputs alone, in their order. Each column stands once."""
+        if self.columns == self.node.columns:
+            return replace(self, order=())
+        items: list[Item] = []
+        outputs: list[tuple[int, str]] = []
+        for id, name in self.outputs:
+            new = unique(name, [each for each, _ in items])
+            items.append((new, column(name)))
+            outputs.append((id, new))
+        return Relation(linear(self.node, None, items), tuple(outputs))
+
+    def apart(self, taken: Sequence[str]) -> Relation:
+        """The same rows, with column names that differ from all that are ``taken``."""
+        own = self.exactly()
+        lower = {name.lower() for name in taken}
+        if not any(name.lower() in lower for name in own.columns):
+            return own
+        names: dict[str, str] = {}
+        for name in own.columns:
+            names[name] = unique(name, [*taken, *names.values()])
+        node = linear(own.node, None, [(names[name], column(name)) for name in own.columns])
+        return Relation(node, tuple((id, names[name]) for id, name in own.outputs))
+
+
+def project(
+    relation: Relation, predicate: Tree | None, items: Sequence[tuple[int, str, Tree]]
+) -> Relation:
+    """Columns computed from the rows that ``predicate`` keeps: (id, the name it is to have, expression)."""
+    given: list[Item] = []
+    outputs: list[tuple[int, str]] = []
+    known: dict[Tree, str] = {}
+    for id, wanted, tree in items:
+        name = unique(wanted or "column", [each for each, _ in given])
+        given.append((name, tree))
+        known.setdefault(tree, name)
+        outputs.append((id, name))
+    order: list[Order] = []
+    for item in relation.order:
+        name = next((known[tree] for tree in map(column, _alike(relation.node, item.column)) if tree in known), "")
+        if not name:
+            name = unique(item.column, [each for each, _ in given])
+            given.append((name, column(item.column)))
+        order.append(replace(item, column=name))
+    return Relation(linear(relation.node, predicate, given), tuple(outputs), tuple(order))
+
+
+def _alike(node: Node, name: str) -> list[str]:
+    """The columns of a node that hold what the column ``name`` holds, that one first."""
+    if not isinstance(node, Linear):
+        return [name]
+    own = next(output.sql for output in node.outputs if output.name == name)
+    return [name, *(output.name for output in node.outputs if output.sql == own and output.name != name)]
+
+
+def filtered(relation: Relation, predicate: Tree | None) -> Relation:
+    """The rows of a relation that ``predicate`` keeps."""
+    if predicate is None:
+        return relation
+    names = relation.node.columns
+    return replace(relation, node=linear(relation.node, predicate, [(name, column(name)) for name in names]))

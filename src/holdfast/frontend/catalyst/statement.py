@@ -1,0 +1,127 @@
+"""A view's query while it is converted: Spark's objects behind its plan, names for errors, numbers for draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from holdfast.errors import DeclarationError, Unsupported
+from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.plan.nodes import Source, UserFunction
+
+Kind = TypeVar("Kind", bound=DeclarationError)
+
+
+class Catalyst(Protocol):
+    """Spark's side of a plan (`spark.analysed`): what its JSON does not tell."""
+
+    @property
+    def has_collations(self) -> bool:
+        """Is there a text in the query that has a collation?"""
+
+    def collation_key(self, collation: str) -> str:
+        """The name of a SQL function that gives texts the same bytes if they are equal by a collation, and bytes in
+        their order."""
+
+    def output(self, operator: Operator) -> list[Expression]:
+        """The columns of an operator."""
+
+    def type_of(self, expression: Expression) -> str:
+        """The type of an expression, as Spark's catalogString."""
+
+    def position(self, node: Expression | Operator) -> tuple[int, int] | None:
+        """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
+
+    def constant(self, expression: Expression) -> object:
+        """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
+        Spark cannot compute it without running a query."""
+
+    def function_name(self, expression: Expression) -> str:
+        """What a function is called in SQL."""
+
+    def is_session(self, attribute: Expression) -> bool:
+        """Is the column what ``session_window`` gave?"""
+
+    def pivot_values(self, expression: Expression) -> list[Expression]:
+        """The values of a ``PivotFirst``, as literals."""
+
+    def foreign(self, expression: Expression, holes: list[Expression]) -> str:
+        """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
+
+    def literal(self, expression: Expression) -> Expression | None:
+        """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. The value
+        of a timestamp is in microseconds."""
+
+    def is_deterministic(self, expression: Expression) -> bool:
+        """Whether Spark takes it, and all below it, for deterministic."""
+
+    def mode(self, expression: Expression) -> str:
+        """How an operation that can fail does: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
+
+    def is_ansi(self, expression: Expression) -> bool:
+        """Whether all that can fail in an expression is ANSI's; False if that is not certain."""
+
+    def hidden(self, expression: Expression, name: str) -> str:
+        """A parameter that the plan's JSON leaves out."""
+
+    def raised(self, condition: str) -> str:
+        """The name of a SQL function of no arguments that fails with this error of Spark's."""
+
+    def function(self, expression: Expression) -> UserFunction:
+        """The Python function that the expression calls."""
+
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        """A leaf that is not the flow's, as a source whose rows never change; ``view``: of the user's, in which it
+        is."""
+
+
+class Statement:
+    """The query of ``view``; ``subject`` is how errors begin."""
+
+    def __init__(
+        self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction], subject: str = ""
+    ) -> None:
+        self.view, self.catalyst, self.functions = view, catalyst, functions
+        self.subject = subject or f"view '{view}'"
+        self._draws = itertools.count()
+        self._subqueries = itertools.count()
+        self._seeds: dict[int, str] = {}
+
+    def next_draw(self) -> str:
+        """A number for the next nondeterministic call: calls in other places are other draws."""
+        return str(next(self._draws))
+
+    def seeded(self, seed: int) -> str:
+        """What tells draws with this seed from others. PySpark's ``rand()`` has a seed that is drawn when the DataFrame
+        is made: such a one, which nobody writes, stands for its number among them, so that the same code means the same
+        in the next process."""
+        if abs(seed) < 2**31:
+            return f"seed {seed}"
+        return self._seeds.setdefault(seed, f"drawn seed {len(self._seeds)}")
+
+    def next_subquery(self) -> int:
+        return next(self._subqueries)
+
+    def error(
+        self, kind: type[Kind], message: str, node: Expression | Operator | None = None, **fields: object
+    ) -> Kind:
+        """An error about ``node``, with its place in the text."""
+        place = None if node is None else self.catalyst.position(node)
+        if place is None:
+            return kind(f"{self.subject}: {message}", view=self.view, **fields)
+        line, column = place
+        return kind(
+            f"{self.subject}, line {line}, column {column}: {message}",
+            view=self.view,
+            line=line,
+            column=column,
+            **fields,
+        )
+
+    def unsupported(
+        self, construct: str, node: Expression | Operator | None = None, advice: str = ""
+    ) -> Unsupported:
+        """The refusal of a construct that cannot be kept up to date."""
+        behind = f": {advice}" if advice else ""
+        return self.error(Unsupported, f"{construct} is not supported{behind}", node, construct=construct)

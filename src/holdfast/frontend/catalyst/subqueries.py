@@ -1,0 +1,290 @@
+"""Subqueries, which Spark has turned into joins: rows that match something, or nothing, or one row at most.
+
+``EXISTS`` and ``IN`` are a semi join, ``NOT EXISTS`` an anti join; as a value (under OR, in a select list) they are an
+existence join, a left join with the distinct keys, which matched or did not. Equalities are keys. What else may stand
+in the condition:
+
+- ``x NOT IN (S)`` comes as ``x = s OR (x = s) IS NULL``, for each of its columns: `_Aware`. It is decided by keys, too
+  (`_unknown`).
+- One comparison besides the keys is decided by the least and the greatest value of a group (`frontend.extremes`).
+- Any other condition is decided by pairs of rows, for each combination of values that the left side has (`_matched`):
+  rows with the same values have the same answer, so each combination is asked once.
+
+A scalar subquery that may have several rows is grouped by its keys and counted; where a row on the left meets a count
+above one, its value is Spark's own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Literal
+
+from sqlglot import exp
+
+from holdfast.frontend import extremes
+from holdfast.frontend.build import Item, linear
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, used, with_columns
+from holdfast.frontend.labels import label, unique
+from holdfast.plan.expression import Tree, column, conjunction, replace_columns
+from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, TopK, Union, Window
+
+TOO_MANY_ROWS = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
+_MOST = 3
+"""Of so many columns at most NOT IN is decided by keys: each doubles the rows that are kept."""
+
+
+@dataclass
+class _Conditions:
+    """What decides whether two rows match. The right side of every key is a column of the right side."""
+
+    keys: list[Key] = field(default_factory=list)
+    aware: list[Key] = field(default_factory=list)
+    """Equalities that count as met where they are unknown."""
+
+    others: list[Tree] = field(default_factory=list)
+
+
+# -- semi, anti and existence joins --------------------------------------------------------------------------------
+
+
+def matching(left: Node, right: Node, on: Sequence[Tree]) -> Node:
+    """The rows of ``left`` that match a row of ``right``."""
+    found = _read(left, right, on)
+    if not found.aware and not found.others:
+        return join_outer(left, right, "semi", on)
+    if (decided := _by_extremes(left, right, found, "inner")) is not None:
+        node, condition = decided
+        return linear(node, condition, _same(left))
+    return join(left, *_matched(left, right, found), "semi")
+
+
+def lacking(left: Node, right: Node, on: Sequence[Tree]) -> Node:
+    """The rows of ``left`` that match no row of ``right``."""
+    found = _read(left, right, on)
+    if found.others or len(found.aware) > _MOST:
+        if (decided := _by_extremes(left, right, found, "left")) is not None:
+            node, condition = decided
+            return linear(node, exp.Not(this=condition), _same(left))
+        return join(left, *_matched(left, right, found), "anti")
+    if not found.aware:
+        return join_outer(left, right, "anti", on)
+    for rows, keys in _possible(right, found):
+        left = linear(join(left, rows, keys, "anti"), None, _same(left))
+    return left
+
+
+def marked(left: Node, right: Node, on: Sequence[Tree], name: str) -> Node:
+    """The rows of ``left``, with a column that says whether they match a row of ``right``."""
+    found = _read(left, right, on)
+    node, value = left, None
+    if found.others or len(found.aware) > _MOST:
+        decided = _by_extremes(left, right, found, "left") or _mark(left, *_matched(left, right, found))
+        node, value = decided
+    else:
+        for rows, keys in _possible(right, found):
+            node, one = _mark(node, rows, keys)
+            value = one if value is None else exp.Or(this=value, expression=one)
+    assert value is not None
+    return linear(node, None, [*_same(left), (name, value)])
+
+
+def _mark(left: Node, right: Node, keys: Sequence[Key]) -> tuple[Node, Tree]:
+    """``left`` with a column that is not NULL where ``right`` has a row that agrees, and the condition that it does."""
+    names: list[str] = []
+    for key in keys:
+        names.append(unique(label(key.right), [*left.columns, *names]))
+    exists = flag_name([*left.columns, *names])
+    items = [(name, key.right) for name, key in zip(names, keys, strict=True)]
+    once = linear(right, None, [*items, (exists, exp.true())])
+    once = Aggregate(once, once.columns, ())
+    by = [replace(key, right=column(name)) for key, name in zip(keys, names, strict=True)]
+    joined = join(left, once, by or [Key(exp.true(), exp.true(), column(exists))], "left")
+    return joined, exp.Not(this=exp.Is(this=column(exists), expression=exp.null()))
+
+
+def flag_name(taken: Sequence[str]) -> str:
+    """A name for the column that says whether a row matches."""
+    return unique("exists", taken)
+
+
+def _read(left: Node, right: Node, on: Sequence[Tree]) -> _Conditions:
+    found = _Conditions()
+    here, there = set(left.columns), set(right.columns)
+    for condition in dict.fromkeys(on):
+        if (key := key_of(condition, here, there)) is not None:
+            found.keys.append(key)
+        elif (key := _aware(condition, here, there)) is not None:
+            found.aware.append(key)
+        elif used(condition) <= here:
+            found.keys.append(Key(condition, flag(condition), exp.true()))
+        else:
+            found.others.append(condition)
+    return found
+
+
+def _aware(condition: Tree, here: set[str], there: set[str]) -> Key | None:
+    """The equality, if the condition is that it holds or is unknown."""
+    if not isinstance(condition, exp.Or) or not isinstance(condition.this, exp.EQ):
+        return None
+    if condition.expression != exp.Is(this=condition.this.copy(), expression=exp.null()):
+        return None
+    return key_of(condition.this, here, there)
+
+
+def _possible(right: Node, found: _Conditions) -> Iterator[tuple[Node, list[Key]]]:
+    """Rows and keys such that a row on the left matches if it meets one of these rows by these keys.
+
+    With no equality that may be unknown, there is one such pair: ``right`` itself, by its keys. With some, s and x are
+    the columns on the right and on the left, and a row is met if each s is NULL, or its x is NULL, or both are equal.
+    For each set of the columns s that may be NULL: the rows that have NULL exactly there are met by the other columns,
+    where x is NULL or equal. So each row is kept once for every set of these columns, with NULL in them, and x is
+    compared with NULL equal to NULL.
+    """
+    if not found.aware:
+        yield right, found.keys
+        return
+    names: list[str] = []
+    for key in [*found.keys, *found.aware]:
+        names.append(unique(label(key.right), names))
+    fixed = [replace(key, right=column(name)) for key, name in zip(found.keys, names, strict=False)]
+    values = [key.right for key in found.aware]
+    compared = [
+        replace(key, right=column(name), null_safe=True)
+        for key, name in zip(found.aware, names[len(fixed) :], strict=True)
+    ]
+    places = range(len(values))
+    for absent in _subsets(places):
+        is_null = [exp.Is(this=value.copy(), expression=exp.null()) for value in values]
+        exactly = [is_null[place] if place in absent else exp.Not(this=is_null[place]) for place in places]
+        here = [place for place in places if place not in absent]
+        variants: list[Node] = []
+        for blank in _subsets(here):
+            items = [(after.right.name, before.right) for before, after in zip(found.keys, fixed, strict=True)]
+            items += [(compared[each].right.name, exp.null() if each in blank else values[each]) for each in here]
+            variants.append(linear(right, conjunction([*exactly]), items or [("one", exp.Literal.number(1))]))
+        rows = variants[0] if len(variants) == 1 else Union(tuple(variants))
+        yield rows, [*fixed, *(compared[place] for place in here)]
+
+
+def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for size in range(len(places) + 1):
+        yield from combinations(places, size)
+
+
+# -- conditions that no key can say --------------------------------------------------------------------------------
+
+
+def _by_extremes(
+    left: Node, right: Node, found: _Conditions, how: Literal["inner", "left"]
+) -> tuple[Node, Tree] | None:
+    """``left`` joined with the extremes of the groups of ``right``, and the condition that decides, if these can."""
+    if found.aware or len(found.others) != 1:
+        return None
+    compared = extremes.between(found.others[0], left, right)
+    if compared is None:
+        return None
+    kind, value, other = compared
+    taken = [*left.columns, *right.columns]
+    right, columns = with_columns(right, [*(key.right for key in found.keys), value], taken)
+    names: list[str] = []
+    for wanted in [*columns[:-1], "least", "greatest", columns[-1]]:
+        names.append(unique(wanted, [*left.columns, *names]))
+    groups, condition = extremes.groups(right, columns[:-1], columns[-1], kind, names, other)
+    by = [replace(key, right=column(name)) for key, name in zip(found.keys, names, strict=False)]
+    if how == "left":
+        condition = exp.Anonymous(this="coalesce", expressions=[condition, exp.false()])
+    return join(left, groups, by, how), condition
+
+
+def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = ()) -> tuple[Node, list[Key]]:
+    """The combinations of values on the left that match, with the columns ``kept`` of each row on the right that they
+    match, and what to join the left side by."""
+    asked: dict[Tree, str] = {}
+    wanted = [key.left for key in [*found.keys, *found.aware]]
+    wanted += [column(name) for each in found.others for name in sorted(used(each) & set(left.columns))]
+    for tree in wanted:
+        if tree not in asked:
+            asked[tree] = unique(label(tree), [*left.columns, *right.columns, *asked.values()])
+    domain = linear(left, None, [(name, tree) for tree, name in asked.items()])
+    domain = Aggregate(domain, domain.columns, ())
+    pairs = join(domain, right, [replace(key, left=column(asked[key.left])) for key in found.keys])
+    conditions = [_asked(each, asked) for each in found.others]
+    for key in found.aware:
+        equal = exp.EQ(this=column(asked[key.left]), expression=key.right.copy())
+        unknown = exp.Is(this=equal.copy(), expression=exp.null())
+        conditions.append(exp.Or(this=equal, expression=unknown))
+    rows = linear(pairs, conjunction(conditions), [(name, column(name)) for name in [*domain.columns, *kept]])
+    return rows, [Key(tree, tree, column(name), null_safe=True) for tree, name in asked.items()]
+
+
+def _asked(condition: Tree, asked: Mapping[Tree, str]) -> Tree:
+    names = {tree.name: column(name) for tree, name in asked.items() if isinstance(tree, exp.Column)}
+    return replace_columns(condition.copy(), names)
+
+
+# -- scalar subqueries ---------------------------------------------------------------------------------------------
+
+
+def single(left: Node, right: Node, on: Sequence[Tree], statement: Statement) -> Node:
+    """The rows of ``left``, each with the one row of ``right`` that matches, or with NULLs."""
+    found = _read(left, right, on)
+    wanted = right.columns
+    if found.aware or found.others:
+        right, keys = _matched(left, right, found, wanted)
+    else:
+        taken = [*left.columns, *right.columns]
+        right, columns = with_columns(right, [key.right for key in found.keys], taken)
+        keys = [replace(key, right=column(name)) for key, name in zip(found.keys, columns, strict=True)]
+    groups, count = _counted(right, [key.right.name for key in keys], wanted)
+    joined = join(left, groups, keys, "left")
+    return linear(joined, None, [*_same(left), *((name, _only_one(name, count, statement)) for name in wanted)])
+
+
+def at_most_one(node: Node, statement: Statement) -> Node:
+    """The one row of a subquery; more than one are Spark's error."""
+    if _has_one(node):
+        return node
+    rows, count = _counted(node, (), node.columns)
+    return linear(rows, None, [(name, _only_one(name, count, statement)) for name in node.columns])
+
+
+def _counted(node: Node, keys: Sequence[str], wanted: Sequence[str]) -> tuple[Node, str]:
+    """The groups of ``node`` by ``keys``, with the columns ``wanted`` of some row of each, and the column that says how
+    many rows there are."""
+    keys = tuple(dict.fromkeys(keys))
+    count = unique("rows", [*keys, *wanted])
+    values = [name for name in wanted if name not in keys]
+    rows = linear(node, None, [(name, column(name)) for name in [*keys, *values]])
+    calls = [Call(name, "any_value", (name,)) for name in values]
+    return Aggregate(rows, keys, (*calls, Call(count, "count", ()))), count
+
+
+def _only_one(name: str, count: str, statement: Statement) -> Tree:
+    many = exp.GT(this=column(count), expression=exp.Literal.number(1))
+    error = exp.Anonymous(this=statement.catalyst.raised(TOO_MANY_ROWS), expressions=[])
+    return exp.Anonymous(this="if", expressions=[many, error, column(name)])
+
+
+def _has_one(node: Node) -> bool:
+    """Can the plan be seen to have one row at most?"""
+    match node:
+        case Linear() | Window():
+            return _has_one(node.input)
+        case Aggregate():
+            return not node.keys
+        case TopK():
+            return node.limit <= 1
+        case Join():
+            return _has_one(node.left) and (node.how in ("semi", "anti") or _has_one(node.right))
+    return False
+
+
+def _same(node: Node) -> list[Item]:
+    return [(name, column(name)) for name in node.columns]
+
+
+def is_true(tree: Tree) -> bool:
+    return isinstance(tree, exp.Boolean) and bool(tree.this)

@@ -1,0 +1,129 @@
+"""Spark's analysed plan as Python values.
+
+``LogicalPlan.toJSON`` gives the whole tree in one call: a list of nodes in pre-order, each with its class, its number
+of children and its parameters. A parameter that is a tree itself (a condition, a select list, the plan of a subquery)
+is such a list again. `read_plan` makes a tree of `Operator` and `Expression` of it.
+
+Every value knows its path from the root, so that `spark.analysed` can find the JVM's own object where the JSON does not
+say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[int | str, ...]
+"""The way from the root to a value: the index of a child, or the name of a parameter, then its index in a list."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression of Catalyst's."""
+
+    kind: str
+    """Catalyst's class, without its package: ``Add``, ``Cast``, ``AttributeReference``."""
+
+    children: tuple[Expression, ...]
+    parameters: Mapping[str, Any] = field(compare=False, repr=False)
+    path: Path = field(compare=False, repr=False)
+
+    @property
+    def id(self) -> int:
+        """The id of a named expression: by it the operators above refer to it."""
+        return int(self.parameters["exprId"]["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.parameters["name"])
+
+    def walk(self) -> Iterator[Expression]:
+        """This expression and all below it, in pre-order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def child(self, name: str) -> Expression:
+        """The child that is the parameter ``name``."""
+        index: int = self.parameters[name]
+        return self.children[index]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A relational operator of Catalyst's, ``Project`` or ``Join``."""
+
+    kind: str
+    children: tuple[Operator, ...]
+    parameters: Mapping[str, Any] = field(compare=False, repr=False)
+    """Trees among them are `Expression`, a list of `Expression`, or `Operator`."""
+
+    path: Path = field(compare=False, repr=False)
+
+    @property
+    def child(self) -> Operator:
+        (only,) = self.children
+        return only
+
+    def expression(self, name: str) -> Expression | None:
+        found = self.parameters.get(name)
+        return found if isinstance(found, Expression) else None
+
+    def expressions(self, name: str) -> tuple[Expression, ...]:
+        return tuple(self.parameters.get(name) or ())
+
+    def walk(self) -> Iterator[Operator]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def direction(sort: Expression) -> tuple[bool, bool]:
+    """Of a ``SortOrder``: descending, nulls first."""
+    found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
+    return "Descending" in found[0], "NullsFirst" in found[1]
+
+
+def read_plan(nodes: list[dict[str, Any]]) -> Operator:
+    """The tree of a plan, from what ``toJSON`` gave."""
+    found = _read(nodes, ())
+    assert isinstance(found, Operator)
+    return found
+
+
+def read_expression(nodes: list[dict[str, Any]], path: Path) -> Expression:
+    """The tree of an expression that stands at ``path``, from what ``toJSON`` gave."""
+    found = _read(nodes, path)
+    assert isinstance(found, Expression)
+    return found
+
+
+def _read(nodes: list[dict[str, Any]], path: Path) -> Operator | Expression:
+    waiting = iter(nodes)
+
+    def one(path: Path) -> Operator | Expression:
+        node = next(waiting)
+        children = tuple(one((*path, index)) for index in range(node["num-children"]))
+        name = node["class"]
+        parameters = {key: _parameter(value, (*path, key)) for key, value in node.items() if key not in _OWN}
+        made = Operator if _is_operator(name) else Expression
+        return made(name.rsplit(".", 1)[-1], children, parameters, path)  # type: ignore[arg-type]  # alike by kind
+
+    return one(path)
+
+
+_OWN = ("class", "num-children")
+
+
+def _is_operator(name: str) -> bool:
+    return ".plans.logical." in name or ".execution." in name or name.endswith(".PipeOperator")
+
+
+def _parameter(value: Any, path: Path) -> Any:
+    if isinstance(value, list) and value:
+        if isinstance(value[0], dict) and "num-children" in value[0]:
+            return _read(value, path)
+        if all(isinstance(each, list) for each in value):
+            return [_parameter(each, (*path, index)) for index, each in enumerate(value)]
+    return value

@@ -1,0 +1,63 @@
+"""Which view it is in whose expressions Spark failed.
+
+All paths that cross through Spark go in one query, so that an error of Spark's says nothing of views. It says, of most
+expressions, where they stand in a text: of one that Holdfast wrote, the text names the path's channel
+(`stretches.failing_channel`); of one of Spark's own (`spark.foreign`), the text is the user's. Where it says nothing,
+or the same expression occurs in several views, it is one of those that got rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from holdfast.operators.program import Program
+from holdfast.plan.dataflow import Dataflow, Path
+from holdfast.plan.expression import FOREIGN
+from holdfast.plan.nodes import Generate, Linear, Step
+from holdfast.spark import foreign
+from holdfast.spark.stretches import failing_channel
+
+
+class Blame:
+    """Finds views in the errors of one program."""
+
+    def __init__(self, flow: Dataflow, program: Program) -> None:
+        self._flow, self._program = flow, program
+        self.sources: frozenset[str] | None = None
+        """The sources that the epoch at hand takes rows of; None: any."""
+
+    def views(self, error: str) -> list[str]:
+        """The views that an error of Spark's, in its own words, can be about."""
+        if (channel := failing_channel(error)) is not None:
+            return [self._view(channel)]
+        paths = list(self._crossing())
+        about = [(path, channel) for path, channel in paths if self._is_about(path, error)]
+        return list(dict.fromkeys(self._view(channel) for _, channel in about or paths))
+
+    def _crossing(self) -> Iterator[tuple[Path, int]]:
+        """Paths on which rows of this epoch cross, with their channels."""
+        for producer, routes in self._program.routes.items():
+            origins = {producer, *self._flow.ancestors({producer})}
+            if self.sources is None or origins & self.sources:
+                for path, route in zip(self._flow.out_of(producer), routes, strict=True):
+                    if route.catalyst:
+                        yield path, route.channel
+
+    def _is_about(self, path: Path, error: str) -> bool:
+        names = {name for step in path.steps for text in _texts(step) for name in re.findall(FOREIGN, text)}
+        return any(foreign.is_about(name, error) for name in names)
+
+    def _view(self, channel: int) -> str:
+        return self._program.operators[self._program.channels[channel][0]].view
+
+
+def _texts(step: Step) -> list[str]:
+    """The expressions of a step."""
+    match step:
+        case Linear():
+            return [output.sql for output in step.outputs] + [step.predicate or ""]
+        case Generate():
+            return [step.generator]
+        case _:
+            return []

@@ -1,0 +1,50 @@
+"""Classes and objects of the JVM, by name.
+
+py4j asks the JVM once for every part of a dotted name. What was found is kept for as long as the gateway is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+CATALYST = "org.apache.spark.sql.catalyst"
+
+_found: dict[tuple[int, str], tuple[Any, Any]] = {}
+"""(Id of the gateway's view of the JVM, name) → that view, so that its id is nobody else's, and what was found."""
+
+
+def jvm_class(session: SparkSession, name: str) -> Any:
+    """A class: call it to make an object, or take a static member of it."""
+    return _kept(session, name, lambda jvm: _walk(jvm, name))
+
+
+def scala_object(session: SparkSession, name: str) -> Any:
+    """A Scala object."""
+    return _kept(session, f"{name}$", lambda jvm: getattr(_walk(jvm, f"{name}$"), "MODULE$"))
+
+
+def java_class(session: SparkSession, name: str) -> Any:
+    """The ``java.lang.Class`` of that name."""
+    return _kept(session, f"class {name}", lambda jvm: _walk(jvm, "java.lang.Class").forName(name))
+
+
+def kept(session: SparkSession, name: str, find: Any) -> Any:
+    """What ``find`` gives, asked once: ``name`` stands for it."""
+    return _kept(session, f"kept {name}", lambda jvm: find())
+
+
+def _kept(session: SparkSession, name: str, find: Any) -> Any:
+    jvm: Any = session.sparkContext._jvm
+    key = (id(jvm), name)
+    if key not in _found:
+        _found[key] = (jvm, find(jvm))
+    return _found[key][1]
+
+
+def _walk(jvm: Any, name: str) -> Any:
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,103 @@
+"""Lateral subqueries that make rows of one row: ``FROM t, LATERAL explode(t.xs)``, ``LATERAL (SELECT t.a + 1 AS b)``.
+
+Spark turns a lateral subquery into a join with the distinct values of what it refers to. One that reads nothing but
+the row it stands beside (its leaf is a single empty row) needs no join: with the row itself in the place of that leaf,
+it is a projection, a filter or a generator. So its arguments may be of a type that no join goes by, as a variant.
+
+Uses Spark's internals, through py4j: `LateralJoin`, `Generate`, `OuterReference`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.spark.jvm import CATALYST, jvm_class, kept
+
+
+def without_laterals(session: SparkSession, plan: Any) -> Any:
+    """The plan with such subqueries in the place of their joins."""
+    patterns = jvm_class(session, f"{CATALYST}.trees.TreePattern")
+    pattern = kept(session, "pattern LATERAL_JOIN", patterns.LATERAL_JOIN)
+    return _Laterals(session.sparkContext._jvm).replaced(plan) if plan.containsPattern(pattern) else plan
+
+
+class _Laterals:
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._plans = jvm.org.apache.spark.sql.catalyst.plans.logical
+
+    def replaced(self, plan: Any) -> Any:
+        children = plan.children()
+        if children.isEmpty():
+            return plan
+        made = [self.replaced(children.apply(place)) for place in range(children.size())]
+        plan = plan.withNewChildren(self._jvm.PythonUtils.toSeq(made))
+        if _kind(plan) != "LateralJoin":
+            return plan
+        found = self._beside(plan)
+        return plan if found is None else found
+
+    def _beside(self, join: Any) -> Any | None:
+        """The rows of the left side with what the subquery makes of each; None if it needs a join."""
+        outer = _kind(join.joinType()) == "LeftOuter$"
+        referred = join.right().outerAttrs()
+        for place in range(referred.size()):
+            if not referred.apply(place).references().subsetOf(join.left().outputSet()):
+                return None
+        kinds = []
+        plan = join.right().plan()
+        while (kind := _kind(plan)) != "OneRowRelation":
+            if kind not in ("SubqueryAlias", "Project", "Filter", "Generate"):
+                return None
+            kinds.append(kind)
+            plan = plan.children().apply(0)
+        if not outer and _kind(join.joinType()) not in ("Inner$", "Cross$"):
+            return None
+        # A row of which nothing is made must stay: only a generator alone says which.
+        condition = join.condition().get() if join.condition().isDefined() else None
+        if condition is not None and str(condition.toString()) == "true":
+            condition = None
+        if outer and ("Filter" in kinds or condition is not None or kinds.count("Generate") > 1):
+            return None
+        made = self._over(join.right().plan(), join.left(), outer)
+        return made if condition is None else self._plans.Filter(condition, made)
+
+    def _over(self, plan: Any, left: Any, outer: bool) -> Any:
+        """The operators of a subquery over the rows of ``left``, whose columns they keep."""
+        kind = _kind(plan)
+        if kind == "OneRowRelation":
+            return left
+        child = self._over(plan.children().apply(0), left, outer)
+        if kind == "SubqueryAlias":
+            return child
+        if kind == "Filter":
+            return self._plans.Filter(self._own(plan.condition()), child)
+        if kind == "Project":
+            items = plan.projectList()
+            kept = [left.output().apply(place) for place in range(left.output().size())]
+            made = [self._own(items.apply(place)) for place in range(items.size())]
+            return self._plans.Project(self._jvm.PythonUtils.toSeq([*kept, *made]), child)
+        return self._plans.Generate(
+            self._own(plan.generator()),
+            plan.unrequiredChildIndex(),
+            outer or plan.outer(),
+            plan.qualifier(),
+            plan.generatorOutput(),
+            child,
+        )
+
+    def _own(self, expression: Any) -> Any:
+        """The expression with references to the outer row as references to its own."""
+        if _kind(expression) == "OuterReference":
+            return expression.e()
+        children = expression.children()
+        if children.isEmpty():
+            return expression
+        made = [self._own(children.apply(place)) for place in range(children.size())]
+        return expression.withNewChildren(self._jvm.PythonUtils.toSeq(made))
+
+
+def _kind(found: Any) -> str:
+    return str(found.getClass().getSimpleName())

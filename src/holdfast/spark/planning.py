@@ -1,0 +1,305 @@
+"""Declaring views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts what it found.
+
+In the session in which a query is read (`names.py`) each collection of the flow, a source or a view, is a temporary
+view, whose leaf (`leaf.py`) has an alias that the conversion recognises (`convert.COLLECTION`). The query is analysed
+and never run: no command in it takes effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.errors import (
+    AmbiguousName,
+    DeclarationError,
+    SchemaError,
+    SqlError,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
+from holdfast.frontend.build import linear
+from holdfast.frontend.catalog import Planned
+from holdfast.frontend.catalyst.convert import COLLECTION, convert
+from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.cycles import in_a_cycle
+from holdfast.frontend.labels import unique
+from holdfast.frontend.nearest import did_you_mean
+from holdfast.plan.expression import column
+from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
+from holdfast.plan.types import arrow_type
+from holdfast.spark.analysed import Analysed
+from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
+from holdfast.spark.leaf import Leaves
+from holdfast.spark.meaning import differing
+from holdfast.spark.names import Names
+from holdfast.spark.quiet import quietly
+from holdfast.spark.renewed import renewed
+from holdfast.spark.types import quoted
+
+Schema = Sequence[Field]
+
+
+class Planner:
+    """Plans the views of a flow."""
+
+    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: Leaves, mark: str) -> None:
+        """``session``: the user's. ``meaning``: what SQL means, whatever that session says. ``mark``: by it the flow
+        knows its own collections in DataFrames."""
+        self.session, self._leaves, self._mark = session, leaves, f"{mark}:"
+        self._meaning = meaning
+        self._names = Names(session, meaning, leaves, COLLECTION + self._mark)
+
+    def plan(
+        self,
+        view: str,
+        query: str | DataFrame,
+        collections: Mapping[str, Node],
+        schemas: Mapping[str, Schema],
+        functions: Mapping[str, UserFunction],
+    ) -> Planned:
+        """The plan of a view over ``collections``, whose columns are ``schemas``."""
+        subject = f"view '{view}'"
+        if isinstance(query, str):
+            plan = self._analysed(subject, view, query, schemas, functions)
+        else:
+            self._check_session(subject, view, query.sparkSession)
+            plan = query._jdf.queryExecution().analyzed()
+        with _explained(subject, view, query if isinstance(query, str) else "", schemas):
+            analysed = Analysed(self.session, plan, subject, functions)
+        known = {self._mark + name: node for name, node in collections.items()}
+        statement = Statement(view, analysed, functions)
+        try:
+            node, reads = convert(statement, analysed.plan, known)
+        except DeclarationError as error:
+            raise error from None
+        except RecursionError:
+            raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
+        _check_types(statement, analysed)
+        names = frozenset(name.removeprefix(self._mark) for name in reads)
+        return Planned(node, names, analysed.fields, analysed.statics)
+
+    def expiring(self, source: Source, expires: str, functions: Mapping[str, UserFunction]) -> Node:
+        """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
+        subject = f"source '{source.name}', expires"
+        if not expires.strip():
+            raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY'")
+        until = unique("expires", source.columns)
+        text = f"SELECT *, ({expires}\n) AS {quoted(until)} FROM {quoted(source.name)}"
+        plan = self._analysed(subject, source.name, text, {source.name: source.fields}, functions, place=False)
+        analysed = Analysed(self.session, plan, subject, functions)
+        statement = Statement(source.name, analysed, functions, subject)
+        rows, _ = convert(statement, analysed.plan, {self._mark + source.name: source})
+        if not isinstance(rows, Linear) or rows.input != source or rows.predicate is not None:
+            advice = "a row must say by itself when it goes"
+            raise statement.unsupported("what is not computed from the row alone", None, advice)
+        kept = [(name, column(name)) for name in source.columns]
+        return linear(Temporal(rows, None, until), None, kept)
+
+    def table(self, name: str, fields: Schema) -> DataFrame:
+        """A collection as a DataFrame of the user's session."""
+        return renewed(self.session, self._names.plan(name, fields), self._leaves)
+
+    def sql(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
+        """A query over collections as a DataFrame of the user's session."""
+        return renewed(self.session, self._analysed("sql", "", text, schemas, functions), self._leaves)
+
+    def check_function(self, name: str) -> None:
+        """Raise if Spark has a function of that name: SQL would call that one."""
+        registry = jvm_class(self.session, f"{CATALYST}.analysis.FunctionRegistry")
+        if registry.expressions().contains(name.lower()):
+            raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
+
+    def _check_session(self, subject: str, view: str, session: SparkSession) -> None:
+        """A text is read as the flow's views are, whatever its session says; a DataFrame has been read."""
+        for name, value in differing(session, self._meaning).items():
+            raise DeclarationError(
+                f"{subject}: its DataFrame is of a session with {name}={value}; the views of this flow have the "
+                f"meaning that SQL has with {name}={self._meaning[name]}: set it, and make the DataFrame again",
+                view=view,
+                setting=name,
+                found=value,
+                expected=self._meaning[name],
+            )
+
+    # -- analysing ------------------------------------------------------------------------------------------------
+
+    def _analysed(
+        self,
+        subject: str,
+        view: str,
+        text: str,
+        schemas: Mapping[str, Schema],
+        functions: Mapping[str, UserFunction],
+        place: bool = True,
+    ) -> Any:
+        """Spark's plan of a text; in errors with its ``place`` in the text."""
+        with _explained(subject, view, text if place else "", schemas):
+            return self._read(subject, view, text, self._names.session(text, schemas, functions))
+
+    def _read(self, subject: str, view: str, text: str, session: Any) -> Any:
+        state = session.sessionState()
+        with self._active(session):
+            parsed = state.sqlParser().parsePlan(text)
+            execution = state.executePlan(parsed, self._skipping())
+            # Analysing does not execute: a command would only be found here.
+            plan = execution.analyzed()
+        if self._is_command(plan) or self._is_command(parsed):
+            construct = _words(parsed.nodeName())
+            line, column = _start(text)
+            raise Unsupported(
+                f"{subject}, line {line}, column {column}: {construct} is not supported: a view is a query, such as a "
+                "SELECT",
+                view=view,
+                construct=construct,
+                line=line,
+                column=column,
+            )
+        return plan
+
+    def _skipping(self) -> Any:
+        modes = scala_object(self.session, "org.apache.spark.sql.execution.CommandExecutionMode")
+        return kept(self.session, "skip commands", modes.SKIP)
+
+    def _is_command(self, plan: Any) -> bool:
+        kinds = (f"{CATALYST}.plans.logical.Command", f"{CATALYST}.plans.logical.ParsedStatement")
+        return any(java_class(self.session, kind).isInstance(plan) for kind in kinds)
+
+    @contextmanager
+    def _active(self, session: Any) -> Iterator[None]:
+        """Have what a session of the JVM's says hold while a text is parsed."""
+        sessions = jvm_class(self.session, "org.apache.spark.sql.classic.SparkSession")
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+def _check_types(statement: Statement, analysed: Analysed) -> None:
+    """Refuse output columns that cannot be kept."""
+    outputs = analysed.plan.expressions("projectList")
+    for field, output in zip(analysed.fields, outputs, strict=True):
+        try:
+            arrow_type(field.type)
+        except SchemaError as error:
+            maker = next((each for each in _aliases(analysed.plan) if each.id == output.id), None)
+            message = f"column {field.name!r}: {error}: cast it, or compute from it what is to be kept"
+            raise statement.error(TypeMismatch, message, maker, name=field.name, type=field.type) from None
+
+
+def _aliases(plan: Operator) -> Iterator[Expression]:
+    for operator in plan.walk():
+        for name in ("projectList", "aggregateExpressions", "windowExpressions"):
+            yield from (each for each in operator.expressions(name) if each.kind == "Alias")
+
+
+@contextmanager
+def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema]) -> Iterator[None]:
+    """Say Spark's refusal of a query as an error of ours, with its place in the text."""
+    try:
+        with quietly():
+            yield
+    except PySparkException as refusal:
+        raise refused(subject, view, sql, refusal, schemas) from None
+    except Py4JJavaError as failure:
+        # What Spark finds wrong without an exception that PySpark knows.
+        raise SqlError(f"{subject}: {_plainly(str(failure.java_exception.getMessage()))}", view=view) from None
+
+
+def refused(
+    subject: str, view: str, sql: str, refusal: PySparkException, schemas: Mapping[str, Schema]
+) -> DeclarationError:
+    """Spark's refusal of a query, whose text is ``sql``."""
+    about = refusal.getMessageParameters() or {}
+    condition = refusal.getCondition() or ""
+    message = _sentence(refusal)
+    kind: type[SqlError] = SqlError
+    fields: dict[str, object] = {"view": view, "condition": condition}
+    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
+        kind, name = UnknownName, about.get("relationName", "").strip("`")
+        if name.lower() == view.lower() and view not in schemas:
+            return in_a_cycle((view, view))
+        message = f"table {name!r} not found{did_you_mean(name, schemas)}"
+        fields |= {"name": name, "candidates": list(schemas)}
+    elif condition.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD")):
+        kind, name = UnknownName, about.get("objectName", "").replace("`", "")
+        known = [each.replace("`", "") for each in about.get("proposal", "").split(", ") if each]
+        message = f"column {name!r} not found{did_you_mean(name, known)}"
+        fields |= {"name": name, "candidates": known}
+    elif condition.startswith("AMBIGUOUS_REFERENCE"):
+        kind = AmbiguousName
+        fields["name"] = about.get("name", "").replace("`", "")
+    elif isinstance(refusal, ParseException):
+        message = f"syntax error: {message}"
+    elif condition.startswith(("DATATYPE_MISMATCH", "INCOMPATIBLE_COLUMN_TYPE", "CANNOT_")):
+        kind = TypeMismatch
+    place = _place(refusal, sql)
+    if place is None:
+        return kind(f"{subject}: {message}", **fields)
+    line, column = place
+    return kind(f"{subject}, line {line}, column {column}: {message}", line=line, column=column, **fields)
+
+
+def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
+    if not sql:
+        return None
+    for context in refusal.getQueryContext() or ():
+        try:
+            start = context.startIndex()
+        except PySparkException:  # of DataFrame code: it has a line of Python instead
+            continue
+        if start >= 0:
+            before = sql[:start]
+            return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+    found = re.search(r"line (\d+),? pos(?:ition)? (\d+)", str(refusal))
+    return (int(found[1]), int(found[2]) + 1) if found else _named_in(refusal, sql)
+
+
+def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
+    """Where the text has what Spark names in its message: expressions first, then words such as UNION."""
+    named = sorted((refusal.getMessageParameters() or {}).values(), key=lambda each: each[:1] not in "\"`")
+    for each in named:
+        text = each.replace("`", "").strip('"')
+        found = re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", sql, re.I) if re.search("[A-Za-z]", text) else None
+        if found is not None:
+            before = sql[: found.start()]
+            return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    return None
+
+
+def _start(sql: str) -> tuple[int, int]:
+    """Line and column of the first word of a statement."""
+    found = re.match(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", sql, re.S)
+    before = found[0] if found else ""
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _sentence(refusal: PySparkException) -> str:
+    return _plainly(refusal.getMessage() or str(refusal))
+
+
+def _plainly(text: str) -> str:
+    """What Spark says, without its plan, its positions, its numbers for columns and its state code."""
+    text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
+    text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
+    text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
+    text = re.sub(r"#\d+L?\b", "", re.sub(r"\borg\.apache\.[a-z.]*", "", text))  # ids and packages of Java's
+    return " ".join(text.split()).rstrip(";")
+
+
+def _words(name: str) -> str:
+    """CreateTable → CREATE TABLE."""
+    return " ".join(re.findall(r"[A-Z][a-z]*", name)).upper()
