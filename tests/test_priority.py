@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -45,6 +46,12 @@ def test_where_there_is_time_to_spare_an_idle_thread_does_it(monkeypatch: pytest
     assert os.getpriority(os.PRIO_PROCESS, 0) == 0
 
 
+def _cpu_seconds(process: int) -> float:
+    """What a process has had of the machine so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine) -> None:
     assert _beside(_policy) == os.SCHED_OTHER  # nobody knows yet
     if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1) or os.getpriority(os.PRIO_PROCESS, 0) > 0:
@@ -52,12 +59,15 @@ def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine
     busy = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(busy) for _ in range(2 * len(os.sched_getaffinity(0)))]
     try:
+        time.sleep(0.6)
+        began, used = time.monotonic(), sum(_cpu_seconds(other.pid) for other in others)
         machine.spare()
-        found = []
-        while not found or (found[-1] >= 0.15 and len(found) < 20):  # a machine may be held back by its host
-            time.sleep(0.6)
-            found.append(machine.spare())
-        assert found[-1] < 0.15
+        time.sleep(0.6)
+        spare = machine.spare()
+        used = sum(_cpu_seconds(other.pid) for other in others) - used
+        if spare >= 0.15 and used < 0.85 * (time.monotonic() - began) * len(os.sched_getaffinity(0)):
+            pytest.skip("this machine is held back by its host")
+        assert spare < 0.15
         assert _beside(_policy) == os.SCHED_OTHER
     finally:
         for other in others:

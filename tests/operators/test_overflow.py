@@ -136,7 +136,8 @@ def test_an_operator_is_exact_or_raises_near_the_limit(name: str, data: st.DataO
                 moved = added(result, shown, -1).values()
                 sums = (sum(map(abs, each.values())) for each in (*state, *after, *map(Counter, changes)))
                 # Rows that go meet rows that come in the same epoch: what they make together is counted too.
-                met = prod(sum(map(abs, [*old.values(), *new.values()])) for old, new in zip(state, changes, strict=True))
+                both = zip(state, changes, strict=True)
+                met = prod(sum(map(abs, [*old.values(), *new.values()])) for old, new in both)
                 assert max(*sums, *map(abs, moved), met) > MOST // 4, "nothing is near the limit"
                 continue  # the epoch has not happened: the next one starts from the same state
             state, shown = after, added(shown, given_out)
