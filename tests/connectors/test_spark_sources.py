@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.connectors import Files, Input, files, table
+from holdfast.connectors import Files, Input, files, listing, table
 from holdfast.errors import BadFile, DeclarationError, SchemaError
 from holdfast.plan.nodes import Field
 
@@ -109,6 +109,23 @@ def test_every_file_name_is_read_as_it_is(spark: SparkSession, tmp_path: Path) -
     source = files(tmp_path, "json", "id long")
     assert sorted(read(spark, source)) == [(number,) for number in range(len(ODD))]
     assert source.poll() is None
+
+
+def test_a_file_that_looks_empty_to_spark_is_not_read_as_empty(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "a.json", '{"id": 1}\n', at=1)
+    path = put(tmp_path / "b.json", '{"id": 2}\n', at=2)
+    source = files(tmp_path, "json", "id long", on_bad_file="skip")
+    offer = source.poll()
+    assert offer is not None
+    monkeypatch.setattr(listing, "check_unchanged", lambda file: None)
+    path.write_text("")  # as it looks where the file system fails when Java asks for the size
+    with pytest.raises(BadFile, match="Spark finds 10 bytes in the files of an epoch, which have 20") as caught:
+        source.frame(spark, offer)
+    assert not source.reject(offer, caught.value), "it is no bad file"
+    path.write_text('{"id": 2}\n')
+    assert sorted(read(spark, source)) == [(1,), (2,)]
 
 
 def test_a_bad_file_of_any_name_is_the_one_that_is_named(spark: SparkSession, tmp_path: Path) -> None:

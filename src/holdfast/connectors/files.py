@@ -205,10 +205,12 @@ class Files(Source):
         if self._format == "parquet":
             return None
         ddl = ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in self.fields)
-        paths = [file.path for file in self._files_now(offer)]
-        if not paths:
+        files = self._files_now(offer)
+        if not files:
             return spark.createDataFrame([], ddl)
-        return text.read(spark, self._format, ddl, self._options_of(offer), paths)
+        frame = text.read(spark, self._format, ddl, self._options_of(offer), [file.path for file in files])
+        text.check_whole(frame, sum(file.size for file in files), self._subject)
+        return frame
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""

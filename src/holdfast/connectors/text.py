@@ -11,13 +11,14 @@ the offer, with the time zone, so a replay in another session or after another d
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.errors import DeclarationError
+from holdfast.errors import BadFile, DeclarationError
 from holdfast.frontend.nearest import did_you_mean
 
 
@@ -104,6 +105,19 @@ def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: S
         # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
         frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path]))
     return reduce(lambda one, other: one.union(other), frames)
+
+
+def check_whole(frame: Any, size: int, subject: str) -> None:
+    """Raise `BadFile` unless Spark has found so many bytes in the files of a frame. Java says of a file at which it
+    cannot look that it has none, and Spark would read no rows of it."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = sum(leaves.apply(place).relation().location().sizeInBytes() for place in range(leaves.size()))
+    if found != size:
+        raise BadFile(
+            f"{subject}: Spark finds {found:,} bytes in the files of an epoch, which have {size:,}: one of them cannot "
+            "be looked at now; nothing of them counts until it can",
+            errno=errno.EIO,
+        )
 
 
 def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> bool:
