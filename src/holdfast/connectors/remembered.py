@@ -106,8 +106,10 @@ class _Index:
 
     def places(self, value: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         wanted = np.uint64(value)
-        first, last = (self._hashes.searchsorted(wanted, side) for side in ("left", "right"))
-        return self._places[first:last]
+        first = self._hashes.searchsorted(wanted)
+        if first == len(self._hashes) or self._hashes[first] != wanted:
+            return self._places[:0]
+        return self._places[first : self._hashes.searchsorted(wanted, "right")]
 
 
 def _hash(path: str) -> int:
