@@ -37,7 +37,7 @@ from holdfast.errors import HoldfastError
 from holdfast.ready import Ready
 from holdfast.store.location import LocalLocation
 from holdfast.testing import Plan, faults
-from holdfast.testing.simulator.model import VIEWS, plans, types
+from holdfast.testing.simulator.model import VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 from holdfast.testing.unreliable import Unreliable
@@ -91,7 +91,7 @@ class Subject:
             sinks=[(view, changelog(self.root / "out" / view, compact=16)) for view in FLOW],
             settings=Settings("nosync", 2, Bound(), Retention(epochs=self._retain), fold=max(8, self._retain // 2)),
         )
-        return Engine(Ready(declared, plans(FLOW), types(FLOW), SimulatedRunner(self.world, 1)), Told())
+        return Engine(Ready(declared, SimulatedRunner(self.world, 1)), Told())
 
     def feed(self, count: int) -> None:
         """Files arrive, in time order. Users come again and again: what is kept stays as large as it is."""
