@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.plan.nodes import Field
-from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
+from holdfast.spark.jvm import CATALYST, jvm_class, kept, scala_object
 from holdfast.spark.types import ddl
 from holdfast.turns import acting_for
 
@@ -149,10 +149,9 @@ class Leaves:
 
     def plan(self, name: str, fields: Sequence[Field], aliases: Sequence[str]) -> Any:
         """A plan of Spark's that reads the collection, under these aliases, innermost first."""
-        own: Any = self.session
-        schema = own._jsparkSession.parseDataType(StructType.fromDDL(ddl(fields)).json())
+        schema = jvm_class(self.session, "org.apache.spark.sql.types.StructType").fromDDL(ddl(fields))
         relations = scala_object(self.session, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
-        nothing = jvm_class(self.session, "scala.Option").apply(None)
+        nothing = kept(self.session, "nothing", lambda: jvm_class(self.session, "scala.Option").apply(None))
         plan = relations.create(self._first.of(name, schema), nothing, nothing)
         alias_of = jvm_class(self.session, f"{CATALYST}.plans.logical.SubqueryAlias")
         named = jvm_class(self.session, f"{CATALYST}.AliasIdentifier")

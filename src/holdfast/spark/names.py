@@ -12,11 +12,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, UserFunction
+from holdfast.spark.jvm import jvm_class, kept
 from holdfast.spark.leaf import Leaves
 from holdfast.spark.python_functions import known_to_spark
 from holdfast.spark.renewed import dataset
-from holdfast.spark.types import quoted
 
 Schema = Sequence[Field]
 
@@ -27,7 +28,10 @@ class Names:
     def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: Leaves, prefix: str) -> None:
         """``meaning``: settings that hold whatever the session says. ``prefix``: how the alias of a leaf begins that
         the conversion recognises."""
-        self._session, self._meaning, self._leaves, self._prefix = session, meaning, leaves, prefix
+        self._session, self._leaves, self._prefix = session, leaves, prefix
+        self._settings: Any = jvm_class(session, "java.util.Properties")()
+        for setting, value in meaning.items():
+            self._settings.setProperty(setting, value)
         self._own: Any = session.newSession()
         """Where Spark makes relations, once each."""
 
@@ -42,15 +46,25 @@ class Names:
         """A session of the JVM's for a statement: it has those of the flow's names that the text mentions."""
         user: Any = self._session
         copy = user._jsparkSession.cloneSession()
-        _share_variables(user._jsparkSession, copy)
-        for setting, value in self._meaning.items():
-            copy.conf().set(setting, value)
+        self._share_variables(user._jsparkSession, copy)
+        copy.sessionState().conf().setConf(self._settings)
         catalog = copy.sessionState().catalog()
         for name in mentioned(text, schemas):
             catalog.createTempView(name, self._relation(name, tuple(schemas[name])), True)
         for name in mentioned(text, functions):
             copy.udf().registerPython(name, self._function(functions[name]))
         return copy
+
+    def _share_variables(self, user: Any, copy: Any) -> None:
+        """Let a copy of a session see the session's variables: of all that a session has, Spark does not copy these."""
+        mine, own = (session.sessionState().catalogManager() for session in (copy, user))
+
+        def variables() -> Any:
+            field = mine.getClass().getDeclaredField("tempVariableManager")
+            field.setAccessible(True)
+            return field
+
+        kept(self._session, "variables of a session", variables).set(mine, own.tempVariableManager())
 
     def _relation(self, name: str, fields: tuple[Field, ...]) -> Any:
         known = self._relations.get(name)
@@ -74,11 +88,3 @@ def mentioned(text: str, names: Iterable[str]) -> list[str]:
     if "identifier" in lower:
         return list(names)
     return [name for name in names if name.lower().replace("`", "``") in lower]
-
-
-def _share_variables(user: Any, copy: Any) -> None:
-    """Let a copy of a session see the session's variables: of all that a session has, Spark does not copy these."""
-    mine, own = (session.sessionState().catalogManager() for session in (copy, user))
-    field = mine.getClass().getDeclaredField("tempVariableManager")
-    field.setAccessible(True)
-    field.set(mine, own.tempVariableManager())
