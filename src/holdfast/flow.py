@@ -21,7 +21,7 @@ from holdfast.again import same_again
 from holdfast.connectors.pushed import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
-from holdfast.errors import DeclarationError, FlowBusy, TypeMismatch, UnknownName
+from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.frontend.schema import parse_schema
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from holdfast.foreseen import Plan
     from holdfast.plan.drawing import Drawing
     from holdfast.ready import Ready
-    from holdfast.spark.analysis import Analyst
     from holdfast.spark.placement import Placement
     from holdfast.spark.planning import Planner
     from holdfast.store.location import Location
@@ -121,9 +120,7 @@ class Flow:
             arguments.path(subject, "local", local)
         arguments.flag(subject, "accept_loss", accept_loss)
         self.name = name
-        self._places, self._settings = checked(
-            name, log, retain, min_replicas, max_unsafe, strategy, accept_loss
-        )
+        self._places, self._settings = checked(name, log, retain, min_replicas, max_unsafe, strategy, accept_loss)
         if on_loss not in ("replay", "terminate", "continue"):
             raise DeclarationError(
                 f"flow '{name}': on_loss must be 'replay', 'terminate' or 'continue', not {on_loss!r}", flow=name
@@ -140,11 +137,13 @@ class Flow:
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
         self._ready: Ready | None = None
-        self._analyst: Analyst | None = None
+        self._reading: SparkSession | None = None
+        """The session that means what ``_meaning`` says."""
+
         self._planning: Planner | None = None
         self._live = Live(self)
         self._meaning: dict[str, str] = {}
-        """What the analyst's session says that changes what views mean."""
+        """What the session says that changes what views mean."""
 
         self._told: Told | None = None
         self._recovery: Recovery | None = None
@@ -206,10 +205,7 @@ class Flow:
     def _add(self, name: str, source: Source, expires: str | None) -> None:
         catalog = self._catalog.with_source(name, source, expires, None if expires is None else self._planner())
         if expires is not None:
-            try:
-                self._judge().settle(name, catalog.expiring[name])
-            except TypeMismatch as error:
-                raise TypeMismatch(str(error).replace("view", "source", 1), **error.fields) from None
+            self._check(name, catalog.expiring[name], "source")
         self._declared(catalog)
 
     @overload
@@ -273,7 +269,7 @@ class Flow:
             catalog = self._catalog.with_view(name, query, self._planner())
             if _same_views(catalog, self._catalog):
                 return self
-            self._judge().settle(name, catalog.views[name])
+            self._check(name, catalog.views[name])
             self._declared(catalog)
         return self
 
@@ -359,32 +355,36 @@ class Flow:
         if self._planning is None:
             from holdfast.spark.planning import Planner
 
-            self._judge()
+            self._own_session()
             self._planning = Planner(self._session(), self._meaning, self._live.leaves(), self._live.mark)
         return self._planning
 
-    def _judge(self) -> Analyst:
-        if self._analyst is None:
-            from holdfast.spark.analysis import Analyst
+    def _own_session(self) -> SparkSession:
+        """The session of Holdfast's own queries."""
+        if self._reading is None:
             from holdfast.spark.meaning import meaning_of, planning_session
 
             spark = self._session()
             self._meaning = meaning_of(spark, self.name)
-            self._analyst = Analyst(planning_session(spark, self._meaning))
-        return self._analyst
+            self._reading = planning_session(spark, self._meaning)
+        return self._reading
+
+    def _check(self, name: str, plan: nodes.Node, kind: str = "view") -> None:
+        from holdfast.spark.keepable import check_keepable
+
+        check_keepable(name, plan, self._own_session(), kind)
 
     def _hold(self, spark: SparkSession, recorded: Mapping[str, str]) -> None:
         """Judge views by what the session said when the flow first ran, whatever it says now."""
-        from holdfast.spark.analysis import Analyst
         from holdfast.spark.meaning import planning_session
 
-        self._judge()
+        self._own_session()
         differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
         if differing:
             listed = ", ".join(f"{name}={value}, not {self._meaning[name]}" for name, value in differing.items())
             logger(__name__).warning("flow '%s' goes on with what it was first run with: %s", self.name, listed)
             self._meaning |= differing
-            self._analyst = Analyst(planning_session(spark, self._meaning))
+            self._reading = planning_session(spark, self._meaning)
             self._planning = None
             self._catalog = self._catalog.planned_anew(self._planner())
 
@@ -637,19 +637,22 @@ class Flow:
             )
             partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
             self._hold(spark, recorded_session(declared.local, declared.locations))
-            catalog, judge = self._catalog, self._judge()
-            declared = replace(
-                declared, session=self._meaning, sources=catalog.all_sources, views=dict(catalog.views)
-            )
-            views = {name: judge.settle(name, node) for name, node in catalog.views.items()}
+            catalog, own = self._catalog, self._own_session()
+            for name, node in catalog.views.items():
+                self._check(name, node)
             for name, source in catalog.all_sources.items():
-                judge.settle(name, nodes.Source(name, tuple(source.fields)))
-                source.in_session(judge.session.conf.get("spark.sql.session.timeZone") or "UTC")
-            left = {name: judge.settle(name, node) for name, node in catalog.expiring.items()}
-            declared = replace(declared, expiring=left)
-            cluster = Cluster(spark, judge.session, partitions, self._on_loss != "terminate", locations)
+                self._check(name, nodes.Source(name, tuple(source.fields)), "source")
+                source.in_session(own.conf.get("spark.sql.session.timeZone") or "UTC")
+            declared = replace(
+                declared,
+                session=self._meaning,
+                sources=catalog.all_sources,
+                views=dict(catalog.views),
+                expiring=dict(catalog.expiring),
+            )
+            cluster = Cluster(spark, own, partitions, self._on_loss != "terminate", locations)
             self._placement = cluster.placement
-            self._ready = Ready(declared, views, judge.types, cluster)
+            self._ready = Ready(declared, cluster)
             self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
 

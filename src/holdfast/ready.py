@@ -8,13 +8,10 @@ and queries are planned. So an epoch is run over nothing, reading nothing and wr
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from holdfast.coordinator.lineage import GENESIS
 from holdfast.declared import Declared
 from holdfast.operators.stage import Epoch
-from holdfast.plan import nodes
-from holdfast.plan.dataflow import Types
 from holdfast.runner import Runner
 from holdfast.state import State
 from holdfast.trace.cover import Chain
@@ -30,12 +27,12 @@ _LEAST = 3
 class Ready:
     """A flow that needs but its log."""
 
-    def __init__(self, declared: Declared, views: Mapping[str, nodes.Node], types: Types, runner: Runner) -> None:
+    def __init__(self, declared: Declared, runner: Runner) -> None:
         """``views`` are the declared ones, typed."""
         self.declared = declared
         self.runner = runner
-        self.state = State(declared, views, types, declared.local / "traces")
-        self.job = runner.job(self.state.flow, self.state.program, types)
+        self.state = State(declared, declared.local / "traces")
+        self.job = runner.job(self.state.flow, self.state.program)
         self._warm = False
 
     def warm_up(self) -> None:

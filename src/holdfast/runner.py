@@ -15,7 +15,7 @@ from holdfast.coordinator.clock import Reading
 from holdfast.errors import LogDamaged
 from holdfast.operators.program import Program
 from holdfast.operators.stage import Epoch, Report
-from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.dataflow import Dataflow
 from holdfast.store.here import MISPLACED
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Runner(Protocol):
     threads: bool
     """Whether background work has threads of its own. If not, whoever drives the engine calls `Engine.upkeep`."""
 
-    def job(self, flow: Dataflow, program: Program, types: Types) -> Job: ...
+    def job(self, flow: Dataflow, program: Program) -> Job: ...
 
     scattered: bool
     """Whether each member keeps the layers of its own partitions, in a directory that this process cannot see."""

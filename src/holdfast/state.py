@@ -14,7 +14,7 @@ from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
 from holdfast.operators.program import KINDS, Program, compile_program, is_native
 from holdfast.plan import nodes
-from holdfast.plan.dataflow import Dataflow, Given, Types, build
+from holdfast.plan.dataflow import Dataflow, Given, build
 from holdfast.plan.drawing import drawing
 from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
@@ -28,8 +28,8 @@ STATE_HISTORY = 8
 class State:
     """The operators of a flow and their traces, by name. It reads nothing but listings."""
 
-    def __init__(self, declared: Declared, views: Mapping[str, nodes.Node], types: Types, directory: Path) -> None:
-        """``views`` are the declared ones, typed; ``directory`` holds the local traces."""
+    def __init__(self, declared: Declared, directory: Path) -> None:
+        """``directory`` holds the local traces."""
         self.declared = declared
         self.directory = directory
         # Rows that have expired are not kept either: to what reads the log they are as good as never there.
@@ -38,11 +38,9 @@ class State:
             for name, source in declared.sources.items()
             if (source.retracts and not source.trusted) or not source.replayable
         }
-        self._views = dict(views)
         self._kept = kept
-        self.types = types
-        self.flow = build(views, kept, types, is_native)
-        self.program = compile_program(self.flow, types)
+        self.flow = build(declared.views, kept, is_native)
+        self.program = compile_program(self.flow)
         self.layouts: dict[str, Layout] = {}
         """Trace → its layout."""
 
@@ -69,19 +67,18 @@ class State:
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
         return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
-    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program, Types]:
+    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
         """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
-        in it each log that is read is a source of that name. With its program, and the types of its steps."""
+        in it each log that is read is a source of that name. With its program."""
         wanted = {
             name: node
-            for name, node in self._views.items()
+            for name, node in self.declared.views.items()
             if {self.flow.views[name], *self.flow.ancestors({self.flow.views[name]})} & set(operators)
         }
         given = [Given(log, self.flow.operators[log].node) for log in logs]
         kept = {name: source for name, source in self._kept.items() if self.flow.views[name] in operators}
-        flow = build(wanted, kept, self.types, is_native, given)
-        types = {**self.types, **flow.answers}
-        return flow, compile_program(flow, types), types
+        flow = build(wanted, kept, is_native, given)
+        return flow, compile_program(flow)
 
     def forms(self) -> dict[str, Form]:
         """How each view, and each source whose rows are kept, is kept."""

@@ -1,20 +1,16 @@
-"""Building plan nodes from resolved trees."""
+"""Building plan nodes from expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlglot import exp
-
-from holdfast.frontend.attach import attach, has_subquery
-from holdfast.frontend.draws import has_wish, innermost, wished
+from holdfast.frontend.attach import Item, attach, has_subquery
+from holdfast.frontend.draws import Wish, has_wish, innermost
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.moments import split
-from holdfast.plan.expression import Tree, column, conjunction, conjuncts, quoted, render
+from holdfast.plan.expression import Operation, Tree, conjunction, conjuncts, plain
 from holdfast.plan.nodes import Applied, Apply, Draw, Drawn, Function, Linear, Named, Node, Temporal
-
-Item = tuple[str, Tree]  # an output column: its name, and the bare tree that computes it
 
 
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
@@ -28,11 +24,10 @@ def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
     items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
     if any(has_subquery(tree) for tree in [*trees, *([] if predicate is None else [predicate])]):
         node, predicate, items = attach(node, predicate, items)
-    outputs = tuple(Named(name, render(tree)) for name, tree in items)
-    same = tuple(output.name for output in outputs) == node.columns
-    if predicate is None and same and all(output.sql == quoted(output.name) for output in outputs):
+    same = tuple(name for name, _ in items) == node.columns
+    if predicate is None and same and all(plain(tree) == name for name, tree in items):
         return node
-    return Linear(node, None if predicate is None else render(predicate), outputs)
+    return Linear(node, predicate, tuple(Named(name, tree) for name, tree in items))
 
 
 def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
@@ -40,7 +35,7 @@ def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[No
     node, predicate = timed(node, predicate)
     trees = list(trees)
     while wishes := innermost(trees + ([] if predicate is None else [predicate])):
-        parts = [] if predicate is None else conjuncts(predicate)
+        parts = conjuncts(predicate)
         node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
         predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
         trees = [_granted(tree, known) for tree in trees]
@@ -54,61 +49,51 @@ def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
         return node, predicate
     plain = [part for part in parts if not has_wish(part) and not has_subquery(part)]
     rest = [part for part in parts if has_wish(part) or has_subquery(part)]
-    items: list[Item] = [(name, column(name)) for name in node.columns]
+    items = columns(node)
     moments: list[str | None] = []
     for name, function, trees in (("since", "greatest", times.starts), ("until", "least", times.ends)):
-        found = list(dict.fromkeys(trees))
+        found = tuple(dict.fromkeys(trees))
         moments.append(unique(name, [each for each, _ in items]) if found else None)
         if found:
             # Both pass over NULLs, which stand for no bound.
-            tree = found[0] if len(found) == 1 else exp.Anonymous(this=function, expressions=found)
+            tree = found[0] if len(found) == 1 else Operation(function, found, "timestamp")
             items.append((moments[-1] or "", tree))
     below = linear(node, conjunction([*plain, *dict.fromkeys(times.known)]), items)
     return Temporal(below, moments[0], moments[1], times.calendar), conjunction(rest)
 
 
-def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Tree]) -> tuple[Node, dict[Tree, str]]:
+def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Wish]) -> tuple[Node, dict[Tree, Tree]]:
     """The rows of ``node`` that ``predicate`` keeps with the wishes' draws, and the columns in which they are."""
-    columns: dict[Tree, str] = {column(name): name for name in node.columns}
-    for argument in (each for tree in wishes for each in tree.expressions):
-        if argument not in columns:
-            columns[argument] = unique(label(argument), columns.values())
-    names: dict[Tree, str] = {}
+    held: dict[Tree, str] = {tree: name for name, tree in columns(node)}
+    for argument in (each for wish in wishes for each in wish.arguments):
+        if argument not in held:
+            held[argument] = unique(label(argument), held.values())
+    names: dict[Wish, str] = {}
     draws: list[Drawn] = []
     calls: list[Applied] = []
-    for tree in wishes:
-        drawn = wished(tree)
-        names[tree] = unique(label(tree), [*columns.values(), *names.values()])
-        arguments = tuple(columns[each] for each in tree.expressions)
-        if isinstance(drawn, Function):
-            calls.append(Applied(names[tree], drawn, arguments))
-        elif drawn is not None:
-            draws.append(replace(drawn, name=names[tree], arguments=arguments))
-    node = linear(node, predicate, [(name, tree) for tree, name in columns.items()])
+    for wish in wishes:
+        names[wish] = unique(label(wish), [*held.values(), *names.values()])
+        arguments = tuple(held[each] for each in wish.arguments)
+        if isinstance(wish.draw, Function):
+            calls.append(Applied(names[wish], wish.draw, arguments))
+        else:
+            draws.append(replace(wish.draw, name=names[wish], arguments=arguments))
+    node = linear(node, predicate, [(name, tree) for tree, name in held.items()])
     node = Draw(node, tuple(draws)) if draws else node
-    return Apply(node, tuple(calls)) if calls else node, names
+    node = Apply(node, tuple(calls)) if calls else node
+    return node, {wish: node.column(name) for wish, name in names.items()}
 
 
-def _granted(tree: Tree, known: Mapping[Tree, str]) -> Tree:
+def _granted(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
     """``tree`` with each wish that is ``known`` replaced by its column."""
-    return tree.transform(lambda node: column(known[node]) if wished(node) is not None and node in known else node)
+    return tree.transform(lambda each: known.get(each) if isinstance(each, Wish) else None)
+
+
+def columns(node: Node, names: Sequence[str] | None = None) -> list[Item]:
+    """Columns of ``node``, or all of them, as they are."""
+    return [(name, node.column(name)) for name in (node.columns if names is None else names)]
 
 
 def extend(node: Node, items: Sequence[Item]) -> Node:
     """``node`` with further columns."""
-    return linear(node, None, [(name, column(name)) for name in node.columns] + list(items))
-
-
-def over(tree: Tree, known: Mapping[Tree, str], left_over: Callable[[exp.Column], Exception]) -> Tree:
-    """``tree`` with each part that is ``known`` replaced by its column; raises ``left_over`` of any other column."""
-    if (name := known.get(tree)) is not None:
-        return column(name)
-    if isinstance(tree, exp.Column):
-        raise left_over(tree)
-    result = tree.copy()
-    for key, value in tree.args.items():
-        if isinstance(value, list):
-            result.set(key, [over(each, known, left_over) if isinstance(each, exp.Expr) else each for each in value])
-        elif isinstance(value, exp.Expr) and not isinstance(value, exp.DataType):
-            result.set(key, over(value, known, left_over))
-    return result
+    return linear(node, None, [*columns(node), *items])

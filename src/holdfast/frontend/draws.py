@@ -1,11 +1,10 @@
 """Nondeterministic calls: what is drawn for a row instead of computed from it.
 
-While an expression is converted, such a call becomes a *wish*: a call that carries the `Drawn` it stands for, still
-without a name, in its argument ``draw``. A wish is a value like any other tree: it can be copied (an alias that is used
-twice is drawn once), moved and compared. When a `Linear` is built (`frontend.build`), its wishes become columns of a
-`Draw` below it; so no wish ever reaches an expression of the plan.
+While an expression is converted, such a call is a `Wish`: it holds the `Drawn` that it stands for, still without a
+name. A wish is a value like any other tree: an alias that is used twice is drawn once. When a `Linear` is built
+(`frontend.build`), its wishes become columns of a `Draw` below it; so no wish ever reaches an expression of the plan.
 
-A call of a user's deterministic function is a wish too, for a column of an `Apply`: its ``draw`` is the `Function`.
+A call of a user's deterministic function is a wish too, for a column of an `Apply`: it holds the `Function`.
 
 All calls of the clock are one wish. Each call of a random function or a user's function is one of its own: its salt is
 its number in the query. Those with equal seeds are one again, as in Spark.
@@ -14,36 +13,70 @@ its number in the query. Those with equal seeds are one again, as in Spark.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
-
-from sqlglot import exp
 
 from holdfast.errors import Unsupported
 from holdfast.plan.expression import Tree
 from holdfast.plan.nodes import Drawn, Function
 
 
-class Refusing(Protocol):
-    """Refuses a construct, at the place of a tree."""
+@dataclass(frozen=True)
+class Wish(Tree):
+    """A call of what is drawn, or of a user's function."""
 
-    def unsupported(self, construct: str, place: Tree | None, advice: str = "") -> Unsupported: ...
+    draw: Drawn | Function
+    arguments: tuple[Tree, ...] = ()
+    place: tuple[int | str, ...] | None = field(default=None, compare=False)
+    """Where it stands in Spark's plan, for errors."""
+
+    @property
+    def type(self) -> str:  # type: ignore[override]  # that of what is drawn
+        return self.draw.type if isinstance(self.draw, Drawn) else self.draw.returns
+
+    @property
+    def label(self) -> str:
+        if isinstance(self.draw, Function):
+            return self.draw.name
+        return "current_timestamp" if self.draw == CLOCK else self.draw.function.removeprefix("udf:")
+
+    @property
+    def parts(self) -> tuple[Tree, ...]:
+        return self.arguments
+
+    def over(self, parts: tuple[Tree, ...]) -> Tree:
+        return replace(self, arguments=parts)
+
+
+class Refusing(Protocol):
+    """Refuses a construct, at the place of a wish."""
+
+    def unsupported(self, construct: str, place: Wish | None, advice: str = "") -> Unsupported: ...
 
 
 CLOCK = Drawn("", "clock", (), "timestamp")
 """What all calls of the clock wish for."""
 
 
-def wished(tree: Tree) -> Drawn | Function | None:
-    """What the call draws, or the function that it calls, if this node is a wish."""
-    found = tree.args.get("draw") if isinstance(tree, exp.Anonymous) else None
-    return found if isinstance(found, (Drawn, Function)) else None
+def is_clock(tree: Tree) -> bool:
+    return isinstance(tree, Wish) and tree.draw == CLOCK
+
+
+def clock_in(tree: Tree) -> Wish | None:
+    """The first call of the clock in an expression."""
+    return next((each for each in tree.walk() if isinstance(each, Wish) and each.draw == CLOCK), None)
+
+
+def is_timed(tree: Tree) -> bool:
+    """Does it depend on the clock?"""
+    return clock_in(tree) is not None
 
 
 def has_wish(tree: Tree) -> bool:
-    return any(wished(node) is not None for node in tree.walk())
+    return any(isinstance(each, Wish) for each in tree.walk())
 
 
-def innermost(trees: Sequence[Tree]) -> list[Tree]:
+def innermost(trees: Sequence[Tree]) -> list[Wish]:
     """The wishes in these trees that hold no other wish, each once, in order."""
-    found = (node for tree in trees for node in tree.walk(bfs=False) if wished(node) is not None)
-    return list(dict.fromkeys(node for node in found if not any(has_wish(each) for each in node.expressions)))
+    found = (each for tree in trees for each in tree.walk() if isinstance(each, Wish))
+    return list(dict.fromkeys(each for each in found if not any(map(has_wish, each.arguments))))

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlglot import exp
-
 from holdfast.frontend.attach import has_subquery
 from holdfast.frontend.draws import has_wish
-from holdfast.plan.expression import Tree, conjunction, conjuncts
+from holdfast.plan.expression import Tree, chained, conjuncts, is_operation, references
 
 
 def factored(conditions: Sequence[Tree], relations: Sequence[Collection[str]]) -> list[Tree]:
@@ -33,11 +31,11 @@ def factored(conditions: Sequence[Tree], relations: Sequence[Collection[str]]) -
 
 
 def _is_open(tree: Tree) -> bool:
-    return isinstance(tree, exp.Or) and not has_subquery(tree) and not has_wish(tree)
+    return is_operation(tree, "or") and not has_subquery(tree) and not has_wish(tree)
 
 
 def _branches(tree: Tree) -> list[Tree]:
-    return [*_branches(tree.this), *_branches(tree.expression)] if isinstance(tree, exp.Or) else [tree]
+    return [part for each in tree.parts for part in _branches(each)] if is_operation(tree, "or") else [tree]
 
 
 def _common_first(tree: Tree) -> list[Tree]:
@@ -59,15 +57,9 @@ def _implied(tree: Tree, columns: set[str]) -> Tree | None:
 
 
 def _is_about(tree: Tree, columns: set[str]) -> bool:
-    used = {node.name for node in tree.find_all(exp.Column)}
+    used = set(references(tree))
     return bool(used) and used <= columns
 
 
 def _any_of(branches: list[list[Tree]]) -> Tree:
-    result: Tree | None = None
-    for branch in branches:
-        whole = conjunction(branch)
-        assert whole is not None
-        result = whole if result is None else exp.Or(this=result, expression=whole)
-    assert result is not None
-    return result
+    return chained("or", [chained("and", branch) for branch in branches])

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlglot import exp
-
-from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.attach import Item
+from holdfast.frontend.build import columns, extend, linear
+from holdfast.frontend.draws import is_timed
 from holdfast.frontend.factor import factored
 from holdfast.frontend.labels import label, unique
-from holdfast.frontend.moments import is_timed
-from holdfast.plan.expression import Tree, column, conjunction
+from holdfast.plan.expression import TRUE, Column, Tree, choice, conjunction, is_operation, null, references
 from holdfast.plan.nodes import Join, Node, Union
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -69,13 +68,13 @@ def _on_time(relations: Sequence[Node], conditions: Sequence[Tree]) -> tuple[lis
 
 def _next(waiting: list[int], conditions: list[Tree], joined: set[int], owner: dict[str, int]) -> tuple[int, list[Key]]:
     """The relation to join next, and its keys. One that counts NULLs as equal is a key only where there is no other."""
-    for kind in (exp.EQ, exp.NullSafeEQ):
+    for kind in ("=", "<=>"):
         for place in waiting:
             here = {name for name, one in owner.items() if one in joined}
             there = {name for name, one in owner.items() if one == place}
             keys: list[Key] = []
             for condition in conditions:
-                key = key_of(condition, here, there) if isinstance(condition, kind) else None
+                key = key_of(condition, here, there) if is_operation(condition, kind) else None
                 # An expression is a key once: a second equality on it stays a condition, so key columns are distinct.
                 if key is not None and all(key.left != each.left and key.right != each.right for each in keys):
                     keys.append(key)
@@ -88,9 +87,8 @@ def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) ->
     """The join of ``left`` with ``right`` where all ``conditions`` hold. Columns: those of both (of the left one if it
     is a semi or anti join), and maybe further ones."""
     if how == "right":
-        names = [*left.columns, *right.columns]
         swapped = join_outer(right, left, "left", conditions)
-        return linear(swapped, None, [(name, column(name)) for name in names])
+        return linear(swapped, None, columns(swapped, [*left.columns, *right.columns]))
     keys: list[Key] = []
     filters: tuple[list[Tree], list[Tree]] = ([], [])
     others: list[Tree] = []
@@ -104,9 +102,9 @@ def join_outer(left: Node, right: Node, how: How, conditions: Sequence[Tree]) ->
         elif how != "full" and reads and reads <= there:
             filters[1].append(condition)
         elif reads <= here:
-            keys.append(Key(condition, flag(condition), exp.true()))
+            keys.append(Key(condition, flag(condition), TRUE))
         elif reads <= there:
-            keys.append(Key(condition, exp.true(), flag(condition)))
+            keys.append(Key(condition, TRUE, flag(condition)))
         else:
             others.append(condition)
     left, right = (filtered(node, parts) for node, parts in zip((left, right), filters, strict=True))
@@ -120,46 +118,45 @@ def _apart(left: Node, right: Node, keys: list[Key], how: How, conditions: list[
     that differ in the sign of a zero alone are one row here, as they are to Spark's equality.)
     """
     both = [*left.columns, *right.columns]
-    inner = linear(
-        join(left, right, keys), conjunction(conditions), [(name, column(name)) for name in dict.fromkeys(both)]
-    )
+    pairs = join(left, right, keys)
+    inner = linear(pairs, conjunction(conditions), columns(pairs, list(dict.fromkeys(both))))
 
     def split(side: Node, how: Literal["semi", "anti"]) -> Node:
         taken = list(side.columns)
         names = [unique(name, taken) for name in side.columns]
-        matched = linear(inner, None, [(new, column(old)) for new, old in zip(names, side.columns, strict=True)])
+        matched = linear(inner, None, [(new, side.column(old)) for new, old in zip(names, side.columns, strict=True)])
         return Join(side, matched, side.columns, tuple(names), how, (True,) * len(names))
 
     if how == "semi" or how == "anti":
         return split(left, how)
     parts = [inner]
     for side in (left, right) if how == "full" else (left,):
-        items: list[Item] = [(name, column(name) if name in side.columns else exp.null()) for name in both]
+        items = [(name, side.column(name) if name in side.columns else null(inner.types[name])) for name in both]
         parts.append(linear(split(side, "anti"), None, items))
     return Union(tuple(parts))
 
 
 def filtered(node: Node, parts: list[Tree]) -> Node:
-    return linear(node, conjunction(parts), [(name, column(name)) for name in node.columns]) if parts else node
+    return linear(node, conjunction(parts), columns(node)) if parts else node
 
 
 def flag(condition: Tree) -> Tree:
     """TRUE where the condition holds, NULL elsewhere."""
-    return exp.Anonymous(this="if", expressions=[condition.copy(), exp.true(), exp.null()])
+    return choice(condition, TRUE)
 
 
 def used(tree: Tree) -> set[str]:
-    return {node.name for node in tree.find_all(exp.Column)}
+    return set(references(tree))
 
 
 def key_of(condition: Tree, here: set[str], there: set[str]) -> Key | None:
     """The condition as a key, if it is an equality between columns ``here`` and columns ``there``."""
-    if not isinstance(condition, (exp.EQ, exp.NullSafeEQ)) or is_timed(condition):
+    if not is_operation(condition, "=", "<=>") or is_timed(condition):
         return None
-    for left, right in ((condition.this, condition.expression), (condition.expression, condition.this)):
+    for left, right in (condition.parts, condition.parts[::-1]):
         ours, theirs = used(left), used(right)
         if ours and ours <= here and theirs and theirs <= there:
-            return Key(condition, left, right, isinstance(condition, exp.NullSafeEQ))
+            return Key(condition, left, right, is_operation(condition, "<=>"))
     return None
 
 
@@ -178,7 +175,7 @@ def with_columns(node: Node, trees: list[Tree], taken: Sequence[str]) -> tuple[N
     names: dict[Tree, str] = {}
     added: list[Item] = []
     for tree in trees:
-        if isinstance(tree, exp.Column):
+        if isinstance(tree, Column):
             names[tree] = tree.name
         elif tree not in names:
             names[tree] = unique(label(tree), [*taken, *(each for each, _ in added)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.plan.expression import Tree, render
+from holdfast.plan.expression import Tree, readable
 
 
 def unique(name: str, taken: Iterable[str]) -> str:
@@ -18,5 +18,5 @@ def unique(name: str, taken: Iterable[str]) -> str:
 
 def label(tree: Tree) -> str:
     """A readable name for an expression: its text, without backticks, cut to a bearable length."""
-    text = render(tree).replace("`", "")
+    text = readable(tree).replace("`", "")
     return text if len(text) <= 60 else text[:59] + "…"

@@ -21,7 +21,7 @@ plus months (of a date)  c <= the last day that is not after y then  c <= the la
 ``>`` and ``>=`` are the opposites of these. Timestamps plus months are not monotone (March 31, 9:00 and March 30, 10:00
 change places), so they are refused. Timestamps plus days are not monotone where clocks are put forward and back, nor is
 local time; dates are, in nearly all time zones. What is assumed of the zone is said (``calendar``), and checked where
-the zone is known (`spark.analysis`).
+the zone is known (`spark.keepable`).
 """
 
 from __future__ import annotations
@@ -29,24 +29,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from holdfast.errors import Unsupported
-from holdfast.frontend.draws import CLOCK, Refusing, wished
-from holdfast.plan.expression import Tree, conjunction, conjuncts
+from holdfast.frontend.draws import Refusing, Wish, clock_in, is_clock, is_timed
+from holdfast.plan.expression import (
+    DAY,
+    FALSE,
+    MONTHS,
+    SPAN,
+    Literal,
+    Operation,
+    Tree,
+    cast,
+    choice,
+    condition,
+    conjunction,
+    conjuncts,
+    is_known,
+    null,
+    number,
+    plus,
+)
 
-_MIRROR: dict[type[Tree], type[Tree]] = {
-    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ,
-}  # fmt: skip
-_OPPOSITE: dict[type[Tree], type[Tree]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
+_MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _TRUNCATED = {
-    **dict.fromkeys(("YEAR", "YYYY", "YY"), "1 YEAR"),
-    "QUARTER": "3 MONTH",
-    **dict.fromkeys(("MONTH", "MM", "MON"), "1 MONTH"),
-    "WEEK": "7 DAY",
-    **dict.fromkeys(("DAY", "DD"), "1 DAY"),
-    **{unit: f"1 {unit}" for unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")},
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), (12, MONTHS)),
+    "QUARTER": (3, MONTHS),
+    **dict.fromkeys(("MONTH", "MM", "MON"), (1, MONTHS)),
+    "WEEK": (7 * DAY, SPAN),
+    **dict.fromkeys(("DAY", "DD"), (DAY, SPAN)),
+    "HOUR": (3_600_000_000, SPAN),
+    "MINUTE": (60_000_000, SPAN),
+    "SECOND": (1_000_000, SPAN),
+    "MILLISECOND": (1_000, SPAN),
+    "MICROSECOND": (1, SPAN),
 }
+"""The unit that a timestamp is truncated to → how long it is."""
+
 _CALENDARS = ("", "days", "fixed")
 
 
@@ -69,14 +89,9 @@ class Times:
         )
 
 
-def is_timed(tree: Tree) -> bool:
-    """Does it depend on the clock?"""
-    return any(wished(node) == CLOCK for node in tree.walk())
-
-
 def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
     """When the timed conditions of a predicate hold (None: there are none), and the conditions that are not timed."""
-    parts = [] if predicate is None else conjuncts(predicate)
+    parts = conjuncts(predicate)
     found: Times | None = None
     for part in parts:
         if is_timed(part):
@@ -89,28 +104,30 @@ def split(predicate: Tree | None) -> tuple[Times | None, list[Tree]]:
 def check_temporal(tree: Tree, clause: str, text: Refusing) -> None:
     """Refuse conditions on the clock of which it cannot be said when they hold."""
     for part in conjuncts(tree):
-        if is_timed(part) and _times(part) is None:
-            place = next(node for node in part.walk() if wished(node) == CLOCK)
+        place = clock_in(part)
+        if place is not None and _times(part) is None:
             raise _refused(part, clause, place, text)
 
 
-def _refused(part: Tree, clause: str, place: Tree, text: Refusing) -> Unsupported:
+def _refused(part: Tree, clause: str, place: Wish, text: Refusing) -> Unsupported:
     advice = "write it as a comparison of a column with now() or current_date(), plus or minus a literal interval"
-    if any(each.args["unit"].name == "MONTH" for each in part.find_all(exp.Interval)):
+    if any(each.type == MONTHS for each in part.walk()):
         advice += "; months can be taken from current_date() alone"
     return text.unsupported(f"this condition on the current time in {clause}", place, advice)
 
 
 def _times(part: Tree) -> Times | None:
-    match part:
-        case exp.And():
-            return _both(part.this, part.expression)
-        case exp.Or():
+    if not isinstance(part, Operation):
+        return None
+    match part.name:
+        case "and":
+            return _both(*part.operands)
+        case "or":
             return _unless(part)
-        case exp.Not():
-            return _times_not(part.this)
-        case _ if type(part) in _MIRROR:
-            return _compared(type(part), part.this, part.expression)
+        case "not":
+            return _times_not(part.operands[0])
+        case name if name in _MIRROR:
+            return _compared(name, *part.operands)
     return None
 
 
@@ -120,244 +137,181 @@ def _both(left: Tree, right: Tree) -> Times | None:
 
 
 def _times_not(part: Tree) -> Times | None:
-    if isinstance(part, exp.Not):
-        return _times(part.this)
-    kind = _OPPOSITE.get(type(part))
-    return None if kind is None else _compared(kind, part.this, part.expression)
+    if not isinstance(part, Operation):
+        return None
+    if part.name == "not":
+        return _times(part.operands[0])
+    name = _OPPOSITE.get(part.name)
+    return None if name is None else _compared(name, *part.operands)
 
 
-def _unless(part: Tree) -> Times | None:
+def _unless(part: Operation) -> Times | None:
     """``p OR timed``: for ever where ``p`` is true."""
-    sides = [part.this, part.expression]
-    timed = [each for each in sides if is_timed(each)]
+    timed = [each for each in part.operands if is_timed(each)]
     times = _times(timed[0]) if len(timed) == 1 else None
     if times is None:
         return None
-    free = next(each for each in sides if each is not timed[0])
+    free = _true(next(each for each in part.operands if each is not timed[0]))
 
     def freed(moments: Sequence[Tree]) -> tuple[Tree, ...]:
-        return tuple(_call("if", _true(free), exp.null(), each) for each in moments)
+        return tuple(choice(free, null("timestamp"), each) for each in moments)
 
-    known = conjunction(list(times.known))
-    rest = () if known is None else (exp.Or(this=_true(free), expression=known),)
+    known = conjunction(times.known)
+    rest = () if known is None else (condition("or", free, known),)
     return Times(freed(times.starts), freed(times.ends), rest, times.calendar)
 
 
 def _true(tree: Tree) -> Tree:
     """Whether a condition is true, and not NULL."""
-    return _call("coalesce", tree, exp.false())
+    return condition("coalesce", tree, FALSE)
 
 
-def _compared(kind: type[Tree], left: Tree, right: Tree) -> Times | None:
-    """``left kind right``, one of which is of the clock and the other of the row."""
+def _compared(name: str, left: Tree, right: Tree) -> Times | None:
+    """``left name right``, one of which is of the clock and the other of the row."""
     if is_timed(left) and is_timed(right):
         return None
     if is_timed(right):
-        kind, left, right = _MIRROR[kind], right, left
-    if isinstance(left, exp.Anonymous) and left.name == "datediff":
-        return _days_between(kind, left, right)
-    valued = type_of(left)
-    if valued is None:
+        name, left, right = _MIRROR[name], right, left
+    if isinstance(left, Operation) and left.name == "datediff":
+        end, start = left.operands
+        return _days_between(name, end, start, right)
+    if not _is_chain(left) or left.type not in _MOMENTS:
         return None
-    value = _coerced(right, valued)
-    if kind is exp.EQ:
-        one, other = (_undo(each, left, value) for each in (exp.GTE, exp.LTE))
-        times = None if one is None or other is None else one & other
-    else:
-        times = _undo(kind, left, value)
-    if times is None:
-        return None
-    needs = "fixed" if valued == "timestamp_ntz" else ""
-    return times & Times(known=(_known(value),), calendar=needs)
+    needs = "fixed" if left.type == "timestamp_ntz" else ""
+    known = Times(known=(is_known(right),), calendar=needs)
+    if left.type == "date":
+        left, right = cast(left, "timestamp"), cast(right, "timestamp")
+    for each in (">=", "<=") if name == "=" else (name,):
+        times = _undo(each, left, right)
+        if times is None:
+            return None
+        known &= times
+    return known
 
 
-def _days_between(kind: type[Tree], call: Tree, right: Tree) -> Times | None:
+def _days_between(name: str, end: Tree, start: Tree, days: Tree) -> Times | None:
     """``datediff(clock, e) <= n`` is ``date of the clock <= e + n``."""
-    end, start = call.expressions
     if is_timed(end) and not is_timed(start):
-        return _compared(kind, _cast(end, "date"), _call("date_add", _cast(start, "date"), right))
+        return _compared(name, cast(end, "date"), Operation("date_add", (cast(start, "date"), days), "date"))
     if is_timed(start) and not is_timed(end):
-        return _compared(_MIRROR[kind], _cast(start, "date"), _call("date_sub", _cast(end, "date"), right))
+        other = Operation("date_sub", (cast(end, "date"), days), "date")
+        return _compared(_MIRROR[name], cast(start, "date"), other)
     return None
-
-
-def _coerced(tree: Tree, valued: str) -> Tree:
-    """The row's side as a timestamp; it is of the same type as the clock's, ``valued``."""
-    return tree if valued == "timestamp" else _cast(tree, "timestamp")
-
-
-def _known(value: Tree) -> Tree:
-    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
 
 
 # -- the clock's side ---------------------------------------------------------------------------------------------
 
 
-def type_of(tree: Tree) -> str | None:
-    """The type of a chain of steps from the clock: ``timestamp``, ``timestamp_ntz`` or ``date``; None if it is none."""
-    if wished(tree) == CLOCK:
-        return "timestamp"
-    step = _step(tree)
-    return None if step is None or type_of(step.of) is None else step.type
-
-
 @dataclass(frozen=True)
 class _Step:
-    """One step from the clock outwards: over ``of``, a value of ``type``."""
+    """One step from the clock outwards, over ``of``."""
 
     kind: str
-    """``shift`` by an interval, ``passed`` (so many microseconds), ``months``, ``date`` (of a timestamp), ``midnight``
-    (of a date), ``trunc``, or the ``same`` in another type."""
+    """``shift`` by an interval, ``days`` (of a date), ``passed`` (so many microseconds), ``months``, ``date`` (of a
+    timestamp), ``midnight`` (of a date), ``trunc``, or the ``same`` in another type."""
 
     of: Tree
-    type: str
-    by: Tree | None = None
+    amount: int = 0
     calendar: str = ""
+    unit: str = ""
+
+
+def _is_chain(tree: Tree) -> bool:
+    """Is it the clock, or made of it by steps?"""
+    while not is_clock(tree):
+        step = _step(tree)
+        if step is None:
+            return False
+        tree = step.of
+    return True
 
 
 def _step(tree: Tree) -> _Step | None:
     """The outermost step."""
-    match tree:
-        case exp.Cast():
-            return _typed_step(tree.this, tree.to.sql(dialect="spark").lower())
-        case exp.Add() | exp.Sub() if isinstance(tree.expression, exp.Interval):
-            return _shifted(tree.this, tree.expression, isinstance(tree, exp.Add))
-        case exp.Anonymous():
-            return _call_step(tree)
-    return None
-
-
-def _typed_step(of: Tree, wanted: str) -> _Step | None:
-    have = type_of(of)
-    if have is None or wanted not in ("date", "timestamp", "timestamp_ntz"):
+    if not isinstance(tree, Operation):
         return None
-    if have == wanted:
-        return _Step("same", of, have)
-    if wanted == "date":
-        return _Step("date", of, "date", calendar="fixed" if have == "timestamp_ntz" else "days")
-    if have == "date":
-        return _Step("midnight", of, wanted, calendar="days")
-    return _Step("same", of, wanted, calendar="fixed")
-
-
-def _shifted(of: Tree, interval: exp.Interval, later: bool) -> _Step | None:
-    """``of`` plus or minus an interval. Of a timestamp, less than a day passes, or days of the calendar do."""
-    have, unit = type_of(of), interval.args["unit"].name
-    by: Tree = interval if later else exp.Neg(this=interval.copy())
-    if unit == "MONTH":
-        return _Step("months", of, "date", by) if have == "date" else None
-    return None if have in (None, "date") else _Step("shift", of, str(have), by, "fixed" if unit == "DAY" else "")
-
-
-def _call_step(call: exp.Anonymous) -> _Step | None:
-    arguments = call.expressions
-    match call.name:
-        case "date_add" if type_of(arguments[0]) == "date":
-            return _Step("shift", arguments[0], "date", _days(arguments[1]))
-        case "timestamp_micros":
-            return _passed_step(arguments[0])
-        case "date_trunc" if arguments[0].name.upper() in _TRUNCATED and type_of(arguments[1]) == "timestamp":
-            return _Step("trunc", arguments[1], "timestamp", arguments[0], "fixed")
+    if tree.name == "cast":
+        return _cast_step(tree.operands[0], tree.type)
+    if len(tree.operands) != 2:
+        return None
+    of, by = tree.operands
+    if tree.name == "date_trunc" and isinstance(of, Literal) and str(of.value).upper() in _TRUNCATED:
+        unit = str(of.value).upper()
+        return _Step("trunc", by, calendar="fixed", unit=unit) if by.type == "timestamp" else None
+    if not isinstance(by, Literal) or not isinstance(by.value, int):
+        return None
+    match tree.name, of.type:
+        case "+", "date" if by.type == MONTHS:
+            return _Step("months", of, by.value)
+        case "+", "timestamp" | "timestamp_ntz" if by.type == SPAN:
+            return _Step("shift", of, by.value, "fixed" if abs(by.value) >= DAY else "")
+        case "date_add", "date":
+            return _Step("days", of, by.value)
+        case "timestampadd", "timestamp":
+            return _Step("passed", of, by.value)
     return None
+
+
+def _cast_step(of: Tree, wanted: str) -> _Step | None:
+    have = of.type
+    if have not in _MOMENTS or wanted not in _MOMENTS:
+        return None
+    if wanted == "date":
+        return _Step("date", of, calendar="fixed" if have == "timestamp_ntz" else "days")
+    if have == "date":
+        return _Step("midnight", of, calendar="days")
+    return _Step("same", of, calendar="fixed")
 
 
 def passed(tree: Tree, micros: int) -> Tree:
     """The timestamp ``tree`` so many microseconds later, however long its days are."""
-    number = _cast(exp.Literal.number(abs(micros)), "bigint")
-    moved = (exp.Add if micros > 0 else exp.Sub)(this=_call("unix_micros", tree), expression=number)
-    return _call("timestamp_micros", moved)
+    return Operation("timestampadd", (tree, number(micros, "bigint")), tree.type)
 
 
-def _passed_step(moved: Tree) -> _Step | None:
-    """The step that `passed` makes."""
-    if not isinstance(moved, (exp.Add, exp.Sub)) or not isinstance(moved.expression, exp.Cast):
-        return None
-    of, number = moved.this, moved.expression.this
-    if not isinstance(of, exp.Anonymous) or of.name != "unix_micros" or type_of(of.expressions[0]) != "timestamp":
-        return None
-    micros = int(number.name) * (1 if isinstance(moved, exp.Add) else -1)
-    return _Step("passed", of.expressions[0], "timestamp", exp.Literal.number(str(micros)))
+def days_later(tree: Tree, days: int) -> Tree:
+    """The date ``tree`` so many days later."""
+    return Operation("date_add", (tree, number(days)), "date")
 
 
-def _undo(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
-    """``clock kind value`` as times; ``value`` is a timestamp, or a date where the clock is one and this says so."""
-    return _undo_as(kind, clock if type_of(clock) != "date" else _cast(clock, "timestamp"), value)
-
-
-def _undo_as(kind: type[Tree], clock: Tree, value: Tree) -> Times | None:
-    """The same, with ``value`` of the clock's own type."""
-    if wished(clock) == CLOCK:
-        inclusive = kind in (exp.LTE, exp.GT)
-        moment = exp.Add(this=value, expression=_MICROSECOND.copy()) if inclusive else value
-        return Times(ends=(moment,)) if kind in (exp.LT, exp.LTE) else Times(starts=(moment,))
+def _undo(name: str, clock: Tree, value: Tree) -> Times | None:
+    """``clock name value`` as times; both are of one type."""
+    whole = name in ("<=", ">")  # what holds up to and with y (and its opposite), or up to y without it
+    if is_clock(clock):
+        moment = plus(value, 1) if whole else value
+        return Times(ends=(moment,)) if name in ("<", "<=") else Times(starts=(moment,))
     step = _step(clock)
     if step is None:
         return None
-    # What holds up to and with y (<=, and its opposite >), or up to y without it (<, and its opposite >=).
-    whole = kind in (exp.LTE, exp.GT)
-    up_to, below = (exp.LTE, exp.LT) if kind in (exp.LT, exp.LTE) else (exp.GT, exp.GTE)
-    before = value if whole else exp.Sub(this=value, expression=_MICROSECOND.copy())
+    up_to, below = ("<=", "<") if name in ("<", "<=") else (">", ">=")
+    before = value if whole or value.type == "date" else plus(value, -1)
     match step.kind:
         case "same":
-            times = _undo_as(kind, step.of, value)
+            times = _undo(name, step.of, cast(value, step.of.type))
         case "shift":
-            assert step.by is not None
-            moved = _minus(value, step.by)
-            times = _undo_as(kind, step.of, _cast(moved, "date") if step.type == "date" else moved)
+            times = _undo(name, step.of, plus(value, -step.amount))
+        case "days":
+            times = _undo(name, step.of, days_later(value, -step.amount))
         case "passed":
-            assert step.by is not None
-            times = _undo_as(kind, step.of, passed(value, -int(step.by.name)))
+            times = _undo(name, step.of, passed(value, -step.amount))
         case "months":
-            assert step.by is not None
-            last = value if whole else _call("date_sub", value, exp.Literal.number(1))
-            times = _undo_as(up_to, step.of, _last_in_time(last, step.by))
+            last = value if whole else days_later(value, -1)
+            times = _undo(up_to, step.of, _last_in_time(last, step.amount))
         case "date":
-            midnight = _cast(_call("date_add", value, exp.Literal.number(1)) if whole else value, "timestamp")
-            times = _undo_as(below, step.of, midnight)
+            times = _undo(below, step.of, cast(days_later(value, 1) if whole else value, step.of.type))
         case "midnight":
-            times = _undo_as(up_to, step.of, _cast(before, "date"))
+            times = _undo(up_to, step.of, cast(before, "date"))
         case _:
-            assert step.by is not None
-            number, unit = _TRUNCATED[step.by.name.upper()].split()
-            cut = _call("date_trunc", step.by, before)
-            times = _undo_as(below, step.of, exp.Add(this=cut, expression=_unit(number, unit)))
+            cut = Operation("date_trunc", (Literal(step.unit, "string"), before), "timestamp")
+            times = _undo(below, step.of, plus(cut, *_TRUNCATED[step.unit]))
     return None if times is None else times & Times(calendar=step.calendar)
 
 
-def _last_in_time(value: Tree, months: Tree) -> Tree:
+def _last_in_time(value: Tree, months: int) -> Tree:
     """The last date d for which d plus ``months`` is not after the date ``value``: days of a month that has no such day
     are cut to its last one, so that several dates may become one."""
-    moved = _cast(_minus(value, months), "date")
-    last = exp.EQ(this=value.copy(), expression=_call("last_day", value))
-    return _call("if", last, _call("last_day", moved), moved)
+    moved = plus(value, -months, MONTHS)
+    return choice(condition("=", value, _last_day(value)), _last_day(moved), moved)
 
 
-# -- trees --------------------------------------------------------------------------------------------------------
-
-
-def _call(name: str, *arguments: Tree) -> Tree:
-    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments])
-
-
-def _cast(tree: Tree, kind: str) -> Tree:
-    return exp.Cast(this=tree.copy(), to=exp.DataType.build(kind, dialect="spark"))
-
-
-def _unit(number: str, unit: str) -> Tree:
-    return exp.Interval(this=exp.Literal.string(number), unit=exp.Var(this=unit))
-
-
-_MICROSECOND = _unit("0.000001", "SECOND")
-"""A microsecond, the least there is between two moments."""
-
-
-def _minus(tree: Tree, by: Tree) -> Tree:
-    if isinstance(by, exp.Neg):
-        return exp.Add(this=tree.copy(), expression=by.this.copy())
-    return exp.Sub(this=tree.copy(), expression=by.copy())
-
-
-def _days(number: Tree) -> Tree:
-    if isinstance(number, exp.Neg):
-        return exp.Neg(this=_unit(number.this.name, "DAY"))
-    return _unit(number.name, "DAY")
+def _last_day(value: Tree) -> Tree:
+    return Operation("last_day", (value,), "date")

@@ -2,8 +2,7 @@
 
 ``id long, user string NOT NULL, tags array<struct<a:int>> COMMENT 'x'`` becomes fields whose types are spelled as
 Spark's ``simpleString`` spells them (``bigint``, ``array<struct<a:int>>``), so that equal types are equal text.
-The grammar is small and closed, so it is read by a recursive-descent parser here, not by sqlglot, which accepts the
-types of thirty dialects.
+The grammar is small and closed, so it is read by a recursive-descent parser here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Types. Spark gives ``+ - * /`` of decimals the precision and scale that hold every result; where that is more than 38
 digits it gives up digits behind the point, down to six, and then the result is rounded (half away from zero), and may
-overflow. An integer next to a decimal is a decimal of as many digits as its type can have; an integer literal, of as
-many as it has.
+overflow.
 
 How. Where the exact type has at most 38 digits Arrow's own kernels give it. Beyond, the exact result is made in 256
 bits, rounded, and compared with the bounds of 38 digits. A quotient is made of whole numbers of any size: Spark rounds
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.arithmetic import Operator, failing
-from holdfast.operators.terms import Constant, Failure, Frame, Mask, Term, Value, Widen, by_zero, in_order, out_of_range
+from holdfast.operators.terms import Failure, Frame, Mask, Term, Value, by_zero, in_order, out_of_range
 
 Numbers = npt.NDArray[np.object_]
 
@@ -44,25 +43,6 @@ def decimal_of(kind: pa.DataType) -> pa.DataType | None:
     return pa.decimal128(_DIGITS[kind], 0) if kind in _DIGITS else None
 
 
-def wider(kinds: list[pa.DataType]) -> pa.DataType | None:
-    """The type that Spark compares these in, or chooses between them in, where that rounds nothing."""
-    found = [kind for kind in map(decimal_of, kinds) if kind is not None]
-    if len(found) < len(kinds) or not any(pa.types.is_decimal128(kind) for kind in kinds):
-        return None
-    whole = max(kind.precision - kind.scale for kind in found)
-    scale = max(kind.scale for kind in found)
-    return pa.decimal128(whole + scale, scale) if whole + scale <= MOST else None
-
-
-def compared_in(kinds: list[pa.DataType]) -> pa.DataType | None:
-    """The type in which Spark compares these when no type of 38 digits holds them all: that which holds all digits in
-    front of the point, and as many behind it as there is room for."""
-    if not all(pa.types.is_decimal128(kind) for kind in kinds):
-        return None
-    whole = max(kind.precision - kind.scale for kind in kinds)
-    return pa.decimal128(MOST, min(max(kind.scale for kind in kinds), MOST - whole))
-
-
 def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
     """Whether every value of type ``kind`` is one of the decimal type ``wide``."""
     narrow = decimal_of(kind)
@@ -72,21 +52,6 @@ def holds(wide: pa.DataType, kind: pa.DataType) -> bool:
         and wide.scale >= narrow.scale
         and wide.precision - wide.scale >= narrow.precision - narrow.scale
     )
-
-
-def operand(term: Term) -> Term | None:
-    """The term as a decimal, as an operand of arithmetic with one; None if Spark does not take it for one."""
-    if pa.types.is_decimal128(term.type):
-        return term
-    kind = decimal_of(term.type)
-    if kind is None:
-        return None
-    if isinstance(term, Constant):
-        if not isinstance(term.content, int) or term.type == pa.int8():
-            return None
-        digits = len(str(abs(term.content)))
-        return Constant(pa.decimal128(digits, 0), Decimal(term.content))
-    return Widen(kind, term)
 
 
 def exact_type(operator: Operator, left: pa.DataType, right: pa.DataType) -> tuple[int, int]:
@@ -108,27 +73,6 @@ def adjusted(precision: int, scale: int) -> pa.DataType:
     if precision <= MOST:
         return pa.decimal128(precision, scale)
     return pa.decimal128(MOST, max(MOST - (precision - scale), min(scale, _KEPT)))
-
-
-@dataclass(frozen=True)
-class Rounded(Term):
-    """A decimal with fewer places behind the point, and as many in front."""
-
-    operand: Term
-    text: str
-
-    @property
-    def operands(self) -> tuple[Term, ...]:
-        return (self.operand,)
-
-    @property
-    def raises(self) -> bool:
-        return True
-
-    def value(self, frame: Frame) -> Value:
-        inner = self.operand.value(frame)
-        exact = pc.cast(inner.data, pa.decimal256(WIDEST, self.operand.type.scale))
-        return _fitted(exact, self.type, self.text, inner.failed, inner.why)
 
 
 @dataclass(frozen=True)

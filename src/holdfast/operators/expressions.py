@@ -1,12 +1,12 @@
 """Linear stretches computed natively: filter and projection over Arrow columns, without Spark.
 
-A stretch is a predicate and outputs, compiled once from Spark SQL (`compile_stretch`) to terms, and applied to every
+A stretch is a predicate and outputs, compiled once from expressions (`compile_stretch`) to terms, and applied to every
 batch of every epoch (`apply`). `compile_stretch` answers None for whatever is outside the small set in which we match
 Spark 4 in ANSI mode bit for bit (see `reading`); then Spark runs the stretch.
 
-Files: `reading` (text → terms), `coercion` (types of operands), `literals` (what a literal is), `meaning` (what Spark
-takes for the same), `terms` and `arithmetic` (what is computed). Cost of `apply`: one kernel pass per term; a column
-that is only passed on is not copied unless rows are filtered out.
+Files: `reading` (expressions → terms), `meaning` (what Spark takes for the same), `terms` and `arithmetic` (what is
+computed). Cost of `apply`: one kernel pass per term; a column that is only passed on is not copied unless rows are
+filtered out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError
+from holdfast.operators.meaning import has_twins
+from holdfast.operators.reading import read
 from holdfast.operators.terms import Column, Term, Value
+from holdfast.plan.nodes import Linear, Node
+from holdfast.plan.types import arrow_type
 
 
 @dataclass(frozen=True)
@@ -28,35 +32,25 @@ class Stretch:
     outputs: tuple[Term, ...]
 
 
-def compile_stretch(
-    predicate: str | None,
-    outputs: Sequence[tuple[str, str]],
-    columns: Sequence[tuple[str, pa.DataType]],
-    result_types: Sequence[pa.DataType],
-) -> Stretch | None:
-    """Compile ``outputs`` (name, SQL) of the rows for which ``predicate`` is true, over ``columns`` (name, type).
-
-    ``result_types`` are the types that Spark gave the outputs. None: Spark must run it.
-    """
-    # sqlglot takes a while to import, and workers, which only apply stretches, never need it.
-    from holdfast.operators.meaning import has_twins
-    from holdfast.operators.reading import read
-
-    known = {name: Column(kind, position) for position, (name, kind) in enumerate(columns)}
-    if len(known) < len(columns):
-        return None
+def compile_stretch(step: Linear) -> Stretch | None:
+    """Compile a filter and projection. None: Spark must run it."""
+    known = columns_by_name(step.input)
     kept = None
-    if predicate is not None:
-        kept = read(predicate, known)
-        if kept is None or kept.type != pa.bool_() or has_twins([kept]):
+    if step.predicate is not None:
+        kept = read(step.predicate, known)
+        if kept is None or has_twins([kept]):
             return None
     terms: list[Term] = []
-    for (_, sql), kind in zip(outputs, result_types, strict=True):
-        term = read(sql, known)
-        if term is None or term.type != kind:
+    for output in step.outputs:
+        term = read(output.expression, known)
+        if term is None or term.type != arrow_type(output.expression.type):
             return None
         terms.append(term)
     return None if has_twins(terms) else Stretch(kept, tuple(terms))
+
+
+def columns_by_name(node: Node) -> dict[str, Column]:
+    return {each.name: Column(arrow_type(each.type), place) for place, each in enumerate(node.fields)}
 
 
 def apply(stretch: Stretch, change: pa.Table) -> pa.Table:

@@ -9,14 +9,16 @@ NULL and empty arrays make nothing or, if it is ``outer``, one row of NULLs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.expressions import as_array, columns_of
+from holdfast.operators.expressions import as_array, columns_by_name, columns_of
+from holdfast.operators.reading import read
 from holdfast.operators.terms import Term
+from holdfast.plan.nodes import Generate
+from holdfast.plan.types import arrow_type
 from holdfast.trace import physical
 
 NATIVE = ("explode", "posexplode", "inline")
@@ -33,25 +35,16 @@ class Explode:
     """Of what it adds to the row."""
 
 
-def compile_generator(
-    generator: str, outer: bool, columns: Sequence[tuple[str, pa.DataType]], types: Sequence[pa.DataType]
-) -> Explode | None:
-    """The generator over ``columns`` (name, type), giving ``types``. None: Spark must run it."""
-    # sqlglot takes a while to import, and workers never need it.
-    from holdfast.operators.reading import read
-    from holdfast.operators.terms import Column
-    from holdfast.plan.expression import read as parse
-    from holdfast.plan.expression import render
-
-    call = parse(generator)
-    known = {name: Column(kind, position) for position, (name, kind) in enumerate(columns)}
-    if call.name not in NATIVE or len(call.expressions) != 1 or len(known) < len(columns):
+def compile_generator(step: Generate) -> Explode | None:
+    """The generator of a step, compiled. None: Spark must run it."""
+    if step.function not in NATIVE or len(step.arguments) != 1:
         return None
-    term = read(render(call.expressions[0]), known)
+    term = read(step.arguments[0], columns_by_name(step.input))
     if term is None or term.raises or not physical.is_list(term.type):
         return None
-    made = _made(term.type, call.name)
-    return Explode(term, call.name, outer, tuple(made)) if made == list(types) else None
+    made = _made(term.type, step.function)
+    wanted = [arrow_type(each.type) for each in step.made]
+    return Explode(term, step.function, step.outer, tuple(made)) if made == wanted else None
 
 
 def _made(kind: pa.DataType, function: str) -> list[pa.DataType]:

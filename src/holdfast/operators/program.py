@@ -19,7 +19,7 @@ from holdfast.operators.expressions import compile_stretch
 from holdfast.operators.generate import Explode, compile_generator
 from holdfast.operators.linear import NativeStep
 from holdfast.operators.sides import JoinSpec
-from holdfast.plan.dataflow import Dataflow, Operator, Path, Types
+from holdfast.plan.dataflow import Dataflow, Operator
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -115,30 +115,18 @@ def change_schema(fields: Iterable[Field]) -> pa.Schema:
     return pa.schema([*columns, pa.field("_diff", pa.int64())])
 
 
-def is_native(steps: tuple[Step, ...], fields: tuple[Field, ...], types: Types) -> bool:
+def is_native(steps: tuple[Step, ...]) -> bool:
     """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
-    return None not in _native_steps(steps, fields, types)
+    return all(native_step(step) is not None for step in steps)
 
 
-def _native_steps(steps: tuple[Step, ...], fields: tuple[Field, ...], types: Types) -> list[NativeStep | None]:
-    """Each step compiled; None for those that Spark must run."""
-    compiled: list[NativeStep | None] = []
-    for step in steps:
-        compiled.append(native_step(step, fields, types[step]))
-        fields = types[step]
-    return compiled
-
-
-def native_step(step: Step, fields: Iterable[Field], made: Iterable[Field]) -> NativeStep | None:
-    """A step from ``fields`` to ``made``, compiled; None if Spark must run it."""
-    columns = list(zip(step.input.columns, _arrow(fields), strict=True))
-    types = _arrow(made)
+def native_step(step: Step) -> NativeStep | None:
+    """A step, compiled; None if Spark must run it."""
     match step:
         case Linear():
-            outputs = [(output.name, output.sql) for output in step.outputs]
-            return compile_stretch(step.predicate, outputs, columns, types)
+            return compile_stretch(step)
         case Generate():
-            return compile_generator(step.generator, step.outer, columns, types[len(columns) :])
+            return compile_generator(step)
         case Apply():
             names = list(step.input.columns)
             return Calls(
@@ -148,9 +136,9 @@ def native_step(step: Step, fields: Iterable[Field], made: Iterable[Field]) -> N
                         call.function.style,
                         call.function.pickled,
                         tuple(names.index(name) for name in call.arguments),
-                        kind,
+                        arrow_type(call.function.returns),
                     )
-                    for call, kind in zip(step.calls, types[len(columns) :], strict=True)
+                    for call in step.calls
                 )
             )
 
@@ -165,7 +153,7 @@ def _ends(compiled: list[NativeStep | None]) -> tuple[int, int]:
     return before, behind
 
 
-def compile_program(flow: Dataflow, types: Types) -> Program:
+def compile_program(flow: Dataflow) -> Program:
     """The program of ``flow``."""
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
@@ -173,10 +161,10 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
     for view, mark in flow.views.items():
         owners = dict.fromkeys([mark, *flow.ancestors({mark})], view) | owners
     for operator in flow.operators.values():
-        spec, columns = _spec(operator, types)
+        spec, columns = _spec(operator)
         ports = []
         for port in range(operator.ports):
-            fields = _port_fields(flow, operator, port, types)
+            fields = _port_fields(operator, port)
             empty = pa.table(
                 [pa.array([], type=arrow_type(fields[place].type)) for place in columns[port]]
                 + [pa.array([], type=pa.int64())],
@@ -200,7 +188,7 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
     place = {compiled.id: compiled for compiled in operators}
     routes: dict[str, list[Route]] = {}
     for path in flow.paths:
-        compiled = _native_steps(path.steps, _producer_fields(flow, path), types)
+        compiled = [native_step(step) for step in path.steps]
         before, behind = _ends(compiled) if path.catalyst else (len(compiled), len(compiled))
         steps, after = (tuple(step for step in some if step) for some in (compiled[:before], compiled[behind:]))
         channel = place[path.consumer].channels[path.port]
@@ -214,24 +202,19 @@ def compile_program(flow: Dataflow, types: Types) -> Program:
     )
 
 
-def _producer_fields(flow: Dataflow, path: Path) -> tuple[Field, ...]:
-    producer = flow.operators.get(path.producer)
-    return producer.fields if producer else flow.sources[path.producer].fields
-
-
-def _port_fields(flow: Dataflow, operator: Operator, port: int, types: Types) -> tuple[Field, ...]:
+def _port_fields(operator: Operator, port: int) -> tuple[Field, ...]:
     node = operator.node
     match operator.kind, node:
         case "aggregate", Aggregate():
-            return types[node.input]
+            return node.input.fields
         case (("join" | "outer" | "semi"), Join()):
-            return types[node.right if port else node.left]
+            return (node.right if port else node.left).fields
         case "set", SetOperation():
-            return types[node.right if port else node.left]
+            return (node.right if port else node.left).fields
         case "window", Window():
-            return types[node.input]
+            return node.input.fields
         case "draw", Draw():
-            return types[node.input]
+            return node.input.fields
         case _:
             return operator.fields
 
@@ -240,7 +223,7 @@ def _arrow(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
     return tuple(arrow_type(item.type) for item in fields)
 
 
-def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]:
+def _spec(operator: Operator) -> tuple[Any, list[tuple[int, ...]]]:
     """The operator's spec, and for each port the columns it takes, in the order it wants them."""
     node = operator.node
     whole = tuple(range(len(operator.fields)))
@@ -250,7 +233,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             arguments = dict.fromkeys(names.index(name) for call in node.calls for name in call.arguments)
             # A key that is named twice keeps both its places.
             taken = (*operator.keys[0], *(place for place in arguments if place not in operator.keys[0]))
-            fields = types[node.input]
+            fields = node.input.fields
             calls = tuple(
                 aggregate.CallSpec(
                     call.function,
@@ -265,7 +248,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
             key_types = _arrow(fields[place] for place in operator.keys[0])
             return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
         case (("join" | "outer" | "semi"), Join()):
-            left, right = types[node.left], types[node.right]
+            left, right = node.left.fields, node.right.fields
             spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
         case "set", SetOperation():
@@ -282,7 +265,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
                 )
                 for each in node.draws
             )
-            inputs = types[node.input]
+            inputs = node.input.fields
             return draw.DrawSpec(operator.id, _arrow(inputs), draws, operator.name), [tuple(range(len(inputs)))]
         case "temporal", Temporal():
             start, end = (None if name is None else node.columns.index(name) for name in (node.start, node.end))
@@ -294,7 +277,7 @@ def _spec(operator: Operator, types: Types) -> tuple[Any, list[tuple[int, ...]]]
                 [whole],
             )
         case "window", Window():
-            fields = types[node.input]
+            fields = node.input.fields
             functions = tuple(
                 _over(call, node.input.columns, fields, result)
                 for call, result in zip(node.calls, operator.fields[len(fields) :], strict=True)

@@ -6,16 +6,12 @@ Days and more are not here, nor are 24 hours: in Spark they are days of the sess
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.operators.arithmetic import failing, find_overflow
 from holdfast.operators.terms import Frame, Term, Value, overflow
-
-_MICROS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,3 @@ class Shifted(Term):
             data, over = find_overflow("+", numbers, by)
             why = overflow(pa.int64(), self.text)
             return failing(pc.cast(data, self.type), over, why, inner.failed, inner.why)
-
-
-def micros_of(number: str, unit: str) -> int | None:
-    """The microseconds of ``INTERVAL 'number' unit``; None if it is not so simple."""
-    size = _MICROS.get(unit.upper().rstrip("S"))
-    try:
-        total = None if size is None else Decimal(number.strip()) * size
-    except InvalidOperation:
-        return None
-    return int(total) if total is not None and total == int(total) and abs(total) < _DAY else None

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
 
 from holdfast.coordinator.records import History
 from holdfast.coordinator.replication import Holding, reached, safe_point, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.frontend.nearest import did_you_mean
+from holdfast.frontend.words import Word, words
 from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
 from holdfast.outside.places import (
@@ -298,15 +297,32 @@ def _sorts(kind: pa.DataType) -> bool:
 
 def _order_by(sql: str, columns: list[str]) -> list[tuple[str, str]]:
     """The columns of the outermost ORDER BY, as far as they are columns of the view."""
-    try:
-        order = sqlglot.parse_one(sql, dialect="spark").args.get("order") if sql else None
-    except sqlglot.errors.SqlglotError:
-        return []
     spelled = {name.lower(): name for name in columns}
     found = []
-    for item in order.expressions if order else ():
-        name = spelled.get(item.this.name.lower()) if isinstance(item.this, exp.Column) else None
-        if name is None:
+    for item in _sorted_by(sql):
+        own = [word for word in item if not word.says("ASC", "DESC", "NULLS", "FIRST", "LAST")]
+        *before, last = own or item
+        name = spelled.get(last.name.lower())
+        if name is None or not all(word.name or word.says(".") for word in before):
             break
-        found.append((name, "descending" if item.args.get("desc") else "ascending"))
+        found.append((name, "descending" if any(word.says("DESC") for word in item) else "ascending"))
     return found
+
+
+def _sorted_by(sql: str) -> list[list[Word]]:
+    """The items of the outermost ORDER BY, each as its words."""
+    depth, outermost = 0, []
+    for word in words(sql):
+        if depth == 0:
+            outermost.append(word)
+        depth += word.says("(") - word.says(")")
+    starts = [place for place, word in enumerate(outermost) if word.says("BY") and outermost[place - 1].says("ORDER")]
+    items: list[list[Word]] = [[]]
+    for word in outermost[starts[-1] + 1 :] if starts else ():
+        if word.says("LIMIT", "OFFSET", ";"):
+            break
+        if word.says(","):
+            items.append([])
+        else:
+            items[-1].append(word)
+    return [item for item in items if item]

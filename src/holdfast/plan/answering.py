@@ -11,24 +11,14 @@ first node below that is none. The view's rows still say all that the reader nee
 Recovery reads the view's log then, instead of running what is behind it (`State.reading`). Epochs, plans and
 fingerprints stay as they are.
 
-Expressions are compared as canonical text over positions of the core, as fingerprints are.
+Expressions are compared over positions of the core, as fingerprints are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from holdfast.plan.expression import (
-    Tree,
-    column,
-    conjunction,
-    conjuncts,
-    read,
-    render,
-    replace_columns,
-)
+from holdfast.plan.expression import Column, Tree, conjunction, conjuncts, references, renamed, substitute
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Linear, Named, Node
 
@@ -43,9 +33,8 @@ class _Stretch:
     core: str
     """Its fingerprint."""
 
-    conditions: tuple[str, ...]
-    outputs: tuple[tuple[str, str], ...]
-    """Name and expression."""
+    conditions: tuple[Tree, ...]
+    outputs: tuple[Named, ...]
 
 
 def answer(node: Linear, view: Node) -> Linear | None:
@@ -57,57 +46,39 @@ def answer(node: Linear, view: Node) -> Linear | None:
         return None
     if not set(given.conditions) <= set(wanted.conditions):
         return None
-    # A constant needs no column, and must stay where syntax wants one.
-    columns = {text: name for name, text in reversed(given.outputs) if read(text).find(exp.Column)}
-    conditions = [_over(read(text), columns) for text in wanted.conditions if text not in given.conditions]
-    outputs = [_over(read(text), columns) for _, text in wanted.outputs]
-    left = conjunction([tree for tree in conditions if tree is not None])
-    named = tuple(Named(name, render(tree)) for (name, _), tree in zip(wanted.outputs, outputs, strict=True) if tree)
-    if None in conditions or len(named) < len(outputs):
+    # A constant needs no column.
+    columns = {each.expression: each.name for each in reversed(given.outputs) if references(each.expression)}
+
+    def over(tree: Tree) -> Tree:
+        return tree.transform(lambda each: Column(columns[each], each.type) if each in columns else None)
+
+    left = [over(tree) for tree in wanted.conditions if tree not in given.conditions]
+    outputs = tuple(Named(each.name, over(each.expression)) for each in wanted.outputs)
+    if not set(references(*left, *(each.expression for each in outputs))) <= set(view.columns):
         return None
-    return Linear(view, None if left is None else render(left), named)
+    return Linear(view, conjunction(left), outputs)
 
 
 def _stretch(node: Linear) -> _Stretch | None:
-    conditions = [] if node.predicate is None else conjuncts(read(node.predicate))
-    outputs = [(each.name, read(each.sql)) for each in node.outputs]
+    conditions, outputs = conjuncts(node.predicate), list(node.outputs)
     below = node.input
     while isinstance(below, Linear):
-        inner = {each.name: read(each.sql) for each in below.outputs}
-        if _size([*conditions, *(tree for _, tree in outputs)], inner) > _LARGEST:
+        inner = {each.name: each.expression for each in below.outputs}
+        if _size([*conditions, *(each.expression for each in outputs)], inner) > _LARGEST:
             return None
-        conditions = [replace_columns(tree, inner) for tree in conditions]
-        outputs = [(name, replace_columns(tree, inner)) for name, tree in outputs]
-        if below.predicate is not None:
-            conditions = [*conjuncts(read(below.predicate)), *conditions]
+        conditions = [*conjuncts(below.predicate), *(substitute(tree, inner) for tree in conditions)]
+        outputs = [Named(each.name, substitute(each.expression, inner)) for each in outputs]
         below = below.input
-    places = {name: column(f"${place}") for place, name in enumerate(below.columns)}
+    # No column of a view has such a name.
+    places = {name: f"\0{place}" for place, name in enumerate(below.columns)}
     return _Stretch(
         fingerprint(below),
-        tuple(dict.fromkeys(render(replace_columns(tree, places)) for tree in conditions)),
-        tuple((name, render(replace_columns(tree, places))) for name, tree in outputs),
+        tuple(dict.fromkeys(renamed(tree, places) for tree in conditions)),
+        tuple(Named(each.name, renamed(each.expression, places)) for each in outputs),
     )
 
 
 def _size(outer: list[Tree], inner: dict[str, Tree]) -> int:
     """How many parts the outer expressions have with the inner ones written into them."""
     sizes = {name: sum(1 for _ in tree.walk()) for name, tree in inner.items()}
-    return sum(sizes[each.name] if isinstance(each, exp.Column) else 1 for tree in outer for each in tree.walk())
-
-
-def _over(tree: Tree, columns: dict[str, str]) -> Tree | None:
-    """The expression over columns that hold some expressions already; None if it reads anything else."""
-    root = exp.Tuple(expressions=[tree])
-    waiting: list[Tree] = [tree]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, (exp.Identifier, exp.DataType)):
-            continue  # the name of a field or of a lambda's variable; a type
-        if (name := columns.get(render(each))) is not None:
-            each.replace(column(name))
-        elif isinstance(each, exp.Column):
-            return None
-        else:
-            waiting += each.iter_expressions()
-    (found,) = root.expressions
-    return found if isinstance(found, exp.Expr) else None
+    return sum(sizes[each.name] if isinstance(each, Column) else 1 for tree in outer for each in tree.walk())

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import sqlglot
-from sqlglot import exp
-
 from holdfast.plan.answering import answer
+from holdfast.plan.expression import plain
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
     Aggregate,
@@ -40,8 +38,6 @@ from holdfast.plan.nodes import (
     Union,
     Window,
 )
-
-Types = Mapping[Node, tuple[Field, ...]]
 
 
 @dataclass(frozen=True)
@@ -103,9 +99,6 @@ class Dataflow:
     given: Mapping[str, Given] = field(default_factory=dict)
     """Fingerprint of a node → a source that has its rows: what lies behind it is not in the dataflow."""
 
-    answers: dict[Node, tuple[Field, ...]] = field(default_factory=dict)
-    """The steps that compute what a path needs from rows that are given, with the types of what they make."""
-
     @property
     def stages(self) -> int:
         return max((operator.stage for operator in self.operators.values()), default=0)
@@ -135,8 +128,7 @@ def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
 def build(
     views: Mapping[str, Node],
     kept_sources: Mapping[str, Node],
-    types: Types,
-    is_native: Callable[[tuple[Step, ...], tuple[Field, ...], Types], bool],
+    is_native: Callable[[tuple[Step, ...]], bool],
     given: Sequence[Given] = (),
 ) -> Dataflow:
     """The dataflow of ``views`` (typed plans), with the rows of ``kept_sources`` (a source, or what is left of it when
@@ -152,19 +144,18 @@ def build(
             ports=1,
             keys=(keys,),
             spread=(keys,),
-            fields=node.fields if isinstance(node, Source) else types[node],
+            fields=node.fields,
             name=name,
             check=True,
         )
-        for producer, steps in _producers(flow, node, types):
+        for producer, steps in _producers(flow, node):
             flow.paths.append(Path(producer, steps, operator.id, 0))
         flow.operators[operator.id] = operator
         flow.views[name] = operator.id
     for name, node in views.items():
-        _add_log(flow, name, node, types)
+        _add_log(flow, name, node)
     _name_draws(flow)
-    known = {**types, **flow.answers} if flow.answers else types
-    flow.paths = [_placed(flow, path, known, is_native) for path in flow.paths]
+    flow.paths = [_placed(flow, path, is_native) for path in flow.paths]
     _assign_stages(flow)
     return flow
 
@@ -178,7 +169,7 @@ def _name_draws(flow: Dataflow) -> None:
                 flow.operators[mark] = replace(operator, name=view)
 
 
-def _add_log(flow: Dataflow, name: str, node: Node, types: Types) -> None:
+def _add_log(flow: Dataflow, name: str, node: Node) -> None:
     key = _arrangement(node)
     operator = Operator(
         id=log_id(fingerprint(node), key),
@@ -187,12 +178,12 @@ def _add_log(flow: Dataflow, name: str, node: Node, types: Types) -> None:
         ports=1,
         keys=(key,),
         spread=(key,),
-        fields=types[node],
+        fields=node.fields,
         name=name,
     )
     flow.views[name] = operator.id
     if operator.id not in flow.operators:
-        for producer, steps in _producers(flow, node, types):
+        for producer, steps in _producers(flow, node):
             flow.paths.append(Path(producer, steps, operator.id, 0))
         flow.operators[operator.id] = operator
 
@@ -258,26 +249,26 @@ def _join_kind(node: Join) -> str:
     return {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "anti": "semi"}[node.how]
 
 
-def _producers(flow: Dataflow, node: Node, types: Types) -> list[tuple[str, tuple[Step, ...]]]:
+def _producers(flow: Dataflow, node: Node) -> list[tuple[str, tuple[Step, ...]]]:
     """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
-    if flow.given and (found := _from_given(flow, node, types)) is not None:
+    if flow.given and (found := _from_given(flow, node)) is not None:
         return [found]
     match node:
         case Source():
             flow.sources[node.name] = node
             return [(node.name, ())]
         case Linear() | Generate() | Apply():
-            return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input, types)]
+            return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input)]
         case Union():
-            return [found for child in node.inputs for found in _producers(flow, child, types)]
+            return [found for child in node.inputs for found in _producers(flow, child)]
         case _:
-            return [(_operator(flow, node, types), ())]
+            return [(_operator(flow, node), ())]
 
 
-def _from_given(flow: Dataflow, node: Node, types: Types) -> tuple[str, tuple[Step, ...]] | None:
+def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | None:
     """The source that has the rows of ``node``, or rows from which a step makes them; None if there is none."""
     if (given := flow.given.get(fingerprint(node))) is not None:
-        flow.sources[given.name] = Source(given.name, types[node])
+        flow.sources[given.name] = Source(given.name, node.fields)
         return given.name, ()
     if not isinstance(node, Linear):
         return None
@@ -288,15 +279,12 @@ def _from_given(flow: Dataflow, node: Node, types: Types) -> tuple[str, tuple[St
             return None  # the plan itself leads there
     for given in flow.given.values():
         if (step := answer(node, given.node)) is not None:
-            flow.sources[given.name] = Source(given.name, types[given.node])
-            flow.answers[step] = types[node]
+            flow.sources[given.name] = Source(given.name, given.node.fields)
             return given.name, (step,)
     return None
 
 
-def _operator(
-    flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw | Temporal, types: Types
-) -> str:
+def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw | Temporal) -> str:
     mark = fingerprint(node)
     if mark in flow.operators:
         return mark
@@ -312,7 +300,7 @@ def _operator(
                 ports=1,
                 keys=(key,),
                 spread=(tuple(range(len(key))),),
-                fields=types[node],
+                fields=node.fields,
             )
         case Join():
             feeds = (node.left, node.right)
@@ -324,32 +312,32 @@ def _operator(
                 ports=2,
                 keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
                 spread=_join_spread(node),
-                fields=types[node],
+                fields=node.fields,
             )
         case SetOperation():
             feeds = (node.left, node.right)
             row = tuple(range(len(node.columns)))
             operator = Operator(
-                id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=types[node]
+                id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=node.fields
             )
         case Window():
             feeds = (node.input,)
             key = tuple(map(node.columns.index, node.partition))
             operator = Operator(
-                id=mark, kind="window", node=node, ports=1, keys=(key,), spread=(key,), fields=types[node]
+                id=mark, kind="window", node=node, ports=1, keys=(key,), spread=(key,), fields=node.fields
             )
         case Draw():
             # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.
             feeds = (node.input,)
             row = tuple(range(len(node.input.columns)))
             operator = Operator(
-                id=mark, kind="draw", node=node, ports=1, keys=(row,), spread=(row,), fields=types[node]
+                id=mark, kind="draw", node=node, ports=1, keys=(row,), spread=(row,), fields=node.fields
             )
         case Temporal():
             feeds = (node.input,)
             key = _temporal_key(node)
             operator = Operator(
-                id=mark, kind="temporal", node=node, ports=1, keys=(key,), spread=(key,), fields=types[node]
+                id=mark, kind="temporal", node=node, ports=1, keys=(key,), spread=(key,), fields=node.fields
             )
         case TopK():
             # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in
@@ -362,29 +350,29 @@ def _operator(
                 ports=1,
                 keys=(_arrangement(node.input),),
                 spread=(),
-                fields=types[node],
+                fields=node.fields,
             )
-            for producer, steps in _producers(flow, node.input, types):
+            for producer, steps in _producers(flow, node.input):
                 flow.paths.append(Path(producer, steps, bucket.id, 0))
             flow.operators[bucket.id] = bucket
             operator = Operator(
-                id=mark, kind="global", node=node, ports=1, keys=((),), spread=((),), fields=types[node]
+                id=mark, kind="global", node=node, ports=1, keys=((),), spread=((),), fields=node.fields
             )
             flow.paths.append(Path(bucket.id, (), mark, 0))
             flow.operators[mark] = operator
             return mark
     for port, feed in enumerate(feeds):
-        for producer, steps in _producers(flow, feed, types):
+        for producer, steps in _producers(flow, feed):
             flow.paths.append(Path(producer, steps, mark, port))
     flow.operators[mark] = operator
     return mark
 
 
-def _placed(flow: Dataflow, path: Path, types: Types, is_native: Callable[..., bool]) -> Path:
+def _placed(flow: Dataflow, path: Path, is_native: Callable[[tuple[Step, ...]], bool]) -> Path:
     """Whether ``path`` needs Spark's expressions, and whether its rows are where they are needed already."""
     producer = flow.operators.get(path.producer)
     fields = producer.fields if producer else flow.sources[path.producer].fields
-    if not is_native(path.steps, fields, types):
+    if not is_native(path.steps):
         return replace(path, catalyst=True)
     if producer is None:
         return path
@@ -418,11 +406,5 @@ def _passed_on(step: Step) -> list[int | None]:
     """For each column of a step, which of its input it is; None if the step makes it."""
     below = {name: place for place, name in enumerate(step.input.columns)}
     if isinstance(step, Linear):
-        return [below.get(_column_of(output.sql) or "") for output in step.outputs]
+        return [below.get(plain(output.expression) or "") for output in step.outputs]
     return [*range(len(below)), *[None] * (len(step.columns) - len(below))]
-
-
-def _column_of(sql: str) -> str | None:
-    """The column's name, if the expression is a column and nothing else."""
-    parsed = sqlglot.parse_one(sql, dialect="spark")
-    return parsed.name if isinstance(parsed, exp.Column) and not parsed.table else None

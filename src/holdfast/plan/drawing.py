@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.expression import readable
+from holdfast.plan.expression import plain, readable
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -228,16 +228,17 @@ def path_text(path: Path) -> str:
     steps = []
     for step in path.steps:
         if isinstance(step, Generate):
-            steps.append(f"{'outer ' if step.outer else ''}{readable(step.generator)} as {', '.join(step.names)}")
+            call = f"{step.function}({', '.join(map(readable, step.arguments))})"
+            steps.append(f"{'outer ' if step.outer else ''}{call} as {', '.join(each.name for each in step.made)}")
             continue
         if isinstance(step, Apply):
             calls = [f"{each.function.name}({', '.join(each.arguments)}) as {each.name}" for each in step.calls]
             steps.append("call " + ", ".join(calls))
             continue
-        if step.predicate:
+        if step.predicate is not None:
             steps.append(f"where {readable(step.predicate)}")
-        new = [output for output in step.outputs if output.sql.strip("`") != output.name]
-        computed = [f"{readable(output.sql)} as {output.name}" for output in new]
+        new = [output for output in step.outputs if plain(output.expression) != output.name]
+        computed = [f"{readable(output.expression)} as {output.name}" for output in new]
         if computed:
             steps.append("select " + ", ".join(computed))
     return "; ".join(steps)

@@ -1,286 +1,429 @@
-"""Expressions: Spark SQL text in, a tree to work on, canonical text out.
+"""Expressions of a plan: typed values over the columns of a node's input.
 
-Representation: a sqlglot tree in *bare* form. A column is ``Column`` with one quoted identifier, the name of a column
-of the input; a struct field is a `Dot` above it; a lambda variable is an `Identifier`; there are no `Paren` nodes.
-As text, a column is backticked (`` `o.amount` * 2 ``), functions are lower case, and parentheses stand exactly where
-they are needed. So `` (a) + b `` and `` a + b `` are one tree and one text.
+Representation: a tree of frozen values, each of which knows its type, as Spark gave it when it analysed the view. Casts
+are written out, so the operands of an operation have the types that it needs. `Operation` is one of a closed set that
+is named below; `Foreign` is any other expression, as the very object that Spark made (`spark.foreign` keeps it), over
+what Holdfast gives it. Two trees are equal if they say the same in the same way.
 
-Invariant: Spark gives ``render(read(text))`` the meaning of ``text``. sqlglot's own Spark dialect does not keep that
-promise: it is made to translate, so it turns functions into classes and those into other functions (``nvl`` into
-``coalesce``, ``date_format`` formats through strftime and back). `Faithful` therefore knows no function: a call is a
-name with arguments, and only forms with a syntax of their own (CAST, EXTRACT, TRIM … FROM) are parsed as such.
+A tree has a text in two forms: `sql` for Spark's own queries, and `readable` for people. Nothing is ever read from a
+text.
 
-Cost: parsing is linear in the text and cached by it; trees handed out are copies.
+Operations, by name: ``+ - * / %``, ``negative``; ``= <=> < <= > >=``, ``in``, ``like``, ``is null``, ``isnan``;
+``and or not``; ``cast``; ``case`` (condition, value, …, value otherwise), ``coalesce``; ``field`` (of a struct, or of
+each struct of an array); ``timestampadd`` (microseconds that pass). Any other name is that of a function in Spark SQL.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.generators.spark import SparkGenerator
-from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokenizer_core import TokenType
+from holdfast.plan.types import ddl_type
 
-Tree = exp.Expr
+Value = bool | int | float | Decimal | str | bytes | None
+"""What a literal holds: a date as a number of days and a moment as one of microseconds, since 1970; an interval as a
+number of microseconds or of months."""
 
-
-def _either_way(name: str) -> Callable[[Any], Tree]:
-    """Parse ``name(a, b)`` as a plain call, and ``name(a FROM b)`` and the like with sqlglot's parser for it."""
-    special = SparkParser.FUNCTION_PARSERS[name]
-
-    def parse(parser: Any) -> Tree:
-        start = parser._index
-        written = parser._tokens[start - 2]
-        arguments = parser._try_parse(lambda: parser._parse_function_args(True))
-        if arguments is not None and parser._curr and parser._curr.token_type == TokenType.R_PAREN:
-            return exp.Anonymous(this=written.text, expressions=arguments).update_positions(written)
-        parser._retreat(start)
-        result: Tree = special(parser)
-        return result.update_positions(written)
-
-    return parse
+BOOLEAN = "boolean"
+MONTHS = "interval month"
+SPAN = "interval day to second"
+DAY = 86_400_000_000
+"""Microseconds."""
 
 
-class _Parser(SparkParser):
-    STRICT_CAST = True
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Tree]]] = {}
-    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}  # array(1, 2)[0] is no constructor in Spark
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        "CAST": SparkParser.FUNCTION_PARSERS["CAST"],
-        "TRY_CAST": SparkParser.FUNCTION_PARSERS["TRY_CAST"],
-        "EXTRACT": SparkParser.FUNCTION_PARSERS["EXTRACT"],
-        "POSITION": SparkParser.FUNCTION_PARSERS["POSITION"],
-        **{name: _either_way(name) for name in ("TRIM", "SUBSTRING", "SUBSTR", "OVERLAY")},
-    }
-    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
-    }
+class Tree:
+    """An expression. ``type`` is Spark's, spelled as in `plan.nodes.Field`."""
+
+    type: str
+
+    @property
+    def parts(self) -> tuple[Tree, ...]:
+        """The expressions that it is made of."""
+        return ()
+
+    def over(self, parts: tuple[Tree, ...]) -> Tree:
+        """The same expression, made of other parts."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """What it is called in a text, if it is a call that is no operation."""
+        return type(self).__name__.lower()
+
+    def walk(self) -> Iterator[Tree]:
+        """This expression and all below it, in pre-order."""
+        waiting: list[Tree] = [self]
+        while waiting:
+            each = waiting.pop()
+            yield each
+            waiting += reversed(each.parts)
+
+    def transform(self, change: Callable[[Tree], Tree | None]) -> Tree:
+        """The tree with what ``change`` gives in the place of a part; None leaves the part, and looks into it."""
+        if (found := change(self)) is not None:
+            return found
+        parts = self.parts
+        changed = tuple([each.transform(change) for each in parts])
+        return self if all(new is old for new, old in zip(changed, parts, strict=True)) else self.over(changed)
 
 
-_SUFFIX = {
-    exp.DType.BIGINT: "L",
-    exp.DType.SMALLINT: "S",
-    exp.DType.TINYINT: "Y",
-    exp.DType.DOUBLE: "D",
-    exp.DType.FLOAT: "F",
-}
+@dataclass(frozen=True)
+class Column(Tree):
+    """A column of the input."""
+
+    name: str
+    type: str
 
 
-class _Generator(SparkGenerator):
-    TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+@dataclass(frozen=True)
+class Literal(Tree):
+    """A constant; no NaN and no -0.0, which Python's equality does not tell from others."""
 
-    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
-        # sqlglot reads 1L as a cast. As a cast, -9223372036854775808L would overflow before it is negated.
-        # It reads TIME '10:00' as a cast too, but Spark has the literal where it does not have the cast.
-        to, value = expression.to, expression.this
-        if isinstance(value, exp.Literal) and value.is_string and to.this == exp.DType.TIME and not safe_prefix:
-            return f"TIME {self.sql(value)}"
-        suffix = _SUFFIX.get(to.this) if isinstance(value, exp.Literal) and not value.is_string else None
-        if suffix and not safe_prefix and (suffix in "DF" or value.name.isdigit()):
-            return f"{value.name}{suffix}"
-        return super().cast_sql(expression, safe_prefix)
+    value: Value
+    type: str
 
 
-class Faithful(Spark):
-    """Spark's dialect without sqlglot's knowledge of functions."""
+@dataclass(frozen=True)
+class Operation(Tree):
+    """An operation that is known by name."""
 
-    Parser = _Parser
-    Generator = _Generator
+    name: str
+    operands: tuple[Tree, ...]
+    type: str
 
-    class Tokenizer(Spark.Tokenizer):
-        # Spark 4 reads 'it''s' as one string; sqlglot's Spark reads two, to be concatenated.
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+    @property
+    def parts(self) -> tuple[Tree, ...]:
+        return self.operands
 
-
-# How tightly an operator binds in Spark's grammar. What is not here is atomic.
-_LEVELS: dict[type[Tree], int] = {
-    exp.Or: 1,
-    exp.And: 2,
-    exp.Not: 3,
-    **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ), 4),
-    **dict.fromkeys((exp.Between, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape, exp.Is), 4),
-    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor), 5),
-    **dict.fromkeys((exp.Add, exp.Sub, exp.DPipe), 6),
-    **dict.fromkeys((exp.Mul, exp.Div, exp.IntDiv, exp.Mod), 7),
-    **dict.fromkeys((exp.Neg, exp.BitwiseNot), 8),
-    exp.Lambda: 0,
-    exp.Collate: 8,
-    exp.AtTimeZone: 8,
-}
-_ATOM = 9
-_CHAINS = (exp.And, exp.Or, exp.Add, exp.Mul, exp.DPipe)  # a op b op c needs no parentheses on its left
-_ENCLOSED = (exp.Dot, exp.Bracket, exp.Interval)  # these take an atom as their first operand
+    def over(self, parts: tuple[Tree, ...]) -> Tree:
+        return replace(self, operands=parts)
 
 
-def level(tree: Tree) -> int:
-    """How tightly the outermost operator of a bare tree binds."""
-    return _LEVELS.get(type(tree), _ATOM)
+@dataclass(frozen=True)
+class Foreign(Tree):
+    """An expression of Spark's own, over the values of its holes. ``name`` says all that it means."""
+
+    name: str
+    holes: tuple[Tree, ...]
+    type: str
+
+    @property
+    def label(self) -> str:
+        known = FOREIGN.fullmatch(self.name)
+        return self.name if known is None else known[1]
+
+    @property
+    def parts(self) -> tuple[Tree, ...]:
+        return self.holes
+
+    def over(self, parts: tuple[Tree, ...]) -> Tree:
+        return replace(self, holes=parts)
 
 
-def bare(tree: Tree) -> Tree:
-    """The tree without its `Paren` nodes (changed in place; the new root is returned)."""
-    for paren in list(tree.find_all(exp.Paren)):
-        inner = paren.this
-        if paren is tree:
-            tree = inner
-            inner.pop()
-        else:
-            paren.replace(inner)
-    return tree
+@dataclass(frozen=True)
+class Variable(Tree):
+    """A variable of a `Lambda`."""
+
+    name: str
+    type: str
 
 
-def column(name: str) -> exp.Column:
-    """A reference to the input's column ``name``."""
-    return exp.Column(this=exp.Identifier(this=name, quoted=True))
+@dataclass(frozen=True)
+class Lambda(Tree):
+    """A function that an operation on arrays calls."""
+
+    variables: tuple[Variable, ...]
+    body: Tree
+
+    @property
+    def type(self) -> str:  # type: ignore[override]  # that of its results
+        return self.body.type
+
+    @property
+    def parts(self) -> tuple[Tree, ...]:
+        return (self.body,)
+
+    def over(self, parts: tuple[Tree, ...]) -> Tree:
+        return replace(self, body=parts[0])
 
 
-def _enclose(tree: Tree) -> None:
-    """Put a `Paren` around every operand that binds less tightly than its place needs (in place)."""
-    for node in list(tree.walk()):
-        need = level(node)
-        for key, child in _children(node):
-            binds = level(child)
-            if isinstance(node, _ENCLOSED) and key == "this":
-                signed = child.this if isinstance(child, exp.Neg) else child
-                wrap = not isinstance(signed, exp.Literal) if isinstance(node, exp.Interval) else not _is_atom(child)
-            elif need in (0, _ATOM) or _stands_apart(node, key, child):
-                wrap = False
-            else:
-                wrap = binds < need if need in (3, 8) else binds <= need
-            if wrap:
-                paren = exp.Paren()
-                child.replace(paren)
-                paren.set("this", child)  # moved, not copied: the walk is to reach its operands too
+# -- making trees -----------------------------------------------------------------------------------------------------
+
+TRUE, FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
 
 
-def _is_atom(tree: Tree) -> bool:
-    """Can a field or an element be taken of it as it stands? 1.f would be a number and a name."""
-    return level(tree) == _ATOM and not tree.is_number
+def null(kind: str) -> Tree:
+    return Literal(None, kind)
 
 
-def _stands_apart(node: Tree, key: str, child: Tree) -> bool:
-    """Is the operand delimited by the syntax itself, or the left part of a chain of one operator?"""
-    if isinstance(node, exp.Escape) or isinstance(child, (exp.Any, exp.All)):
-        return True
-    if isinstance(node, exp.In) and key != "this":
-        return True
-    return type(child) is type(node) and key == "this" and isinstance(node, _CHAINS)
+def text(value: str) -> Tree:
+    return Literal(value, "string")
 
 
-def _children(node: Tree) -> list[tuple[str, Tree]]:
-    pairs: list[tuple[str, Tree]] = []
-    for key, value in node.args.items():
-        for child in value if isinstance(value, list) else (value,):
-            if isinstance(child, exp.Expr):
-                pairs.append((key, child))
-    return pairs
+def number(value: int, kind: str = "int") -> Tree:
+    return Literal(value, kind)
 
 
-@lru_cache(maxsize=2048)
-def _read(text: str) -> Tree:
-    parsed = Faithful().parse(f"SELECT {text}")[0]
-    assert isinstance(parsed, exp.Select)
-    (tree,) = parsed.expressions
-    return dotted(bare(tree.pop()))
+def condition(name: str, *operands: Tree) -> Tree:
+    """A comparison, or what else gives a boolean."""
+    return Operation(name, operands, BOOLEAN)
 
 
-def read(text: str) -> Tree:
-    """The bare tree of an expression in plan form (its columns backticked names of the input)."""
-    return _read(text).copy()
+def negated(tree: Tree) -> Tree:
+    return condition("not", tree)
 
 
-def dotted(tree: Tree) -> Tree:
-    """Turn sqlglot's ``Column(db, table, name)`` into fields of the column named first (in place)."""
-    for reference in list(tree.find_all(exp.Column)):
-        if not reference.table:
-            continue
-        first, *fields = reference.parts
-        result: Tree = exp.Column(this=first.copy())
-        for field in fields:
-            result = exp.Dot(this=result, expression=field.copy())
-        if reference is tree:
-            tree = result
-        else:
-            reference.replace(result)
-    return tree
+def is_null(tree: Tree) -> Tree:
+    return condition("is null", tree)
 
 
-def render(tree: Tree) -> str:
-    """The canonical text of a bare tree."""
-    root = exp.Tuple(expressions=[tree.copy()])
-    _enclose(root)
-    text: str = root.expressions[0].sql(dialect=Faithful, normalize_functions="lower", comments=False)
-    return text
+def is_known(tree: Tree) -> Tree:
+    return negated(is_null(tree))
 
 
-FOREIGN = r"\b_hf_[a-z0-9_]+_[0-9a-f]{16}\b"
-"""The names of calls that stand for expressions of Spark's own (`spark.foreign`), as a pattern."""
+def cast(tree: Tree, kind: str) -> Tree:
+    """The value in another type; itself if it has that type."""
+    return tree if tree.type == kind else Operation("cast", (tree,), kind)
 
 
-def foreign_name(function: str, meaning: str) -> str:
-    """The name of such a call: what Spark calls the expression, for people, and a hash of all that it means."""
-    return f"_hf_{re.sub('[^a-z0-9]+', '_', function.lower()).strip('_') or 'expression'}_{meaning}"
+def choice(*parts: Tree) -> Tree:
+    """CASE: conditions and values in turn, and maybe a value for when no condition holds, which else is NULL."""
+    otherwise = () if len(parts) % 2 else (null(parts[1].type),)
+    return Operation("case", (*parts, *otherwise), parts[1].type)
 
 
-def readable(text: str) -> str:
-    """An expression for people: calls of Spark's own expressions under the names that Spark gives them."""
-    return re.sub(r"\b_hf_([a-z0-9_]+)_[0-9a-f]{16}\b", r"\1", text)
+def field(tree: Tree, name: str, kind: str) -> Tree:
+    """A field of a struct."""
+    return Operation("field", (tree, text(name)), kind)
 
 
-def quoted(name: str) -> str:
-    """The text of a reference to the column ``name``."""
-    return "`" + name.replace("`", "``") + "`"
+def struct(**fields: Tree) -> Tree:
+    """A struct of fields with simple names."""
+    kind = f"struct<{','.join(f'{name}:{tree.type}' for name, tree in fields.items())}>"
+    pairs = tuple(part for name, tree in fields.items() for part in (text(name), tree))
+    return Operation("named_struct", pairs, kind)
 
 
-@lru_cache(maxsize=2048)
-def references(text: str) -> tuple[str, ...]:
-    """The columns that an expression reads, each once, in the order of their first use."""
-    return tuple(dict.fromkeys(node.name for node in _read(text).find_all(exp.Column, bfs=False)))
+def plus(tree: Tree, amount: int, kind: str = SPAN) -> Tree:
+    """A moment so many microseconds or, by ``kind``, months later: days of it are days of the calendar."""
+    return Operation("+", (tree, Literal(amount, kind)), tree.type)
 
 
-def plain(text: str) -> str | None:
-    """The column's name, if the expression is nothing but a column."""
-    tree = _read(text)
-    return tree.name if isinstance(tree, exp.Column) else None
-
-
-def substitute(text: str, replacement: Mapping[str, str]) -> str:
-    """The expression with columns replaced by expressions; columns that are not in ``replacement`` stay."""
-    return render(replace_columns(read(text), {name: read(sql) for name, sql in replacement.items()}))
-
-
-def replace_columns(tree: Tree, replacement: Mapping[str, Tree]) -> Tree:
-    """The same on bare trees (in place; the new root is returned)."""
-    for node in list(tree.find_all(exp.Column)):
-        if (new := replacement.get(node.name)) is None:
-            continue
-        if node is tree:
-            return new.copy()
-        node.replace(new.copy())
-    return tree
-
-
-def conjuncts(tree: Tree) -> list[Tree]:
-    """The parts of a bare tree that AND connects."""
+def conjuncts(tree: Tree | None) -> list[Tree]:
+    """The parts that AND connects; none of None."""
     parts: list[Tree] = []
-    waiting = [tree]
+    waiting = [] if tree is None else [tree]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, exp.And):
-            waiting += [part.expression, part.this]
+        if is_operation(part, "and"):
+            waiting += reversed(part.parts)
         else:
             parts.append(part)
     return parts
 
 
-def conjunction(parts: list[Tree]) -> Tree | None:
+def conjunction(parts: Sequence[Tree]) -> Tree | None:
     """AND of all parts; None of none."""
-    result: Tree | None = None
-    for part in parts:
-        result = part.copy() if result is None else exp.And(this=result, expression=part.copy())
+    return chained("and", parts) if parts else None
+
+
+def chained(name: str, parts: Sequence[Tree]) -> Tree:
+    """AND or OR of some parts, one at least."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = condition(name, result, part)
     return result
+
+
+# -- looking at trees -------------------------------------------------------------------------------------------------
+
+
+def is_operation(tree: Tree, *names: str) -> bool:
+    """Is it one of these operations?"""
+    return isinstance(tree, Operation) and tree.name in names
+
+
+def references(*trees: Tree | None) -> tuple[str, ...]:
+    """The columns that expressions read, each once, in the order of their first use."""
+    found = (each for tree in trees if tree is not None for each in tree.walk())
+    return tuple(dict.fromkeys(each.name for each in found if isinstance(each, Column)))
+
+
+def plain(tree: Tree) -> str | None:
+    """The column's name, if the expression is nothing but a column."""
+    return tree.name if isinstance(tree, Column) else None
+
+
+def substitute(tree: Tree, replacement: Mapping[str, Tree]) -> Tree:
+    """The expression with columns replaced by expressions; columns that are not in ``replacement`` stay."""
+    return tree.transform(lambda each: replacement.get(each.name, each) if isinstance(each, Column) else None)
+
+
+def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
+    """The expression over columns that have other names."""
+    return tree.transform(
+        lambda each: Column(names.get(each.name, each.name), each.type) if isinstance(each, Column) else None
+    )
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+# How tightly an operation binds in Spark's grammar. What is not here is atomic.
+_LEVELS: dict[str, int] = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    **dict.fromkeys(("=", "<=>", "<", "<=", ">", ">=", "in", "like", "is null"), 4),
+    **dict.fromkeys(("+", "-"), 6),
+    **dict.fromkeys(("*", "/", "%"), 7),
+    "negative": 8,
+}
+_ATOM = 9
+_CHAINS = frozenset(("and", "or", "+", "*"))
+"""a + b + c needs no parentheses on its left."""
+
+_SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
+_UNITS = ((DAY, "DAY"), (3_600_000_000, "HOUR"), (60_000_000, "MINUTE"), (1_000_000, "SECOND"))
+FOREIGN = re.compile(r"\b_hf_([a-z0-9_]+)_[0-9a-f]{16}\b")
+"""The names of `Foreign` expressions."""
+
+
+def quoted(name: str) -> str:
+    """A name as Spark SQL wants it quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def foreign_name(function: str, meaning: str) -> str:
+    """The name of a `Foreign`: what Spark calls the expression, for people, and a hash of all that it means."""
+    return f"_hf_{re.sub('[^a-z0-9]+', '_', function.lower()).strip('_') or 'expression'}_{meaning}"
+
+
+def sql(tree: Tree, row: str = "") -> str:
+    """The text of an expression for Spark. ``row``: the struct whose fields the columns are."""
+    return _Writer(f"{row}." if row else "", exact=True).text(tree)
+
+
+def readable(tree: Tree) -> str:
+    """The text of an expression for people: Spark's own expressions under the names that Spark gives them."""
+    return _Writer("", exact=False).text(tree)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes expressions; ``exact``ly if Spark is to read them."""
+
+    row: str
+    exact: bool
+
+    def text(self, tree: Tree, level: int = 0) -> str:
+        """The text, in parentheses if it binds less tightly than ``level``."""
+        match tree:
+            case Column():
+                return self.row + quoted(tree.name)
+            case Literal():
+                found = self._literal(tree.value, tree.type)
+                return f"({found})" if found.startswith("-") and level == _ATOM else found
+            case Variable():
+                return tree.name
+            case Lambda():
+                return f"({', '.join(each.name for each in tree.variables)}) -> {self.text(tree.body)}"
+            case Operation():
+                own = _LEVELS.get(tree.name, _ATOM)
+                found = self._operation(tree.name, tree.operands, tree.type, own)
+                return f"({found})" if own < level else found
+            case Foreign() if self.exact:
+                return f"{tree.name}({self._list(tree.holes)})"
+        return f"{tree.label}({self._list(tree.parts)})"
+
+    def _list(self, trees: Iterable[Tree]) -> str:
+        return ", ".join([self.text(each) for each in trees])
+
+    def _operation(self, name: str, operands: tuple[Tree, ...], kind: str, own: int) -> str:
+        first = operands[0] if operands else TRUE
+        match name:
+            case "not" if is_operation(first, "is null"):
+                return f"{self.text(first.parts[0], own + 2)} IS NOT NULL"
+            case "not":
+                return f"NOT {self.text(first, own)}"
+            case "negative":
+                return f"-{self.text(first, _ATOM)}"
+            case "is null":
+                return f"{self.text(first, own + 1)} IS NULL"
+            case "in":
+                return f"{self.text(first, own + 1)} IN ({self._list(operands[1:])})"
+            case "cast":
+                return f"CAST({self.text(first)} AS {ddl_type(kind)})"
+            case "case":
+                return self._case(operands)
+            case "field":
+                return f"{self.text(first, _ATOM)}.{quoted(str(_value(operands[1])))}"
+            case "timestampadd":
+                return f"timestampadd(MICROSECOND, {self.text(operands[1])}, {self.text(first)})"
+        if own == _ATOM:
+            return f"{name}({self._list(operands)})"
+        if name == "+" and isinstance(by := operands[1], Literal) and by.type in (SPAN, MONTHS):
+            amount = int(by.value or 0)
+            if amount < 0:
+                return f"{self.text(first, own + 1)} - {interval_text(-amount, by.type)}"
+        left, right = self.text(first, own + (name not in _CHAINS)), self.text(operands[1], own + 1)
+        return f"{left} {name.upper()} {right}"
+
+    def _case(self, parts: tuple[Tree, ...]) -> str:
+        has_else = not isinstance(parts[-1], Literal) or parts[-1].value is not None
+        if has_else and len(parts) == 3:
+            return f"if({self._list(parts)})"
+        pairs = [f"WHEN {self.text(parts[at])} THEN {self.text(parts[at + 1])}" for at in range(0, len(parts) - 1, 2)]
+        otherwise = [f"ELSE {self.text(parts[-1])}"] if has_else else []
+        return " ".join(["CASE", *pairs, *otherwise, "END"])
+
+    def _literal(self, value: Value, kind: str) -> str:
+        if value is None:
+            return f"CAST(NULL AS {ddl_type(kind)})" if self.exact and kind != "void" else "NULL"
+        if kind in _SUFFIX:
+            return f"{value!r}{_SUFFIX[kind]}"
+        if kind in (MONTHS, SPAN):
+            return interval_text(int(value), kind)
+        match value:
+            case bool():
+                return str(value).upper()
+            case str():
+                return self._quoted(value)
+            case bytes():
+                return f"X'{value.hex().upper()}'"
+            case Decimal():
+                return f"CAST({value:f}BD AS {kind})" if self.exact else f"{value:f}"
+        assert isinstance(value, int)
+        if kind == "date":
+            return f"DATE '{date(1970, 1, 1) + timedelta(days=value)}'"
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+        zone = "Z" if kind == "timestamp" else ""
+        return f"{kind.upper()} '{moment.strftime('%Y-%m-%d %H:%M:%S.%f').zfill(26)}{zone}'"
+
+    def _quoted(self, value: str) -> str:
+        """A text as Spark reads it whatever its settings are: how it unescapes, whether ``${…}`` is a variable."""
+        if self.exact and not (value.isprintable() and "\\" not in value and "${" not in value):
+            return f"CAST(X'{value.encode().hex().upper()}' AS STRING)"
+        return "'" + value.replace("'", "''") + "'"
+
+
+def _value(tree: Tree) -> Value:
+    assert isinstance(tree, Literal)
+    return tree.value
+
+
+def interval_text(amount: int, kind: str) -> str:
+    """An interval in SQL, in the largest unit in which it is a whole number, or in seconds."""
+    if kind == MONTHS:
+        return f"INTERVAL '{amount}' MONTH"
+    for size, unit in _UNITS:
+        if amount % size == 0 and (unit == "DAY" or abs(amount) < DAY):
+            return f"INTERVAL '{amount // size}' {unit}"
+    if abs(amount) < DAY:
+        return f"INTERVAL '{Decimal(amount) / 1_000_000:f}' SECOND"
+    days, rest = divmod(abs(amount), DAY)
+    seconds, micros = divmod(rest, 1_000_000)
+    time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
+    return f"INTERVAL '{'-' if amount < 0 else ''}{days} {time}' DAY TO SECOND"

@@ -2,22 +2,19 @@
 
 Two nodes have the same fingerprint only if they hold the same rows in the same columns *by position*, so that one can
 read the state that the other wrote. Names of columns do not matter, except a source's: those say which data it reads.
-Expressions are compared as canonical text over input positions; AND ignores order and repetition; a `Linear` that
-only renames is its input. `VERSION` goes into every fingerprint: raise it when the meaning of an operator, or what it
+Expressions are compared over input positions; AND ignores order and repetition; a `Linear` that only renames is its
+input. `VERSION` goes into every fingerprint: raise it when the meaning of an operator, or what it
 keeps in its trace, changes.
 
-Cost: linear in the number of distinct nodes (shared ones count once); expressions are parsed once per process.
+Cost: linear in the number of distinct nodes (shared ones count once).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from hashlib import blake2b
 
-from sqlglot import exp
-
-from holdfast.plan.expression import column, conjuncts, plain, read, render
+from holdfast.plan.expression import Column, Foreign, Lambda, Literal, Operation, Tree, Variable, conjuncts, plain
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -55,13 +52,15 @@ def _compute(node: Node, known: Mapping[int, str]) -> str:
             return _digest("source", node.name, tuple((field.name, field.type) for field in node.fields))
         case Linear():
             inner, columns = known[id(node.input)], node.input.columns
-            if node.predicate is None and tuple(plain(output.sql) for output in node.outputs) == columns:
+            if node.predicate is None and tuple(plain(output.expression) for output in node.outputs) == columns:
                 return inner
-            outputs = tuple(by_position(output.sql, columns) for output in node.outputs)
-            return _digest("linear", inner, _predicate(node.predicate, columns), outputs)
+            places = {name: place for place, name in enumerate(columns)}
+            conditions = tuple(sorted({repr(_shape(part, places)) for part in conjuncts(node.predicate)}))
+            return _digest("linear", inner, conditions, tuple(_shape(each.expression, places) for each in node.outputs))
         case Generate():
-            generator = by_position(node.generator, node.input.columns)
-            return _digest("generate", known[id(node.input)], generator, node.outer, len(node.names))
+            places = {name: place for place, name in enumerate(node.input.columns)}
+            arguments = tuple(_shape(each, places) for each in node.arguments)
+            return _digest("generate", known[id(node.input)], node.function, arguments, node.outer, len(node.made))
         case Apply():
             applied = tuple(
                 (each.function.meaning, each.function.returns, _positions(each.arguments, node.input.columns))
@@ -140,17 +139,19 @@ def _order(order: tuple[Order, ...], columns: tuple[str, ...]) -> tuple[tuple[in
     return tuple((columns.index(each.column), each.descending, each.nulls_first) for each in order)
 
 
-@lru_cache(maxsize=2048)
-def by_position(sql: str, columns: tuple[str, ...]) -> str:
-    """The canonical text of an expression with input positions in the place of names."""
-    tree = exp.Tuple(expressions=[read(sql)])
-    for node in list(tree.find_all(exp.Column)):
-        node.replace(column(f"${columns.index(node.name)}"))
-    return render(tree.expressions[0])
-
-
-@lru_cache(maxsize=2048)
-def _predicate(sql: str | None, columns: tuple[str, ...]) -> tuple[str, ...]:
-    if sql is None:
-        return ()
-    return tuple(sorted({by_position(render(part), columns) for part in conjuncts(read(sql))}))
+def _shape(tree: Tree, places: Mapping[str, int]) -> object:
+    """An expression over input positions, in plain values whose texts are the same in every process."""
+    match tree:
+        case Column():
+            return f"`${places[tree.name]}`"
+        case Literal():
+            return tree.type, tree.value
+        case Operation():
+            return tree.name, tree.type, *[_shape(each, places) for each in tree.operands]
+        case Foreign():
+            return tree.name, *[_shape(each, places) for each in tree.holes]
+        case Variable():
+            return "variable", tree.name
+        case Lambda():
+            return "lambda", *[each.name for each in tree.variables], _shape(tree.body, places)
+    raise AssertionError(f"{tree} is no expression of a plan")

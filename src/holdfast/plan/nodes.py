@@ -2,8 +2,8 @@
 
 A node describes a collection: a bag of rows with named columns. Plans are values: two plans with the same
 meaning compare equal, and nothing in them knows of Spark, files or epochs. Column names are unique within a
-node; the frontends see to that. An expression is a text in Spark SQL whose column references are backticked
-names of the input's columns (`` `o.amount` * 2 ``), normalised by sqlglot so that equal meaning is equal text.
+node; the frontends see to that. Expressions (`plan.expression`) are typed, and so each node knows the types of its
+columns: those that Spark gave them.
 
 Linear nodes (`Linear`, `Generate`, `Apply`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`,
 `Aggregate`, `TopK`, `Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends
@@ -14,7 +14,10 @@ compute key and argument expressions in a `Linear` below. Expressions are determ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.plan.expression import Column, Tree, plain
 
 
 @dataclass(frozen=True)
@@ -25,16 +28,36 @@ class Field:
     type: str
 
 
+class Rows:
+    """What all nodes have."""
+
+    if TYPE_CHECKING:  # a field of some, computed from the inputs by others
+
+        @property
+        def fields(self) -> tuple[Field, ...]:
+            """The columns, with their types."""
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(each.name for each in self.fields)
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Column → its type."""
+        return {each.name: each.type for each in self.fields}
+
+    def column(self, name: str) -> Column:
+        """A reference to a column of these rows."""
+        return Column(name, self.types[name])
+
+
 @dataclass(frozen=True)
-class Source:
+class Source(Rows):
     """A collection that comes from outside: a connector, or rows pushed by code."""
 
     name: str
     fields: tuple[Field, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self.fields)
 
 
 @dataclass(frozen=True)
@@ -42,39 +65,40 @@ class Named:
     """An output column of a `Linear`: its name and the expression that computes it."""
 
     name: str
-    sql: str
+    expression: Tree
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Rows):
     """Keep the rows for which ``predicate`` is true, then compute ``outputs`` from each."""
 
     input: Node
-    predicate: str | None
+    predicate: Tree | None
     outputs: tuple[Named, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(output.name for output in self.outputs)
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(output.name, output.expression.type) for output in self.outputs)
 
 
 @dataclass(frozen=True)
-class Generate:
+class Generate(Rows):
     """Each row of the input with each of the rows that a generator makes of it (LATERAL VIEW, ``explode`` in a select
     list).
 
-    ``generator`` is a call, ``explode(`xs`)``, without ``_outer`` in its name: ``outer`` says whether a row of which
-    nothing is made stays, with NULLs. Columns: the input's, then ``names``, those of the generator.
+    ``function`` is the generator's name, without ``_outer``: ``outer`` says whether a row of which nothing is made
+    stays, with NULLs. Columns: the input's, then those that are ``made``.
     """
 
     input: Node
-    generator: str
-    names: tuple[str, ...]
+    function: str
+    arguments: tuple[Tree, ...]
+    made: tuple[Field, ...]
     outer: bool = False
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns + self.names
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + self.made
 
 
 @dataclass(frozen=True)
@@ -105,30 +129,30 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Apply:
+class Apply(Rows):
     """Each row of the input with what functions of the user's make of it. Columns: the input's, then the calls'."""
 
     input: Node
     calls: tuple[Applied, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns + tuple(call.name for call in self.calls)
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(call.name, call.function.returns) for call in self.calls)
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Rows):
     """All rows of all inputs (UNION ALL). Columns go by position; the names are the first input's."""
 
     inputs: tuple[Node, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.inputs[0].columns
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.inputs[0].fields
 
 
 @dataclass(frozen=True)
-class SetOperation:
+class SetOperation(Rows):
     """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``, ``all`` keeps copies.
 
     Columns go by position; the names are the left input's. NULLs are equal, as are NaNs, and -0.0 and 0.0.
@@ -139,13 +163,13 @@ class SetOperation:
     kind: str
     all: bool
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.left.columns
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.left.fields
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Rows):
     """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
 
     ``how`` says what is done with rows that match nothing: ``inner`` drops them; ``left`` keeps those of the left side,
@@ -163,14 +187,14 @@ class Join:
     how: Literal["inner", "left", "full", "semi", "anti"] = "inner"
     null_safe: tuple[bool, ...] = ()
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.left.columns if self.how in ("semi", "anti") else self.left.columns + self.right.columns
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.left.fields if self.how in ("semi", "anti") else self.left.fields + self.right.fields
 
 
 @dataclass(frozen=True)
 class Call:
-    """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``).
+    """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``), type.
 
     ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
     bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
@@ -184,12 +208,13 @@ class Call:
     name: str
     function: str
     arguments: tuple[str, ...]
+    type: str
     distinct: bool = False
     parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Rows):
     """One row per distinct key with the aggregates of its rows; with no keys, one row always.
 
     With keys and no calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
@@ -200,9 +225,10 @@ class Aggregate:
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.keys + tuple(call.name for call in self.calls)
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        keys = tuple(Field(key, self.input.types[key]) for key in self.keys)
+        return keys + tuple(Field(call.name, call.type) for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -215,7 +241,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Rows):
     """The rows at places ``offset`` to ``offset + limit`` of the order. Ties are broken by the whole row.
 
     With no ``order`` it is a bare LIMIT: the order of the whole row alone.
@@ -226,9 +252,9 @@ class TopK:
     limit: int
     offset: int = 0
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
 
 
 @dataclass(frozen=True)
@@ -247,7 +273,7 @@ class Frame:
 @dataclass(frozen=True)
 class Reach:
     """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
-    column that is in the row's frame, and how the user put it, for Spark."""
+    column that is in the row's frame, and how the user put it."""
 
     column: str
     text: str
@@ -255,7 +281,8 @@ class Reach:
 
 @dataclass(frozen=True)
 class WindowCall:
-    """One function of a `Window`: output column, function, argument columns (``lag`` and ``lead`` may have a default).
+    """One function of a `Window`: output column, function, type, argument columns (``lag`` and ``lead`` may have a
+    default).
 
     ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
     lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
@@ -265,6 +292,7 @@ class WindowCall:
 
     name: str
     function: str
+    type: str
     arguments: tuple[str, ...] = ()
     number: int = 1
     frame: Frame | None = None
@@ -286,7 +314,7 @@ class First:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Rows):
     """Each row of the input with values computed from the rows of its partition, in an order.
 
     Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
@@ -301,9 +329,9 @@ class Window:
     calls: tuple[WindowCall, ...]
     first: First | None = None
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns + tuple(call.name for call in self.calls)
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(call.name, call.type) for call in self.calls)
 
 
 @dataclass(frozen=True)
@@ -336,7 +364,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Draw:
+class Draw(Rows):
     """Each row of the input with values that were drawn when it came, and stay with it until it goes.
 
     The one nondeterministic node: what it draws is a function of the row and of the epoch's lineage. Columns: the
@@ -346,13 +374,13 @@ class Draw:
     input: Node
     draws: tuple[Drawn, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns + tuple(draw.name for draw in self.draws)
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(draw.name, draw.type) for draw in self.draws)
 
 
 @dataclass(frozen=True)
-class Temporal:
+class Temporal(Rows):
     """Each row of the input while its time is: ``start`` and ``end`` are columns of type timestamp, and a row is there
     as of an epoch if start ≤ clock < end. NULL, and no column, is always and for ever.
 
@@ -366,9 +394,9 @@ class Temporal:
     """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
     (``days``), or that all days have 24 hours (``fixed``)."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
 
     @property
     def moments(self) -> tuple[str, ...]:
@@ -391,13 +419,18 @@ def shown_order(node: Node) -> tuple[Order, ...]:
         return shown_order(node.input)
     if not isinstance(node, Linear):
         return ()
-    names = {output.sql.strip("`"): output.name for output in node.outputs}
+    names = {plain(output.expression): output.name for output in node.outputs}
     seen: list[Order] = []
     for item in shown_order(node.input):
         if item.column not in names:
             break
         seen.append(Order(names[item.column], item.descending, item.nulls_first))
     return tuple(seen)
+
+
+def same(node: Node) -> tuple[Named, ...]:
+    """The columns of ``node`` as they are."""
+    return tuple(Named(name, node.column(name)) for name in node.columns)
 
 
 def inputs(node: Node) -> tuple[Node, ...]:

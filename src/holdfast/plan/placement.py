@@ -91,7 +91,7 @@ def joined(node: Join, left: Placement, right: Placement) -> Placement:
 def _renamed(below: Placement, node: Linear) -> Placement:
     names: dict[str, list[str]] = {}
     for output in node.outputs:
-        if (inner := plain(output.sql)) is not None:
+        if (inner := plain(output.expression)) is not None:
             names.setdefault(inner, []).append(output.name)
     # One name for a column is enough: the frontends do not name a column twice without need.
     kept = {tuple(names[name][0] for name in key) for key in below.spread if all(name in names for name in key)}

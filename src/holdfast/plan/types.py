@@ -61,6 +61,31 @@ def arrow_type(text: str) -> pa.DataType:
     raise SchemaError(f"type {text!r} is not one that Holdfast can keep", type=text)
 
 
+@lru_cache(maxsize=1024)
+def doubled_field(text: str) -> str | None:
+    """A name that two fields of one struct of a type have (as Spark compares names), if there is one."""
+    if "struct<" not in text:
+        return None
+    kind, inner = text[: text.index("<")], _split(text[text.index("<") + 1 : -1])
+    fields = list(map(_field, inner)) if kind == "struct" else []
+    names = [name.lower() for name, _ in fields]
+    own = (name for place, (name, _) in enumerate(fields) if names[place] in names[:place])
+    inside = (doubled_field(each) for each in ([kind for _, kind in fields] if fields else inner))
+    return next(own, None) or next(filter(None, inside), None)
+
+
+def ddl_type(text: str) -> str:
+    """A type as Spark reads it: with the names of fields in quotes."""
+    if "struct<" not in text:
+        return text
+    kind, inner = text[: text.index("<")], _split(text[text.index("<") + 1 : -1])
+    if kind == "struct":
+        inner = [f"`{name.replace('`', '``')}`:{ddl_type(own)}" for name, own in map(_field, inner)]
+    else:
+        inner = list(map(ddl_type, inner))
+    return f"{kind}<{','.join(inner)}>"
+
+
 def _split(text: str) -> list[str]:
     """Split at the commas that are not inside brackets or backticks."""
     parts: list[str] = []

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
-from holdfast.plan.expression import quoted
+from holdfast.plan.expression import Tree
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
     Draw,
-    Drawn,
-    Function,
     Generate,
     Join,
     Linear,
     Named,
     Node,
-    Outside,
     SetOperation,
     Source,
     Temporal,
     TopK,
     Union,
-    UserFunction,
     Window,
     inputs,
 )
 
-Called = TypeVar("Called", Function, Outside)
 Kept = frozenset[int]  # the ids of nodes that must stay as they are
 Rule = Callable[[Node, Kept], Node]
 
@@ -85,34 +79,6 @@ def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> 
     return done[id(node)]
 
 
-def with_functions(node: Node, functions: Mapping[str, UserFunction]) -> Node:
-    """The plan with the users' functions it calls as they are declared now."""
-
-    def change(new: Node, _: Node) -> Node:
-        if isinstance(new, Apply):
-            calls = tuple(replace(each, function=_now(each.function, functions)) for each in new.calls)
-            return new if calls == new.calls else Apply(new.input, calls)
-        if isinstance(new, Draw):
-            draws = tuple(_redrawn(each, functions) for each in new.draws)
-            return new if draws == new.draws else Draw(new.input, draws)
-        return new
-
-    return rewrite_up(node, change, frozenset())
-
-
-def _redrawn(drawn: Drawn, functions: Mapping[str, UserFunction]) -> Drawn:
-    if drawn.outside is None:
-        return drawn
-    now = _now(drawn.outside, functions)
-    return replace(drawn, outside=now, type=now.returns)
-
-
-def _now(function: Called, functions: Mapping[str, UserFunction]) -> Called:
-    """The function of that name, if it is still one of the same kind."""
-    found = functions.get(function.name)
-    return found if isinstance(found, type(function)) else function
-
-
-def projection(node: Node, names: tuple[str, ...], predicate: str | None = None) -> Linear:
+def projection(node: Node, names: tuple[str, ...], predicate: Tree | None = None) -> Linear:
     """The columns ``names`` of ``node``."""
-    return Linear(node, predicate, tuple(Named(name, quoted(name)) for name in names))
+    return Linear(node, predicate, tuple(Named(name, node.column(name)) for name in names))

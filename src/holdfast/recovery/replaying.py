@@ -99,9 +99,9 @@ class Replaying:
 
     def _read_from(self, operators: Collection[str], logs: Collection[str]) -> _Reading:
         if logs:
-            flow, program, types = self._state.reading(operators, logs)
+            flow, program = self._state.reading(operators, logs)
             if read := flow.sources.keys() & set(logs):
-                return _Reading(flow, frozenset(read), self._runner.job(flow, program, types))
+                return _Reading(flow, frozenset(read), self._runner.job(flow, program))
         return _Reading(self._state.flow, frozenset(), None)
 
     def _narrowed(self, replay: Replay, operators: Collection[str], reading: _Reading) -> Replay:

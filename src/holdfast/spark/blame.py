@@ -8,12 +8,11 @@ or the same expression occurs in several views, it is one of those that got rows
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from holdfast.operators.program import Program
 from holdfast.plan.dataflow import Dataflow, Path
-from holdfast.plan.expression import FOREIGN
+from holdfast.plan.expression import Foreign, Tree
 from holdfast.plan.nodes import Generate, Linear, Step
 from holdfast.spark import foreign
 from holdfast.spark.stretches import failing_channel
@@ -45,19 +44,20 @@ class Blame:
                         yield path, route.channel
 
     def _is_about(self, path: Path, error: str) -> bool:
-        names = {name for step in path.steps for text in _texts(step) for name in re.findall(FOREIGN, text)}
+        trees = [tree for step in path.steps for tree in _expressions(step)]
+        names = {each.name for tree in trees for each in tree.walk() if isinstance(each, Foreign)}
         return any(foreign.is_about(name, error) for name in names)
 
     def _view(self, channel: int) -> str:
         return self._program.operators[self._program.channels[channel][0]].view
 
 
-def _texts(step: Step) -> list[str]:
-    """The expressions of a step."""
+def _expressions(step: Step) -> list[Tree]:
     match step:
         case Linear():
-            return [output.sql for output in step.outputs] + [step.predicate or ""]
+            predicate = [] if step.predicate is None else [step.predicate]
+            return [*(output.expression for output in step.outputs), *predicate]
         case Generate():
-            return [step.generator]
+            return list(step.arguments)
         case _:
             return []

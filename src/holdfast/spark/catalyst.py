@@ -22,12 +22,12 @@ from holdfast.operators.applied import Calls, call_all
 from holdfast.operators.messages import Message, counted, counts, failure
 from holdfast.operators.program import Program, Route, change_schema
 from holdfast.operators.stage import Entry, Report, Router, finish
-from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.dataflow import Dataflow
+from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Generate, Step
 from holdfast.spark.foreign import known_to
 from holdfast.spark.stretches import Round, Stretch, rounds, struct_of
 from holdfast.spark.told import current_epoch
-from holdfast.spark.types import quoted
 from holdfast.trace import physical
 
 MESSAGE = "__owner int, __channel int, __buffer binary"
@@ -50,7 +50,7 @@ class Crossing:
         return len(self.entries) == 1 and not self.entries[0][0][1]
 
 
-def crossing(flow: Dataflow, program: Program, types: Types, producers: Sequence[str]) -> Crossing | None:
+def crossing(flow: Dataflow, program: Program, producers: Sequence[str]) -> Crossing | None:
     """What of ``producers`` must cross through Spark; None if nothing."""
     entries: list[tuple[Entry, tuple[Field, ...]]] = []
     shared: dict[Entry, int] = {}
@@ -67,10 +67,10 @@ def crossing(flow: Dataflow, program: Program, types: Types, producers: Sequence
                 operator = flow.operators.get(producer)
                 origin = operator.fields if operator else flow.sources[producer].fields
                 place = len(entries)
-                entries.append((key, types[path.steps[before - 1]] if before else origin))
+                entries.append((key, path.steps[before - 1].fields if before else origin))
                 if not _multiplies(steps):
                     shared[key] = place
-            stretches.append(Stretch(place, steps, tuple(types[step] for step in steps), route.channel))
+            stretches.append(Stretch(place, steps, route.channel))
             routes.append(route)
     return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from holdfast.coordinator.clock import Reading
 from holdfast.errors import DeclarationError
 from holdfast.operators.program import Program, bounds
-from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.dataflow import Dataflow
 from holdfast.priority import yield_to_epochs
 from holdfast.runner import Beside, Job, R, T, moved
 from holdfast.spark import beside
@@ -71,9 +71,9 @@ class Cluster:
         self._own = own
         self.partitions = partitions
 
-    def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
+    def job(self, flow: Dataflow, program: Program) -> Job:
         placement = self.placement if self.scattered else None
-        return EpochJob(self._own, flow, program, types, self.partitions, placement, self._heals, self._copies)
+        return EpochJob(self._own, flow, program, self.partitions, placement, self._heals, self._copies)
 
     def owners(self) -> tuple[str, ...]:
         return self.placement.owners() or ("",) * self.partitions

@@ -29,7 +29,7 @@ from holdfast.operators.messages import COUNT, BrokenOff, Message, counted, fail
 from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import Epoch, Report, Router, finish, reports_of, run_stage
 from holdfast.operators.whole import SMALL, Enough, run_whole
-from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.dataflow import Dataflow
 from holdfast.runner import Outcome, Work, moved
 from holdfast.spark.blame import Blame
 from holdfast.spark.catalyst import (
@@ -69,7 +69,6 @@ class EpochJob:
         spark: SparkSession,
         flow: Dataflow,
         program: Program,
-        types: Types,
         partitions: int,
         placement: Placement | None = None,
         heals: bool = True,
@@ -83,12 +82,11 @@ class EpochJob:
         self._placement = placement
         self._flow = flow
         self._program = program
-        self._types = types
         self._partitions = partitions
         self._broadcast = spark.sparkContext.broadcast(program)
         self._crossings: dict[int, Prepared] = {}
         for stage in range(1, program.stages + 1):
-            cross = crossing(flow, program, types, [operator.id for operator in program.at(stage)])
+            cross = crossing(flow, program, [operator.id for operator in program.at(stage)])
             if cross is not None:
                 self._crossings[stage] = self._prepared(
                     cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
@@ -252,7 +250,7 @@ class EpochJob:
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
         """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
         if names not in self._reading:
-            cross = crossing(self._flow, self._program, self._types, names)
+            cross = crossing(self._flow, self._program, names)
             self._reading[names] = (
                 None if cross is None else self._prepared(cross, 0, _wide_source_task(self._broadcast, cross))
             )
@@ -260,7 +258,7 @@ class EpochJob:
 
     def _frame_source(self, work: Work, frame: Any) -> Iterator[RDD[Message]]:
         wide = frame_of_source(frame, work.source.fields, work.source.retracts)
-        cross = crossing(self._flow, self._program, self._types, [work.name])
+        cross = crossing(self._flow, self._program, [work.name])
         if cross is not None and not cross.plain:
             ready = wide.mapInArrow(wide_rows(work.name, self._broadcast, cross), wide_schema(cross))
             yield messages_of(through_spark(ready, cross, self._broadcast, 0))

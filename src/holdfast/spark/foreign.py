@@ -8,7 +8,6 @@ functions of a session: when Spark analyses such a query, it asks `_Builder` for
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,9 +20,6 @@ from pyspark.sql import SparkSession
 from holdfast.plan.expression import FOREIGN, foreign_name
 from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 
-_NAME = re.compile(FOREIGN)
-_CALL = re.compile(rf"({FOREIGN})\((?:`(?:[^`]|``)*`(?:, )?)*\)")
-
 _EXPRESSIONS = f"{CATALYST}.expressions"
 
 
@@ -32,8 +28,6 @@ class _Kept:
     expression: Any
     holes: tuple[tuple[int, ...], ...]
     """The ways from the expression to its holes."""
-
-    type: str
 
 
 _kept: dict[str, _Kept] = {}
@@ -45,7 +39,7 @@ def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str
     """The name of an expression with these holes. ``meaning`` tells it from all that mean something else."""
     mark = blake2b(f"{meaning}\n{list(holes)}".encode(), digest_size=8).hexdigest()
     name = foreign_name(str(expression.prettyName()), mark)
-    _kept.setdefault(name, _Kept(expression, tuple(holes), str(expression.dataType().catalogString())))
+    _kept.setdefault(name, _Kept(expression, tuple(holes)))
     return name
 
 
@@ -93,16 +87,10 @@ def is_about(name: str, text: str) -> bool:
     return False
 
 
-def type_of_call(sql: str) -> str | None:
-    """The type of an expression that is nothing but a call of such a name."""
-    found = _CALL.fullmatch(sql)
-    return _kept[found[1]].type if found and found[1] in _kept else None
-
-
 def known_to(session: SparkSession, query: str) -> None:
     """Make the names in ``query`` functions of the session."""
     known = _known.setdefault(session, set())
-    names = set(_NAME.findall(query)) - known
+    names = {found[0] for found in FOREIGN.finditer(query)} - known
     if not names:
         return
     own: Any = session

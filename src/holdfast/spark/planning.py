@@ -25,7 +25,7 @@ from holdfast.errors import (
     UnknownName,
     Unsupported,
 )
-from holdfast.frontend.build import linear
+from holdfast.frontend.build import columns, extend, linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
@@ -33,7 +33,7 @@ from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.cycles import in_a_cycle
 from holdfast.frontend.labels import unique
 from holdfast.frontend.nearest import did_you_mean
-from holdfast.plan.expression import column
+from holdfast.plan.expression import cast, quoted
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
 from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed import Analysed
@@ -43,9 +43,9 @@ from holdfast.spark.meaning import differing
 from holdfast.spark.names import Names
 from holdfast.spark.quiet import quietly
 from holdfast.spark.renewed import renewed
-from holdfast.spark.types import quoted
 
 Schema = Sequence[Field]
+_MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
 
 class Planner:
@@ -101,8 +101,15 @@ class Planner:
         if not isinstance(rows, Linear) or rows.input != source or rows.predicate is not None:
             advice = "a row must say by itself when it goes"
             raise statement.unsupported("what is not computed from the row alone", None, advice)
-        kept = [(name, column(name)) for name in source.columns]
-        return linear(Temporal(rows, None, until), None, kept)
+        kind = rows.types[until]
+        if kind not in _MOMENTS:
+            message = f"{until} is a moment, expected a timestamp or a date, found {kind}"
+            raise TypeMismatch(f"source '{source.name}': {message}", view=source.name)
+        if kind != "timestamp":
+            moment = unique(f"{until}:timestamp", rows.columns)
+            rows, until = extend(rows, [(moment, cast(rows.column(until), "timestamp"))]), moment
+        left = Temporal(rows, None, until)
+        return linear(left, None, columns(left, source.columns))
 
     def table(self, name: str, fields: Schema) -> DataFrame:
         """A collection as a DataFrame of the user's session."""
@@ -270,7 +277,7 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
 
 def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
     """Where the text has what Spark names in its message: expressions first, then words such as UNION."""
-    named = sorted((refusal.getMessageParameters() or {}).values(), key=lambda each: each[:1] not in "\"`")
+    named = sorted((refusal.getMessageParameters() or {}).values(), key=lambda each: each[:1] not in '"`')
     for each in named:
         text = each.replace("`", "").strip('"')
         found = re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", sql, re.I) if re.search("[A-Za-z]", text) else None

@@ -17,11 +17,12 @@ from holdfast.connectors.source import Offer, Source
 from holdfast.operators.kept import Kept
 from holdfast.operators.program import partition_range
 from holdfast.pins import Pin, hold
+from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Order
 from holdfast.since import Edited, Logged
 from holdfast.spark.placement import Placement, check, located
 from holdfast.spark.tables import parts_frame
-from holdfast.spark.types import ddl, quoted
+from holdfast.spark.types import ddl
 
 
 def read_frame(

@@ -18,13 +18,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from holdfast.operators.applied import Calls
 from holdfast.operators.program import native_step
-from holdfast.plan.expression import Tree, read, render
+from holdfast.plan.expression import Literal, quoted, sql
 from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
-from holdfast.spark.types import quoted
 
 # Spark has variant_explode in lateral joins alone, which it may plan as joins.
 _VARIANT = (
@@ -37,11 +34,10 @@ _PASSED = ("__owner", "__channel", "__buffer")
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps of one path that Spark runs: where its rows enter (``__in{entry}``), and the types behind each step."""
+    """Steps of one path that Spark runs, and where its rows enter (``__in{entry}``)."""
 
     entry: int
     steps: tuple[Step, ...]
-    types: tuple[tuple[Field, ...], ...]
     channel: int = 0
     """The channel that it leads to: an error of Spark's about one of its expressions shows it (`failing_channel`)."""
 
@@ -89,12 +85,7 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
                 )
             else:
                 together = waiting[:1]
-                text.generate(
-                    steps[together[0]],
-                    stretches[together[0]].types[done[together[0]]],
-                    current[together[0]],
-                    results[together[0]],
-                )
+                text.generate(steps[together[0]], current[together[0]], results[together[0]])
             for number in together:
                 current[number] = results[number]
                 done[number] += 1
@@ -112,7 +103,7 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
             if ready:
                 calls.append((number, tuple(ready)))
         current = list(columns)
-        kinds = [stretch.types[place - 1] for place, stretch in zip(done, stretches, strict=True)]
+        kinds = [stretch.steps[place - 1].fields for place, stretch in zip(done, stretches, strict=True)]
         yield Round(query, tuple(zip(columns, kinds, strict=True)), tuple(calls))
 
 
@@ -121,8 +112,7 @@ def _spark_is_next(stretch: Stretch, done: int) -> bool:
 
 
 def _calls(stretch: Stretch, place: int) -> Calls:
-    step = stretch.steps[place]
-    compiled = native_step(step, stretch.types[place - 1], stretch.types[place])
+    compiled = native_step(stretch.steps[place])
     assert isinstance(compiled, Calls)
     return compiled
 
@@ -144,18 +134,21 @@ class _Query:
             assert isinstance(step, Linear)
             names = [f"{current}.c{column} AS {quoted(name)}" for column, name in enumerate(step.input.columns)]
             named += [f"struct({', '.join(names)}) AS {alias}"] if names else []
-            guard = f"{current} IS NOT NULL" + (f" AND ({_of(step.predicate, alias)})" if step.predicate else "")
-            made.append(f"{_row(guard, [_of(output.sql, alias) for output in step.outputs], current)} AS {result}")
+            guard = f"{current} IS NOT NULL"
+            if step.predicate is not None:
+                guard += f" AND ({sql(step.predicate, alias)})"
+            values = [sql(output.expression, alias) for output in step.outputs]
+            made.append(f"{_row(guard, values, current)} AS {result}")
         self.text = f"(SELECT {', '.join([*self.held, *named])} FROM {self.text})"
         self.text = f"(SELECT {', '.join([*self.held, *made])} FROM {self.text})"
         self._replace([(current, result) for _, current, result, _ in parts])
 
-    def generate(self, step: Step, types: Sequence[Field], current: str, result: str) -> None:
+    def generate(self, step: Step, current: str, result: str) -> None:
         """Add the column ``result``: what a `Generate` makes of the column ``current``."""
         assert isinstance(step, Generate)
         width = len(step.input.columns)
         names = [f"{current}.c{place} AS {quoted(name)}" for place, name in enumerate(step.input.columns)]
-        view, guard, made = _lateral(step, types[width:], current)
+        view, guard, made = _lateral(step, current)
         named = f"(SELECT {', '.join(['*', *names])} FROM {self.text}) {view}"
         row = _row(guard, [f"{current}.c{place}" for place in range(width)] + made, current)
         self.text = f"(SELECT {', '.join(self.held)}, {row} AS {result} FROM {named})"
@@ -184,22 +177,9 @@ def failing_channel(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _of(text: str, alias: str) -> str:
-    """An expression over the fields of the struct ``alias``."""
-    tree = read(text)
-    row = exp.to_identifier(alias)
-    for node in list(tree.find_all(exp.Column)):
-        field = exp.Column(this=exp.to_identifier(node.name, quoted=True), table=row.copy())
-        if node is tree:
-            return render(field)
-        node.replace(field)
-    return render(tree)
-
-
-def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str, str, list[str]]:
+def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
     """The LATERAL VIEW, the condition under which its row counts, and the values of the generator's columns."""
-    call = read(step.generator)
-    function, arguments = call.name, [render(each) for each in call.expressions]
+    function, arguments, types = step.function, [sql(each) for each in step.arguments], step.made
     there = f"{current} IS NOT NULL"
 
     def view(generator: str, argument: str, others: Sequence[str], count: int) -> str:
@@ -222,17 +202,18 @@ def _lateral(step: Generate, types: Sequence[Field], current: str) -> tuple[str,
         made = ["__made0", "__made1.key", "__made1.value"]
         return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
     fields = ",".join(f"f{place}:{field.type}" for place, field in enumerate(types))
-    whole = arguments[0] if function == "inline" else _stacked(call, len(types))
+    whole = arguments[0] if function == "inline" else _stacked(step)
     # A cast of structs goes by position: it gives the fields names that are known here.
     rows = f"CAST({whole} AS array<struct<{fields}>>)"
     return view("posexplode", rows, (), 2), found, [f"__made1.f{place}" for place in range(len(types))]
 
 
-def _stacked(call: Tree, width: int) -> str:
+def _stacked(step: Generate) -> str:
     """``stack(n, a, b, c, …)`` as an array of rows, NULLs at its end."""
-    count = int(call.expressions[0].name)
-    values = [render(each) for each in call.expressions[1:]]
-    values += ["NULL"] * (count * width - len(values))
-    rows = [values[place * width : (place + 1) * width] for place in range(count)]
+    number, *given = step.arguments
+    assert isinstance(number, Literal) and isinstance(number.value, int)
+    width, values = len(step.made), [sql(each) for each in given]
+    values += ["NULL"] * (number.value * width - len(values))
+    rows = [values[place * width : (place + 1) * width] for place in range(number.value)]
     structs = [", ".join(f"'f{place}', {value}" for place, value in enumerate(row)) for row in rows]
     return f"array({', '.join(f'named_struct({each})' for each in structs)})"

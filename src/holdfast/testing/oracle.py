@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from sqlglot.tokenizer_core import TokenType
 
 from holdfast.frontend.schema import parse_schema
-from holdfast.plan.expression import Faithful, quoted
+from holdfast.frontend.words import words
+from holdfast.plan.expression import quoted
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]
@@ -110,18 +110,18 @@ class Oracle:
 
 def as_of(sql: str, clock: int | str) -> str:
     """The query, or the condition, with the moment ``clock`` (microseconds since 1970) for every call of the clock."""
-    tokens = Faithful().tokenize(sql)
+    found = list(words(sql))
     pieces, done = [], 0
-    for place, token in enumerate(tokens):
-        name = token.text.lower()
-        if name not in _TIMES or token.token_type == TokenType.STRING or sql[token.start] == "`":
+    for place, word in enumerate(found):
+        name = word.written.lower()
+        if name not in _TIMES or word.kind != "name":
             continue
-        called = [each.text for each in tokens[place + 1 : place + 3]] == ["(", ")"]
-        field = place > 0 and tokens[place - 1].text == "."
+        called = [each.written for each in found[place + 1 : place + 3]] == ["(", ")"]
+        field = place > 0 and found[place - 1].written == "."
         if field or (name in ("now", "curdate") and not called):
             continue
-        pieces += [sql[done : token.start], _TIMES[name].format(clock)]
-        done = tokens[place + 2].end + 1 if called else token.end + 1
+        pieces += [sql[done : word.start], _TIMES[name].format(clock)]
+        done = found[place + 2].end if called else word.end
     return "".join([*pieces, sql[done:]])
 
 

@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from sqlglot import exp
-
-from holdfast.frontend.catalyst.asked import Asked, Calls, Result, is_known, over
+from holdfast.frontend.catalyst.asked import Asked, Calls, Result
 from holdfast.frontend.catalyst.lists import by, by_order, first_by, joined, listed
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
-from holdfast.plan.expression import Tree, read
+from holdfast.plan.expression import (
+    Literal,
+    Operation,
+    Tree,
+    cast,
+    choice,
+    condition,
+    is_known,
+    negated,
+    null,
+    number,
+)
 
 
 def result(calls: Calls, expression: Expression, statement: Statement) -> Tree:
@@ -36,7 +45,7 @@ def _plain(name: str) -> Result:
 
     def made(asked: Asked) -> Tree:
         others = [asked.all_rows(place) for place in range(1, len(asked.function.children))]
-        return asked.call(name, [asked.argument(0), *others])
+        return asked.call(name, [asked.argument(0), *others], asked.type)
 
     return made
 
@@ -44,7 +53,7 @@ def _plain(name: str) -> Result:
 def _extreme(name: str) -> Result:
     def made(asked: Asked) -> Tree:
         if asked.compared(0) == asked.all_rows(0):
-            return asked.call(name, [asked.argument(0)])
+            return asked.call(name, [asked.argument(0)], asked.all_rows(0).type)
         return by_order(asked, name, asked.compared(0))
 
     return made
@@ -65,7 +74,7 @@ def _of_equals(made: Result) -> Result:
 def _pair(name: str) -> Result:
     def made(asked: Asked) -> Tree:
         _check_copies(asked)
-        return asked.call(name, [asked.argument(0), asked.all_rows(1)])
+        return asked.call(name, [asked.argument(0), asked.all_rows(1)], "double")
 
     return made
 
@@ -80,7 +89,7 @@ def _summed(name: str) -> Result:
         mode = asked.statement.catalyst.mode(asked.function)
         if mode == "LEGACY":
             raise asked.unsupported(f"{name} without ANSI mode", f"use try_{name}")
-        return asked.call(name, [asked.argument(0)], *(["try"] if mode == "TRY" else []))
+        return asked.call(name, [asked.argument(0)], asked.type, *(["try"] if mode == "TRY" else []))
 
     return made
 
@@ -89,17 +98,21 @@ def _count(asked: Asked) -> Tree:
     """Rows without a NULL in any argument."""
     literals = [each for each in asked.function.children if each.kind == "Literal"]
     if any(each.parameters.get("value") is None for each in literals):
-        return read("0L")
+        return number(0, "bigint")
     given = [each for each in asked.function.children if each.kind != "Literal"]
     trees = list(dict.fromkeys(map(asked.calls.comparable if asked.distinct else asked.calls.argument, given)))
     if asked.distinct:
-        trees = trees or [exp.Literal.number(1)]
-        return asked.call("count", [asked.where(trees[0]), *trees[1:]])
+        trees = trees or [number(1)]
+        return asked.call("count", [asked.where(trees[0]), *trees[1:]], "bigint")
     if not trees:
-        return asked.call("count", [] if asked.condition is None else [asked.where(exp.Literal.number(1))])
+        return asked.call("count", [] if asked.condition is None else [asked.where(number(1))], "bigint")
     if len(trees) == 1:
-        return asked.call("count", [asked.where(trees[0])])
-    return asked.call("count", [asked.where(exp.Literal.number(1), *map(is_known, trees))])
+        return asked.call("count", [asked.where(trees[0])], "bigint")
+    return asked.call("count", [asked.where(number(1), *map(is_known, trees))], "bigint")
+
+
+def _count_distinct(asked: Asked) -> Tree:
+    return asked.calls.call("count", [asked.where(asked.compared(0))], "bigint", distinct=True)
 
 
 # -- percentiles and modes -------------------------------------------------------------------------------------------
@@ -108,7 +121,7 @@ def _count(asked: Asked) -> Tree:
 def _mode(asked: Asked) -> Tree:
     # Spark takes the greatest of (frequency, value), by an order of values that may be reversed.
     greatest = asked.function.parameters.get("reverseOpt") is False
-    return asked.call("mode", [asked.argument(0)], *(["greatest"] if greatest else []))
+    return asked.call("mode", [asked.argument(0)], asked.all_rows(0).type, *(["greatest"] if greatest else []))
 
 
 def _percentile(asked: Asked) -> Tree:
@@ -117,12 +130,12 @@ def _percentile(asked: Asked) -> Tree:
     _check_number(asked, children[0])
     if len(children) > 2 and asked.statement.catalyst.constant(children[2]) != 1:
         raise asked.unsupported("percentile with a frequency", "repeat the rows instead")
-    return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], each))
+    return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], "double", each))
 
 
 def _median(asked: Asked) -> Tree:
     _check_number(asked, asked.function.children[0])
-    return asked.call("percentile", [asked.argument(0)], "0.5")
+    return asked.call("percentile", [asked.argument(0)], "double", "0.5")
 
 
 def _percentile_disc(asked: Asked) -> Tree:
@@ -130,13 +143,14 @@ def _percentile_disc(asked: Asked) -> Tree:
     _check_number(asked, asked.function.children[0])
     if asked.function.parameters.get("legacyCalculation"):
         raise asked.unsupported("percentile_disc as Spark 3 computed it")
-    value = exp.Cast(this=asked.argument(0), to=exp.DataType.build("double", dialect="spark"))
+    value = cast(asked.argument(0), "double")
     behind = ["desc"] if asked.function.parameters.get("reverse") else []
-    return _at(asked, lambda each: asked.call("percentile_disc", [value], each, *behind))
+    return _at(asked, lambda each: asked.call("percentile_disc", [value], "double", each, *behind))
 
 
 def _approximate_percentile(asked: Asked) -> Tree:
-    return _at(asked, lambda each: asked.call("percentile_disc", [asked.argument(0)], each))
+    value = asked.argument(0)
+    return _at(asked, lambda each: asked.call("percentile_disc", [value], value.type, each))
 
 
 def _check_number(asked: Asked, value: Expression) -> None:
@@ -150,8 +164,8 @@ def _at(asked: Asked, made: Callable[[str], Tree]) -> Tree:
     wanted = asked.statement.catalyst.constant(asked.function.children[1])
     if isinstance(wanted, list):
         found = [made(_percentage(asked, each)) for each in wanted]
-        listed = exp.Anonymous(this="array", expressions=found)
-        return exp.Case(ifs=[exp.If(this=is_known(found[0]), true=listed)]) if found else exp.null()
+        listed = Operation("array", tuple(found), asked.type)
+        return choice(is_known(found[0]), listed) if found else null(asked.type)
     if not isinstance(wanted, float):
         raise asked.unsupported(f"{asked.name} at a percentage that is not a number", "write the number")
     return made(_percentage(asked, wanted))
@@ -166,33 +180,84 @@ def _percentage(asked: Asked, number: float) -> str:
 # -- pairs of numbers ----------------------------------------------------------------------------------------------
 
 
-def _pairs(formula: str) -> Result:
-    """A formula over the rows that have both values: ``cov``, and of ``y`` and ``x``, the function's arguments, the
-    variances ``vy`` and ``vx``, deviations ``sy`` and ``sx`` and means ``my`` and ``mx``; ``n``, their number."""
-    functions = {"v": "var_pop", "s": "stddev_pop", "m": "avg"}
+class _Pairs:
+    """The rows that have both arguments, ``y`` and ``x``: numbers about them."""
 
-    def made(asked: Asked) -> Tree:
+    def __init__(self, asked: Asked) -> None:
         _check_copies(asked)
-        both = [asked.all_rows(place) for place in (0, 1)]
-        known: dict[str, Tree] = {}
-        for node in read(formula).find_all(exp.Column):
-            name = node.name
-            if name == "n":
-                known[name] = asked.call("count", [asked.where(exp.Literal.number(1), *map(is_known, both))])
-            elif name == "cov":
-                known[name] = asked.call("covar_pop", [asked.argument(0), both[1]])
-            else:
-                own, other = both if name[1] == "y" else reversed(both)
-                known[name] = asked.call(functions[name[0]], [asked.where(own, is_known(other))])
-        return over(formula, **known)
+        self._asked = asked
+        self._both = {"y": asked.all_rows(0), "x": asked.all_rows(1)}
 
-    return made
+    @property
+    def count(self) -> Tree:
+        rows = self._asked.where(number(1), *map(is_known, self._both.values()))
+        return self._asked.call("count", [rows], "bigint")
+
+    @property
+    def covariance(self) -> Tree:
+        return self._asked.call("covar_pop", [self._asked.argument(0), self._both["x"]], "double")
+
+    def mean(self, of: str) -> Tree:
+        return self._of("avg", of)
+
+    def variance(self, of: str) -> Tree:
+        return self._of("var_pop", of)
+
+    def deviation(self, of: str) -> Tree:
+        return self._of("stddev_pop", of)
+
+    def _of(self, function: str, of: str) -> Tree:
+        other = self._both["x" if of == "y" else "y"]
+        return self._asked.call(function, [self._asked.where(self._both[of], is_known(other))], "double")
+
+
+def _about(formula: Callable[[_Pairs], Tree]) -> Result:
+    return lambda asked: formula(_Pairs(asked))
+
+
+def _times(left: Tree, right: Tree) -> Tree:
+    return Operation("*", (left, right), "double")
+
+
+def _by(left: Tree, right: Tree) -> Tree:
+    return Operation("/", (left, right), "double")
+
+
+def _is_zero(tree: Tree) -> Tree:
+    return condition("=", tree, Literal(0.0, "double"))
+
+
+def _summed_up(pairs: _Pairs, mean: Tree) -> Tree:
+    return _times(mean, cast(pairs.count, "double"))
+
+
+def _correlation(pairs: _Pairs) -> Tree:
+    deviations = pairs.deviation("y"), pairs.deviation("x")
+    known = condition("and", *(negated(_is_zero(each)) for each in deviations))
+    return choice(known, _by(_by(pairs.covariance, deviations[0]), deviations[1]))
+
+
+def _slope(pairs: _Pairs) -> Tree:
+    return _by(pairs.covariance, pairs.variance("x"))
+
+
+def _where_x_varies(pairs: _Pairs, value: Tree) -> Tree:
+    return choice(negated(_is_zero(pairs.variance("x"))), value)
+
+
+def _intercept(pairs: _Pairs) -> Tree:
+    return Operation("-", (pairs.mean("y"), _times(_slope(pairs), pairs.mean("x"))), "double")
+
+
+def _determination(pairs: _Pairs) -> Tree:
+    share = _times(_slope(pairs), _by(pairs.covariance, pairs.variance("y")))
+    return choice(_is_zero(pairs.variance("y")), Literal(1.0, "double"), share)
 
 
 AGGREGATES: dict[str, Result] = {
     "Count": _count,
     "CountIf": _plain("count_if"),
-    "HyperLogLogPlusPlus": lambda asked: asked.calls.call("count", [asked.where(asked.compared(0))], distinct=True),
+    "HyperLogLogPlusPlus": _count_distinct,
     "Sum": _summed("sum"),
     "Average": _summed("avg"),
     "Min": _extreme("min"),
@@ -216,18 +281,16 @@ AGGREGATES: dict[str, Result] = {
     "Kurtosis": _plain("kurtosis"),
     "CovPopulation": _pair("covar_pop"),
     "CovSample": _pair("covar_samp"),
-    "Corr": _pairs("CASE WHEN `sy` <> 0D AND `sx` <> 0D THEN `cov` / `sy` / `sx` END"),
-    "RegrCount": _pairs("`n`"),
-    "RegrAvgX": _pairs("`mx`"),
-    "RegrAvgY": _pairs("`my`"),
-    "RegrSXX": _pairs("`vx` * CAST(`n` AS DOUBLE)"),
-    "RegrSYY": _pairs("`vy` * CAST(`n` AS DOUBLE)"),
-    "RegrSXY": _pairs("`cov` * CAST(`n` AS DOUBLE)"),
-    "RegrSlope": _pairs("CASE WHEN `vx` <> 0D THEN `cov` / `vx` END"),
-    "RegrIntercept": _pairs("CASE WHEN `vx` <> 0D THEN `my` - `cov` / `vx` * `mx` END"),
-    "RegrR2": _pairs(
-        "CASE WHEN `vx` <> 0D THEN CASE WHEN `vy` = 0D THEN 1D ELSE `cov` / `vx` * (`cov` / `vy`) END END"
-    ),
+    "Corr": _about(_correlation),
+    "RegrCount": _about(lambda pairs: pairs.count),
+    "RegrAvgX": _about(lambda pairs: pairs.mean("x")),
+    "RegrAvgY": _about(lambda pairs: pairs.mean("y")),
+    "RegrSXX": _about(lambda pairs: _summed_up(pairs, pairs.variance("x"))),
+    "RegrSYY": _about(lambda pairs: _summed_up(pairs, pairs.variance("y"))),
+    "RegrSXY": _about(lambda pairs: _summed_up(pairs, pairs.covariance)),
+    "RegrSlope": _about(lambda pairs: _where_x_varies(pairs, _slope(pairs))),
+    "RegrIntercept": _about(lambda pairs: _where_x_varies(pairs, _intercept(pairs))),
+    "RegrR2": _about(lambda pairs: _where_x_varies(pairs, _determination(pairs))),
     "CollectList": _of_equals(listed("collect_list")),
     "CollectSet": _of_equals(listed("collect_set")),
     "ListAgg": _of_equals(joined),

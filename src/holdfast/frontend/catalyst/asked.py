@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlglot import exp
-
 from holdfast.errors import Unsupported
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
-from holdfast.plan.expression import Tree, read, replace_columns
+from holdfast.plan.expression import Tree, chained, choice
 
 _BLIND_TO_COPIES = ("min", "max", "any_value", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set")
 """To these it makes no difference whether each value counts once."""
@@ -33,7 +31,12 @@ class Calls(Protocol):
         """The condition on the rows that an aggregate with this FILTER is about."""
 
     def call(
-        self, function: str, arguments: Sequence[Tree], distinct: bool = False, parameters: tuple[str, ...] = ()
+        self,
+        function: str,
+        arguments: Sequence[Tree],
+        type: str,
+        distinct: bool = False,
+        parameters: tuple[str, ...] = (),
     ) -> Tree:
         """The result of a call, over the columns of the groups."""
 
@@ -47,6 +50,11 @@ class Asked:
     distinct: bool
     condition: Tree | None
     statement: Statement
+
+    @property
+    def type(self) -> str:
+        """The type of the result, as Spark has it."""
+        return self.statement.catalyst.type_of(self.function)
 
     @property
     def name(self) -> str:
@@ -70,26 +78,14 @@ class Asked:
         needed = [*([] if self.condition is None else [self.condition]), *conditions]
         if not needed:
             return value
-        whole = needed[0].copy()
-        for each in needed[1:]:
-            whole = exp.And(this=whole, expression=each.copy())
-        return exp.Case(ifs=[exp.If(this=whole, true=value)])
+        return choice(chained("and", needed), value)
 
-    def call(self, function: str, arguments: Sequence[Tree], *parameters: str) -> Tree:
+    def call(self, function: str, arguments: Sequence[Tree], type: str, *parameters: str) -> Tree:
         distinct = self.distinct and function not in _BLIND_TO_COPIES
-        return self.calls.call(function, arguments, distinct, parameters)
+        return self.calls.call(function, arguments, type, distinct, parameters)
 
     def unsupported(self, construct: str, advice: str = "") -> Unsupported:
         return self.statement.unsupported(construct, self.function, advice)
 
 
 Result = Callable[[Asked], Tree]
-
-
-def over(text: str, **columns: Tree) -> Tree:
-    """An expression with trees for its columns."""
-    return replace_columns(read(text), columns)
-
-
-def is_known(tree: Tree) -> Tree:
-    return exp.Not(this=exp.Is(this=tree.copy(), expression=exp.null()))

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlglot import exp
-
 from holdfast.errors import Unsupported
 from holdfast.frontend import moments
-from holdfast.frontend.catalyst.literals import DAY, Foreign, cast, interval, interval_of, plus
+from holdfast.frontend.catalyst.literals import NotNative, interval_of
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
-from holdfast.frontend.draws import CLOCK, wished
-from holdfast.plan.expression import Tree
+from holdfast.frontend.draws import CLOCK, Wish, clock_in
+from holdfast.frontend.moments import days_later
+from holdfast.plan.expression import DAY, MONTHS, SPAN, Operation, Tree, cast, plus, text
 
 CLOCKS = frozenset(("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp"))
-_PATH = "path"
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _PHYSICAL = {
     "MICROSECOND": 1,
@@ -34,11 +32,11 @@ _PHYSICAL = {
     "HOUR": 3_600_000_000,
 }
 _CALENDAR = {
-    "DAY": (DAY, False),
-    "WEEK": (7 * DAY, False),
-    "MONTH": (1, True),
-    "QUARTER": (3, True),
-    "YEAR": (12, True),
+    "DAY": (DAY, SPAN),
+    "WEEK": (7 * DAY, SPAN),
+    "MONTH": (1, MONTHS),
+    "QUARTER": (3, MONTHS),
+    "YEAR": (12, MONTHS),
 }
 _TRUNCATED = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK")
 
@@ -48,8 +46,7 @@ Constant = Callable[[Expression], Expression | None]
 
 def clock(expression: Expression) -> Tree:
     """What a call of the clock draws. It knows its place, for errors."""
-    wish = exp.Anonymous(this="current_timestamp", expressions=[], draw=CLOCK)
-    wish.meta[_PATH] = expression.path
+    wish = Wish(CLOCK, place=expression.path)
     match expression.kind:
         case "CurrentDate":
             return cast(wish, "date")
@@ -71,9 +68,8 @@ class _Placed:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
 
-    def unsupported(self, construct: str, place: Tree | None, advice: str = "") -> Unsupported:
-        path = None if place is None else place.meta.get(_PATH)
-        node = None if path is None else Expression("", (), {}, path)
+    def unsupported(self, construct: str, place: Wish | None, advice: str = "") -> Unsupported:
+        node = None if place is None or place.place is None else Expression("", (), {}, place.place)
         return self._statement.unsupported(construct, node, advice)
 
 
@@ -84,20 +80,20 @@ def check_temporal(tree: Tree, clause: str, statement: Statement) -> None:
 
 def check_timeless(tree: Tree, clause: str, statement: Statement) -> None:
     """Refuse the clock where a view would have to change without any change of its inputs."""
-    for node in tree.walk():
-        if wished(node) == CLOCK:
-            if clause == "GROUP BY":
-                advice = "name it in a subquery, where it is the time at which each row came, and group by that name"
-            else:
-                advice = "filter by it in WHERE, in a subquery"
-            raise _Placed(statement).unsupported(f"the current time in {clause}", node, advice)
+    found = clock_in(tree)
+    if found is not None:
+        if clause == "GROUP BY":
+            advice = "name it in a subquery, where it is the time at which each row came, and group by that name"
+        else:
+            advice = "filter by it in WHERE, in a subquery"
+        raise _Placed(statement).unsupported(f"the current time in {clause}", found, advice)
 
 
 # -- comparisons ---------------------------------------------------------------------------------------------------
 
 
 def beside_clock(sides: Sequence[Expression], timed: int, convert: Convert, constant: Constant) -> tuple[Tree, Tree]:
-    """Both sides of a comparison, of which the one at ``timed`` has the clock. `Foreign` if its steps are not known."""
+    """Both sides of a comparison, of which the one at ``timed`` has the clock. `NotNative`: its steps are not known."""
     steps = _Steps(convert, constant)
     own, other = sides[timed], sides[1 - timed]
     while _is_transparent(own):
@@ -123,52 +119,50 @@ class _Steps:
             return self.tree(children[0])
         match kind:
             case "Cast" if expression.parameters["dataType"] in _MOMENTS:
-                return _as(self.tree(children[0]), expression.parameters["dataType"])
+                return cast(self.tree(children[0]), expression.parameters["dataType"])
             case "ParseToDate" if len(children) == 1:
-                return _as(self.tree(children[0]), "date")
+                return cast(self.tree(children[0]), "date")
             case "ParseToTimestamp" if len(children) == 1:
-                return _as(self.tree(children[0]), expression.parameters["dataType"])
+                return cast(self.tree(children[0]), expression.parameters["dataType"])
             case "TimestampAddInterval" | "TimestampAddYMInterval" | "DateAddYMInterval":
-                return plus(self.tree(children[0]), interval(*self._interval(children[1])))
+                return plus(self.tree(children[0]), *self._interval(children[1]))
             case "DateAdd" | "DateSub":
                 days = self._number(children[1]) * (-1 if kind == "DateSub" else 1)
-                return _days_later(self.tree(children[0]), days)
+                return days_later(self.tree(children[0]), days)
             case "AddMonths":
-                return plus(self.tree(children[0]), interval(self._number(children[1]), True))
+                return plus(self.tree(children[0]), self._number(children[1]), MONTHS)
             case "TimestampAdd":
                 return self._added(expression)
             case "TruncTimestamp":
                 unit = self._text(children[0])
-                moment = _as(self.tree(children[1]), "timestamp")
-                return exp.Anonymous(this="date_trunc", expressions=[unit, moment])
+                return _truncated(unit, self.tree(children[1]))
             case "TruncDate":
                 unit = self._text(children[1])
-                if unit.name.upper() in _TRUNCATED:
-                    midnight = _as(self.tree(children[0]), "timestamp")
-                    return _as(exp.Anonymous(this="date_trunc", expressions=[unit, midnight]), "date")
+                if unit.upper() in _TRUNCATED:
+                    return cast(_truncated(unit, self.tree(children[0])), "date")
             case "DateDiff":
-                sides = [self.tree(each) if has_clock(each) else self._convert(each) for each in children]
-                return exp.Anonymous(this="datediff", expressions=sides)
-        raise Foreign(kind)
+                end, start = (self.tree(each) if has_clock(each) else self._convert(each) for each in children)
+                return Operation("datediff", (end, start), "int")
+        raise NotNative(kind)
 
     def difference(self, own: Expression, other: Expression) -> tuple[Tree, Tree]:
         """``clock - x`` and an interval, as the clock and ``x`` plus the interval; or, of ``x - clock``, as ``x`` minus
         the interval and the clock."""
         left, right = own.children
         if has_clock(left) and has_clock(right):
-            raise Foreign("the clock and itself")
-        number, months = self._interval(other)
-        if months:
-            raise Foreign("months")
+            raise NotNative("the clock and itself")
+        number, kind = self._interval(other)
+        if kind == MONTHS:
+            raise NotNative("months")
         sign = 1 if has_clock(left) else -1
         side, value = (left, right) if has_clock(left) else (right, left)
         if own.kind == "SubtractDates":
             if number % DAY:
-                raise Foreign("a part of a day")
-            timed, moved = self.tree(side), _days_later(self._convert(value), sign * number // DAY)
+                raise NotNative("a part of a day")
+            timed, moved = self.tree(side), days_later(self._convert(value), sign * number // DAY)
         else:
-            timed = _as(self.tree(side), "timestamp_ntz")
-            moved = plus(cast(self._convert(value), "timestamp_ntz"), interval(sign * number, False))
+            timed = cast(self.tree(side), "timestamp_ntz")
+            moved = plus(cast(self._convert(value), "timestamp_ntz"), sign * number)
         return (timed, moved) if sign > 0 else (moved, timed)
 
     def _added(self, expression: Expression) -> Tree:
@@ -176,50 +170,44 @@ class _Steps:
         unit, number = str(expression.parameters["unit"]).upper(), self._number(expression.child("quantity"))
         moment = self.tree(expression.child("timestamp"))
         if unit in _CALENDAR:
-            size, months = _CALENDAR[unit]
-            return plus(moment, interval(number * size, months))
+            size, kind = _CALENDAR[unit]
+            return plus(moment, number * size, kind)
         if unit not in _PHYSICAL:
-            raise Foreign(unit)
+            raise NotNative(unit)
         micros = number * _PHYSICAL[unit]
-        return plus(moment, interval(micros, False)) if abs(micros) < DAY else moments.passed(moment, micros)
+        return plus(moment, micros) if abs(micros) < DAY else moments.passed(moment, micros)
 
     def _literal(self, expression: Expression) -> Expression:
         found = None if has_clock(expression) else self._constant(expression)
         if found is None:
-            raise Foreign("what is not constant")
+            raise NotNative("what is not constant")
         return found
 
-    def _interval(self, expression: Expression) -> tuple[int, bool]:
+    def _interval(self, expression: Expression) -> tuple[int, str]:
         if any(part.kind == "AttributeReference" for part in expression.walk()):
-            raise Foreign("an interval of the row's")
+            raise NotNative("an interval of the row's")
         found = interval_of(self._literal(expression))
         if found is None:
-            raise Foreign("an interval that is none")
+            raise NotNative("an interval that is none")
         return found
 
     def _number(self, expression: Expression) -> int:
         if any(part.kind == "AttributeReference" for part in expression.walk()):
-            raise Foreign("a number of the row's")
+            raise NotNative("a number of the row's")
         value = self._literal(expression).parameters.get("value")
         if value is None:
-            raise Foreign("NULL")
+            raise NotNative("NULL")
         return int(value)
 
-    def _text(self, expression: Expression) -> Tree:
+    def _text(self, expression: Expression) -> str:
         value = expression.parameters.get("value") if expression.kind == "Literal" else None
         if not isinstance(value, str) or not value.isalpha():
-            raise Foreign("a unit that is not written")
-        return exp.Literal.string(value)
+            raise NotNative("a unit that is not written")
+        return value
 
 
-def _as(tree: Tree, kind: str) -> Tree:
-    """``tree`` as a date or a timestamp; as it is if it is one already."""
-    return tree if moments.type_of(tree) == kind else cast(tree, kind)
-
-
-def _days_later(tree: Tree, days: int) -> Tree:
-    number: Tree = exp.Literal.number(abs(days))
-    return exp.Anonymous(this="date_add", expressions=[tree, exp.Neg(this=number) if days < 0 else number])
+def _truncated(unit: str, moment: Tree) -> Tree:
+    return Operation("date_trunc", (text(unit), cast(moment, "timestamp")), "timestamp")
 
 
 def _is_transparent(expression: Expression) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.errors import SqlError
-from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.attach import Item
+from holdfast.frontend.build import extend, linear
 from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.generators import generate
@@ -26,7 +27,7 @@ from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.labels import label, unique
 from holdfast.frontend.schema import RESERVED
-from holdfast.plan.expression import Tree, column, plain, render
+from holdfast.plan.expression import Tree, plain
 from holdfast.plan.nodes import Node, Order, SetOperation, TopK, Union
 
 COLLECTION = "holdfast:"
@@ -186,7 +187,7 @@ def _sort(converter: Converter, operator: Operator) -> Relation:
     order: list[Order] = []
     for sort in operator.expressions("order"):
         tree = converter.expressions(below.names).comparable(sort.children[0])
-        name = plain(render(tree))
+        name = plain(tree)
         if name is None:
             name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])
             added.append((name, tree))
@@ -258,7 +259,7 @@ def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node
     outputs = plan.expressions("projectList")
     names = [each.name for each in outputs]
     _check_names(statement, names)
-    items = [(name, column(own)) for name, (_, own) in zip(names, relation.outputs, strict=True)]
+    items = [(name, relation.node.column(own)) for name, (_, own) in zip(names, relation.outputs, strict=True)]
     return linear(relation.node, None, items), frozenset(converter.reads)
 
 

@@ -1,56 +1,70 @@
-"""Catalyst's expressions as trees of the plan.
+"""Catalyst's expressions as expressions of the plan.
 
 An expression whose classes are all known to `Expressions._native` is written out, every cast in its place: Holdfast may
-compute it by itself (`operators.reading`). Any other is *foreign*: a call of a function that stands for Spark's own
-expression object, over the parts of it that Spark does not compute, its *holes* (columns, draws, users' functions,
-subqueries). So what is not native crosses as the very expression that Spark made.
+compute it by itself (`operators.reading`). Any other is `Foreign`: Spark's own expression object, over the parts of it
+that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So what is not native crosses
+as the very expression that Spark made.
 
 AND, OR, NOT and comparisons are always written out, since joins, keys and temporal filters look into them. Below them
 an expression is native as a whole or foreign as a whole. What has no hole at all is a constant, which Spark's own
 optimiser computes.
 
-Only what fails as ANSI SQL does is written out: the text is read by a session in ANSI mode, and computed so.
+Only what fails as ANSI SQL does is written out: Spark's own queries are read by a session in ANSI mode, and computed
+so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
-from sqlglot import exp
-
-from holdfast.frontend.attach import Sub, call
+from holdfast.frontend.attach import Subquery
 from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_clock
-from holdfast.frontend.catalyst.literals import TYPES, Foreign, cast, digits, folded, interval_of, literal, plus
-from holdfast.frontend.catalyst.literals import interval as interval_trees
+from holdfast.frontend.catalyst.literals import NotNative, digits, folded, interval_of, literal
 from holdfast.frontend.catalyst.repeatable import check_repeatable
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.plan.expression import Tree, column
+from holdfast.frontend.catalyst.tree import Expression, Operator, sql_type
+from holdfast.frontend.draws import Wish
+from holdfast.plan.expression import (
+    BOOLEAN,
+    Column,
+    Foreign,
+    Operation,
+    Tree,
+    cast,
+    choice,
+    condition,
+    is_known,
+    is_null,
+    negated,
+    null,
+    plus,
+)
 from holdfast.plan.nodes import Drawn, Function, Node
 
-_ARITHMETIC: dict[str, type[exp.Binary]] = {
-    "Add": exp.Add,
-    "Subtract": exp.Sub,
-    "Multiply": exp.Mul,
-    "Divide": exp.Div,
-    "Remainder": exp.Mod,
+_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
+_COMPARISONS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
 }
-_COMPARISONS: dict[str, type[exp.Binary]] = {
-    "EqualTo": exp.EQ,
-    "EqualNullSafe": exp.NullSafeEQ,
-    "LessThan": exp.LT,
-    "LessThanOrEqual": exp.LTE,
-    "GreaterThan": exp.GT,
-    "GreaterThanOrEqual": exp.GTE,
-}
-_LOGIC: dict[str, type[exp.Connector]] = {"And": exp.And, "Or": exp.Or}
+_LOGIC = {"And": "and", "Or": "or"}
 _BOOLEAN = frozenset((*_COMPARISONS, *_LOGIC, "Not", "IsNull", "IsNotNull", "In", "Like", "IsNaN"))
-_FUNCTIONS = {"If": "if", "Coalesce": "coalesce", "Substring": "substring", "IsNaN": "isnan"}
-_DATE_PARTS = {"Year": "YEAR", "Month": "MONTH", "DayOfMonth": "DAY"}
+_FUNCTIONS = {
+    "Coalesce": "coalesce",
+    "Substring": "substring",
+    "IsNaN": "isnan",
+    "Year": "year",
+    "Month": "month",
+    "DayOfMonth": "day",
+}
+_DATE_PARTS = ("Year", "Month", "DayOfMonth")
 _MOMENTS = frozenset(("date", "timestamp", "timestamp_ntz"))
-_WIDTH = {name: place for place, name in enumerate(("byte", "short", "integer", "long", "float", "double"))}
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
-_NAMES = {sql: name for name, sql in TYPES.items()}
+_WIDTH = {name: place for place, name in enumerate(("tinyint", "smallint", "int", "bigint", "float", "double"))}
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _LAMBDA = "LambdaFunction"
 NAMED_ARGUMENT = "NamedArgumentExpression"
 
@@ -90,46 +104,48 @@ class Expressions:
         if kind in _COMPARISONS:
             return self._compared(expression)
         if kind in _LOGIC:
-            return _LOGIC[kind](this=self.tree(children[0]), expression=self.tree(children[1]))
+            return condition(_LOGIC[kind], *map(self.tree, children))
         if kind == "Not":
-            return exp.Not(this=self.tree(children[0]))
-        if kind in ("IsNull", "IsNotNull"):
-            return _is_null(self.tree(children[0]), kind == "IsNull")
+            return negated(self.tree(children[0]))
+        if kind == "IsNull":
+            return is_null(self.tree(children[0]))
+        if kind == "IsNotNull":
+            return is_known(self.tree(children[0]))
         if is_hole(expression):
             return self._hole(expression)
         try:
             return self._native(expression)
-        except Foreign:
+        except NotNative:
             return self._foreign(expression)
 
     def _compared(self, expression: Expression) -> Tree:
         sides = expression.children
         timed = [has_clock(side) for side in sides]
-        made = _COMPARISONS[expression.kind]
+        name = _COMPARISONS[expression.kind]
         if timed.count(True) == 1:
             try:
                 left, right = beside_clock(sides, timed.index(True), self.tree, self.constant)
-            except Foreign:
+            except NotNative:
                 pass
             else:
-                return made(this=left, expression=right)
-        return made(this=self.comparable(sides[0]), expression=self.comparable(sides[1]))
+                return condition(name, left, right)
+        return condition(name, *map(self.comparable, sides))
 
     def comparable(self, expression: Expression) -> Tree:
         """What the values of an expression are compared, grouped and sorted by: of a text with a collation, its key."""
         tree, collation = self.tree(expression), self.collation(expression)
         if collation is None:
             return tree
-        return exp.Anonymous(this=self.statement.catalyst.collation_key(collation), expressions=[tree])
+        return Foreign(self.statement.catalyst.collation_key(collation), (tree,), "binary")
 
     def collation(self, expression: Expression) -> str | None:
         """The collation of a text, if it has one by which texts of different bytes are equal."""
         if not self.statement.catalyst.has_collations:
             return None
         kind = self.type_of(expression)
-        if isinstance(kind, str) and kind.startswith("string collate "):
+        if kind.startswith("string collate "):
             return kind.removeprefix("string collate ")
-        if "collate " in str(kind) or "__COLLATIONS" in str(kind):
+        if "collate " in kind:
             advice = "compare the texts in it one by one"
             raise self.statement.unsupported("a collation inside of a struct, an array or a map", expression, advice)
         return None
@@ -165,14 +181,14 @@ class Expressions:
         visit(expression, False)
         check_repeatable(expression, self.statement, is_hole)
         name = self.statement.catalyst.foreign(expression, holes)
-        return exp.Anonymous(this=name, expressions=found)
+        return Foreign(name, tuple(found), self.type_of(expression))
 
     # -- what Spark does not compute ------------------------------------------------------------------------------
 
     def _hole(self, expression: Expression) -> Tree:
         match expression.kind:
             case "AttributeReference":
-                return column(self.names[expression.id])
+                return Column(self.names[expression.id], self.type_of(expression))
             case kind if kind in CLOCKS:
                 return clock(expression)
             case "CommonExpressionRef":
@@ -191,14 +207,14 @@ class Expressions:
         if not self._common:
             return None
         id = self.statement.catalyst.hidden(reference, "id")
-        return next((tree.copy() for known, tree in self._common if known == id), None)
+        return next((tree for known, tree in self._common if known == id), None)
 
     def _random(self, expression: Expression) -> Tree:
         function = expression.kind.lower()
         parameters = expression.parameters
         if function == "uuid":
             # Spark gives uuid() a seed of its own when it analyses it.
-            return _wish("uuid", Drawn("", "uuid", (), "string", self.statement.next_draw()))
+            return Wish(Drawn("", "uuid", (), "string", self.statement.next_draw()))
         if parameters.get("hideSeed"):
             salt = self.statement.next_draw()
         else:
@@ -208,21 +224,21 @@ class Expressions:
                     f"{function} with a seed that is not a number", expression, "write the number"
                 )
             salt = self.statement.seeded(int(seed.parameters.get("value") or 0))
-        return _wish(function, Drawn("", function, (), "double", salt))
+        return Wish(Drawn("", function, (), "double", salt))
 
     def _call(self, expression: Expression) -> Tree:
         function = self.statement.catalyst.function(expression)
         given = [each.children[0] if each.kind == NAMED_ARGUMENT else each for each in expression.children]
-        arguments = [self.tree(each) for each in given]
+        arguments = tuple(map(self.tree, given))
         if isinstance(function, Function):
-            return exp.Anonymous(this=function.name, expressions=arguments, draw=function)
-        drawn = Drawn("", f"udf:{function.name}", (), function.returns, self.statement.next_draw(), function)
-        return exp.Anonymous(this=function.name, expressions=arguments, draw=drawn)
+            return Wish(function, arguments)
+        salt = self.statement.next_draw()
+        return Wish(Drawn("", f"udf:{function.name}", (), function.returns, salt, function), arguments)
 
     def _subquery(self, expression: Expression) -> Tree:
         node = self._rows(expression.parameters["plan"], expression)
-        sub = Sub("scalar" if expression.kind == "ScalarSubquery" else "exists", node)
-        return call(self.statement.next_subquery(), sub)
+        kind: Literal["exists", "scalar"] = "scalar" if expression.kind == "ScalarSubquery" else "exists"
+        return Subquery(kind, self.statement.next_subquery(), node)
 
     # -- what is written out --------------------------------------------------------------------------------------
 
@@ -237,85 +253,76 @@ class Expressions:
         if not _varies(expression):
             constant = self.constant(expression)
             if constant is None:
-                raise Foreign("a constant that Spark does not compute ahead")
+                raise NotNative("a constant that Spark does not compute ahead")
             return literal(constant)
-        if kind in _ARITHMETIC and self._is_ansi(expression):
-            return _ARITHMETIC[kind](this=self._native(children[0]), expression=self._native(children[1]))
         if kind in (*_COMPARISONS, "In", "Like") and any(self.collation(child) for child in children):
-            raise Foreign("a comparison by a collation")
-        if kind in _COMPARISONS or kind in _LOGIC:
-            left, right = map(self._native, children)
-            return {**_COMPARISONS, **_LOGIC}[kind](this=left, expression=right)
-        if kind in _FUNCTIONS:
-            return exp.Anonymous(this=_FUNCTIONS[kind], expressions=[self._native(child) for child in children])
+            raise NotNative("a comparison by a collation")
+        if kind in _DATE_PARTS and self.type_of(children[0]) != "date":
+            raise NotNative("a part of a time")
         match kind:
-            case "Not":
-                return exp.Not(this=self._native(children[0]))
+            case "Add" | "Subtract" | "Multiply" | "Divide" | "Remainder" if self._is_ansi(expression):
+                return self._made(_ARITHMETIC[kind], expression)
             case "UnaryMinus" if expression.parameters.get("failOnError") and self.type_of(expression) in _WIDTH:
-                return exp.Neg(this=self._native(children[0]))
-            case "IsNull" | "IsNotNull":
-                return _is_null(self._native(children[0]), kind == "IsNull")
+                return self._made("negative", expression)
+            case "Like" if self.statement.catalyst.hidden(expression, "escapeChar") == "\\":
+                return self._made("like", expression)
+            case "Not" | "In":
+                return self._made(kind.lower(), expression)
+            case "IsNull":
+                return self._made("is null", expression)
+            case "IsNotNull":
+                return is_known(self._native(children[0]))
             case "Cast":
                 return self._cast(expression)
-            case "In":
-                value, *choices = map(self._native, children)
-                return exp.In(this=value, expressions=choices)
-            case "Like" if self.statement.catalyst.hidden(expression, "escapeChar") == "\\":
-                return exp.Like(this=self._native(children[0]), expression=self._native(children[1]))
+            case "If" | "CaseWhen":
+                return choice(*map(self._native, children))
             case "NullIfResult":
-                condition, value = map(self._native, children)
-                return exp.Anonymous(this="if", expressions=[condition, exp.null(), value])
-            case "CaseWhen":
-                return self._case(expression)
-            case "Year" | "Month" | "DayOfMonth" if self.type_of(children[0]) == "date":
-                return exp.Extract(this=exp.Var(this=_DATE_PARTS[kind]), expression=self._native(children[0]))
+                test, value = map(self._native, children)
+                return choice(test, null(value.type), value)
             case "TimestampAddInterval":
                 return self._shifted(expression)
-        raise Foreign(kind)
+        name = _COMPARISONS.get(kind) or _LOGIC.get(kind) or _FUNCTIONS.get(kind)
+        if name is None:
+            raise NotNative(kind)
+        return self._made(name, expression)
 
-    def _case(self, expression: Expression) -> Tree:
-        parts = [self._native(child) for child in expression.children]
-        default = parts.pop() if len(parts) % 2 else None
-        ifs = [exp.If(this=parts[place], true=parts[place + 1]) for place in range(0, len(parts), 2)]
-        return exp.Case(ifs=ifs, default=default)
+    def _made(self, name: str, expression: Expression) -> Tree:
+        return Operation(name, tuple(map(self._native, expression.children)), self.type_of(expression))
 
     def _shifted(self, expression: Expression) -> Tree:
         """A timestamp plus a constant interval."""
         moment, by = expression.children
         constant = None if _varies(by) else self.constant(by)
-        number = None if constant is None else interval_of(constant)
-        if number is None:
-            raise Foreign("an interval that is not constant")
-        return plus(self._native(moment), interval_trees(*number))
+        span = None if constant is None else interval_of(constant)
+        if span is None:
+            raise NotNative("an interval that is not constant")
+        return plus(self._native(moment), *span)
 
     def _cast(self, expression: Expression) -> Tree:
         """A cast that cannot fail, so that the mode in which it was asked for makes no difference."""
-        wanted, inner = expression.parameters["dataType"], expression.children[0]
-        have = self.type_of(inner)
-        if have == wanted:
-            return self._native(inner)
-        if not isinstance(wanted, str) or not isinstance(have, str):
-            raise Foreign("a cast of structures")
-        if not (_widens(have, wanted) or (have in _MOMENTS and wanted in _MOMENTS)):
-            raise Foreign(f"a cast from {have} to {wanted}")
-        return cast(self._native(inner), TYPES.get(wanted, wanted))
+        inner = expression.children[0]
+        wanted, have = self.type_of(expression), self.type_of(inner)
+        if not (have == wanted or _widens(have, wanted) or (have in _MOMENTS and wanted in _MOMENTS)):
+            raise NotNative(f"a cast from {have} to {wanted}")
+        return cast(self._native(inner), wanted)
 
-    def type_of(self, expression: Expression) -> object:
-        """The type of an expression, as the JSON of a plan spells it."""
-        kind = expression.kind
-        if "dataType" in expression.parameters:
-            return expression.parameters["dataType"]
+    def type_of(self, expression: Expression) -> str:
+        """The type of an expression."""
+        kind, children = expression.kind, expression.children
+        if "dataType" in expression.parameters and (found := sql_type(expression.parameters["dataType"])) is not None:
+            return found
         if kind in _BOOLEAN:
-            return "boolean"
+            return BOOLEAN
         if kind in _DATE_PARTS:
-            return "integer"
-        if kind == "UnaryMinus" or kind in _ARITHMETIC:
+            return "int"
+        if kind in ("Alias", "UnaryMinus", "Coalesce"):
+            return self.type_of(children[0])
+        if kind in _ARITHMETIC:
             # Both operands are of one type; but of decimals the result has a type of its own.
-            found = self.type_of(expression.children[0])
-            if kind == "UnaryMinus" or digits(found) is None:
-                return found
-        name = self.statement.catalyst.type_of(expression)
-        return _NAMES.get(name, name)
+            first = self.type_of(children[0])
+            if digits(first) is None:
+                return first
+        return self.statement.catalyst.type_of(expression)
 
     def _is_ansi(self, expression: Expression) -> bool:
         catalyst = self.statement.catalyst
@@ -345,11 +352,6 @@ def _varies(expression: Expression) -> bool:
     return any(is_hole(part) for part in expression.walk())
 
 
-def _is_null(tree: Tree, null: bool) -> Tree:
-    found = exp.Is(this=tree, expression=exp.null())
-    return found if null else exp.Not(this=found)
-
-
 def _widens(have: str, wanted: str) -> bool:
     """Does every value of a type have its place in another, or, in double, next to it?"""
     if have == "void":
@@ -363,10 +365,6 @@ def _widens(have: str, wanted: str) -> bool:
         return precision - scale >= _DIGITS[have]
     own = digits(have)
     return own is not None and precision - scale >= own[0] - own[1] and scale >= own[1]
-
-
-def _wish(name: str, drawn: Drawn) -> Tree:
-    return exp.Anonymous(this=name, expressions=[], draw=drawn)
 
 
 _SHOWN = {
@@ -390,4 +388,4 @@ def shown(expression: Expression) -> str:
     return _SHOWN.get(expression.kind) or str(expression.parameters.get("name") or expression.kind)
 
 
-__all__ = ["Expressions", "Foreign", "is_hole", "literal", "shown"]
+__all__ = ["Expressions", "is_hole", "shown"]

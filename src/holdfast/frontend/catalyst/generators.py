@@ -8,16 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from holdfast.frontend.attach import has_subquery
-from holdfast.frontend.build import Item, extend
+from holdfast.frontend.attach import Item, has_subquery
+from holdfast.frontend.build import extend
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.draws import has_wish
 from holdfast.frontend.labels import label, unique
-from holdfast.plan.expression import Tree, column, render
-from holdfast.plan.nodes import Generate
+from holdfast.plan.expression import Column, Tree, number
+from holdfast.plan.nodes import Field, Generate
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
@@ -54,21 +52,23 @@ def generate(converter: Converter, operator: Operator) -> Relation:
         if has_wish(tree) or has_subquery(tree):
             name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])
             added.append((name, tree))
-            arguments[place] = column(name)
+            arguments[place] = Column(name, tree.type)
     node = extend(below.node, added) if added else below.node
-    names: list[str] = []
+    made: list[Field] = []
     outputs = operator.expressions("generatorOutput")
+    types = converter.expressions({})
     for each in outputs:
-        names.append(unique(each.name, [*node.columns, *names]))
-    call = render(exp.Anonymous(this=function, expressions=arguments))
-    made = tuple((each.id, name) for each, name in zip(outputs, names, strict=True))
-    node = Generate(node, call, tuple(names), bool(operator.parameters["outer"]))
-    return replace(below, node=node, outputs=below.outputs + made)
+        name = unique(each.name, [*node.columns, *(field.name for field in made)])
+        made.append(Field(name, types.type_of(each)))
+    ids = tuple((each.id, field.name) for each, field in zip(outputs, made, strict=True))
+    node = Generate(node, function, tuple(arguments), tuple(made), bool(operator.parameters["outer"]))
+    return replace(below, node=node, outputs=below.outputs + ids)
 
 
 def _arguments(converter: Converter, generator: Expression, below: Relation) -> list[Tree]:
     trees = [converter.tree(child, below) for child in generator.children]
     if generator.kind == "Stack":
         count = converter.statement.catalyst.constant(generator.children[0])
-        trees[0] = exp.Literal.number(str(count))
+        assert isinstance(count, int)
+        trees[0] = number(count)
     return trees

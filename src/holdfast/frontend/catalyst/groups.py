@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from holdfast.frontend.build import extend, linear
+from holdfast.frontend.build import columns, extend, linear
 from holdfast.frontend.catalyst.aggregates import result
 from holdfast.frontend.catalyst.clock import CLOCKS, check_timeless, clock
 from holdfast.frontend.catalyst.expressions import Expressions
@@ -21,7 +19,7 @@ from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.sessions import by_session
 from holdfast.frontend.catalyst.tree import Expression, Operator
 from holdfast.frontend.labels import label, unique
-from holdfast.plan.expression import Tree, column
+from holdfast.plan.expression import Column, Tree, condition, number, plain
 from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ class Groups:
         self._taken = list(taken)
         self._inputs: dict[Tree, str] = {}
         self._keys: dict[str, None] = {}
-        self._calls: dict[tuple[str, tuple[str, ...], bool, tuple[str, ...]], Call] = {}
+        self._calls: dict[tuple[str, tuple[str, ...], str, bool, tuple[str, ...]], Call] = {}
         self._names: dict[int, str] = {}
         self._results = _Results(converter, self._names, self)
         self._session: Expression | None = None
@@ -83,7 +81,8 @@ class Groups:
             # Texts that are equal have one key, and one of them stands for all.
             self._keys[self._input(self._rows.comparable(attribute))] = None
             self._wanted = name
-            self._names[attribute.id] = self.call("any_value", [self._rows.tree(attribute)]).name
+            own = self._rows.tree(attribute)
+            self._names[attribute.id] = plain(self.call("any_value", [own], own.type)) or ""
             return
         column = self._input(self._rows.tree(attribute), name)
         self._keys[column] = None
@@ -120,14 +119,19 @@ class Groups:
             check_timeless(own, "FILTER", self._converter.statement)
         if own is None or self.only is None:
             return self.only if own is None else own
-        return exp.And(this=self.only.copy(), expression=own)
+        return condition("and", self.only, own)
 
     def call(
-        self, function: str, arguments: Sequence[Tree], distinct: bool = False, parameters: tuple[str, ...] = ()
+        self,
+        function: str,
+        arguments: Sequence[Tree],
+        type: str,
+        distinct: bool = False,
+        parameters: tuple[str, ...] = (),
     ) -> Tree:
         """The result of an aggregate of `plan.nodes.Call`. Equal calls are one."""
         columns = tuple(self._input(argument) for argument in arguments)
-        asked = (function, columns, distinct, parameters)
+        asked = (function, columns, type, distinct, parameters)
         if asked not in self._calls:
             text = f"{function}({', '.join(columns)})"
             name = self._wanted or unique(text if len(text) <= 60 else text[:59] + "…", self._taken)
@@ -135,18 +139,18 @@ class Groups:
             self._taken.append(name)
             self._calls[asked] = Call(name, *asked)
         self._wanted = None
-        return column(self._calls[asked].name)
+        return Column(self._calls[asked].name, type)
 
     def _input(self, tree: Tree, wanted: str | None = None) -> str:
         """The column below the `Aggregate` that holds ``tree``."""
         if tree not in self._inputs:
-            name = wanted or (tree.name if isinstance(tree, exp.Column) else unique(label(tree), self._taken))
+            name = wanted or plain(tree) or unique(label(tree), self._taken)
             self._inputs[tree] = unique(name, self._inputs.values())
         return self._inputs[tree]
 
     def plan(self) -> Node:
         if not self._keys and not self._calls:
-            self.call("count", [])
+            self.call("count", [], "bigint")
         rows = linear(self._below.node, None, [(name, tree) for tree, name in self._inputs.items()])
         if self._session is None:
             return Aggregate(rows, tuple(self._keys), tuple(self._calls.values()))
@@ -180,9 +184,9 @@ def _each_once(converter: Converter, operator: Operator, below: Relation) -> Rel
     if not keys:
         return replace(below, node=Aggregate(below.node, below.columns, ()))
     node, names = _with_keys(below.node, keys)
-    calls = tuple(Call(name, "any_value", (name,)) for name in keys)
+    calls = tuple(Call(name, "any_value", (name,), node.types[name]) for name in keys)
     groups = Aggregate(node, tuple(names.get(name, name) for name in below.columns), calls)
-    return replace(below, node=linear(groups, None, [(name, column(name)) for name in below.columns]))
+    return replace(below, node=linear(groups, None, columns(groups, below.columns)))
 
 
 def compared_by(converter: Converter, operator: Operator, below: Relation) -> dict[str, Tree]:
@@ -219,10 +223,10 @@ def deduplicate(converter: Converter, operator: Operator) -> Relation:
         keys = tuple(names.get(key, key) for key in keys)
     # Within a group the keys leave everything open, and a window breaks ties by the whole row.
     order = tuple(Order(key, descending=False, nulls_first=True) for key in keys)
-    number = unique("row_number", node.columns)
-    numbered = Window(node, keys, order, (WindowCall(number, "row_number"),))
-    first = exp.LTE(this=column(number), expression=exp.Literal.number(1))
-    return replace(below, node=linear(numbered, first, [(name, column(name)) for name in below.columns]))
+    place = unique("row_number", node.columns)
+    numbered = Window(node, keys, order, (WindowCall(place, "row_number", "int"),))
+    first = condition("<=", numbered.column(place), number(1))
+    return replace(below, node=linear(numbered, first, columns(numbered, below.columns)))
 
 
 def within_watermark(converter: Converter, operator: Operator) -> Relation:

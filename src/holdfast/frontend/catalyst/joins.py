@@ -21,15 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.build import linear
+from holdfast.frontend.build import columns, linear
 from holdfast.frontend.catalyst import subqueries
 from holdfast.frontend.catalyst.clock import check_timeless
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Operator
-from holdfast.frontend.draws import has_wish
+from holdfast.frontend.draws import has_wish, is_timed
 from holdfast.frontend.joins import join_all, join_outer, used
-from holdfast.frontend.moments import is_timed
-from holdfast.plan.expression import Tree, column, conjunction, conjuncts
+from holdfast.plan.expression import Tree, conjunction, conjuncts
 from holdfast.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class _Inner:
             else:
                 rest.append(condition)
         node, rest = join_all([part.built() if isinstance(part, _Outer) else part for part in self.parts], rest)
-        return linear(node, conjunction(rest), [(name, column(name)) for name in self.columns])
+        return linear(node, conjunction(rest), columns(node, self.columns))
 
 
 @dataclass
@@ -134,7 +133,7 @@ class _Outer:
                 check_timeless(condition, "ON", self.converter.statement)
                 on.append(condition)
         joined = self._joined(self.left.built(), self.right.built(), on)
-        return linear(joined, conjunction(self.above), [(name, column(name)) for name in self.columns])
+        return linear(joined, conjunction(self.above), columns(joined, self.columns))
 
     def _joined(self, left: Node, right: Node, on: list[Tree]) -> Node:
         match self.how:

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import exp
-
-from holdfast.frontend.catalyst.asked import Asked, Result, is_known, over
+from holdfast.frontend.catalyst.asked import Asked, Result
 from holdfast.frontend.catalyst.tree import direction
-from holdfast.plan.expression import Tree, read
+from holdfast.plan.expression import (
+    Lambda,
+    Literal,
+    Operation,
+    Tree,
+    Variable,
+    choice,
+    condition,
+    field,
+    is_known,
+    is_null,
+    null,
+    number,
+    struct,
+    text,
+)
 
 
 def by(function: str) -> Result:
@@ -20,35 +33,49 @@ def by(function: str) -> Result:
 
 
 def by_order(asked: Asked, function: str, order: Tree) -> Tree:
-    best = asked.call(function, [_with_order(asked, order)])
-    return exp.Dot(this=best, expression=exp.Identifier(this="value", quoted=True))
+    pair = _with_order(asked, order)
+    return field(asked.call(function, [pair], pair.type), "value", asked.all_rows(0).type)
 
 
 def first_by(asked: Asked) -> Tree:
     """``max_by(x, y, n)`` and ``min_by(x, y, n)``: a list."""
-    number = asked.statement.catalyst.constant(asked.function.children[2])
-    if not isinstance(number, int):
+    wanted = asked.statement.catalyst.constant(asked.function.children[2])
+    if not isinstance(wanted, int):
         raise asked.unsupported(f"{asked.name} of so many values that is not a number", "write the number")
-    found = asked.calls.call("collect_list", [_with_order(asked, asked.compared(1))])
-    elements = "`found`" if asked.function.parameters["reverse"] else "reverse(`found`)"
-    first = f"transform(slice({elements}, 1, {number}), e -> e.value)"
-    return over(f"CASE WHEN size(`found`) > 0 THEN {first} END", found=found)
+    pair = _with_order(asked, asked.compared(1))
+    found = asked.calls.call("collect_list", [pair], f"array<{pair.type}>")
+    elements = found if asked.function.parameters["reverse"] else _of_list("reverse", found)
+    return _of_some(found, _values(_of_list("slice", elements, number(1), number(wanted)), asked.all_rows(0)))
 
 
 def _with_order(asked: Asked, order: Tree) -> Tree:
     """A struct of what to order by and the value, where the first is not NULL."""
-    fields = [exp.Literal.string("order"), order.copy(), exp.Literal.string("value"), asked.all_rows(0)]
-    return asked.where(exp.Anonymous(this="named_struct", expressions=fields), is_known(order))
+    return asked.where(struct(order=order, value=asked.all_rows(0)), is_known(order))
+
+
+def _of_list(function: str, found: Tree, *others: Tree) -> Tree:
+    """A list made of another one."""
+    return Operation(function, (found, *others), found.type)
+
+
+def _of_some(found: Tree, value: Tree) -> Tree:
+    """``value`` if the list ``found`` has elements, else NULL."""
+    return choice(condition(">", Operation("size", (found,), "int"), number(0)), value)
+
+
+def _values(found: Tree, value: Tree) -> Tree:
+    """The field ``value`` of each element of a list."""
+    return field(found, "value", f"array<{value.type}>")
 
 
 def listed(function: str) -> Result:
     def made(asked: Asked) -> Tree:
         kind = "collect_set" if asked.distinct else function
+        own = asked.all_rows(0)
         if asked.function.parameters.get("ignoreNulls", True):
-            return asked.call(kind, [asked.argument(0)])
-        fields = [exp.Literal.string("value"), asked.all_rows(0)]
-        found = asked.call(kind, [asked.where(exp.Anonymous(this="named_struct", expressions=fields))])
-        return over("transform(`found`, e -> e.value)", found=found)
+            return asked.call(kind, [asked.argument(0)], f"array<{own.type}>")
+        held = asked.where(struct(value=own))
+        return _values(asked.call(kind, [held], f"array<{held.type}>"), own)
 
     return made
 
@@ -59,39 +86,40 @@ def joined(asked: Asked) -> Tree:
     own = asked.all_rows(0)
     kind = "collect_set" if asked.distinct else "collect_list"
     if orders:
-        fields: list[Tree] = []
-        for place, each in enumerate(orders):
-            fields += [exp.Literal.string(f"order{place}"), asked.calls.comparable(each.children[0])]
-        pair = exp.Anonymous(this="named_struct", expressions=[*fields, exp.Literal.string("value"), own.copy()])
-        found = asked.call(kind, [asked.where(pair, is_known(own))])
-        elements = f"transform({_sorted(list(map(direction, orders)))}, e -> e.value)"
+        fields = {f"order{place}": asked.calls.comparable(each.children[0]) for place, each in enumerate(orders)}
+        pair = asked.where(struct(**fields, value=own), is_known(own))
+        found = asked.call(kind, [pair], f"array<{pair.type}>")
+        elements = _values(_sorted(found, {**fields, "value": own}, list(map(direction, orders))), own)
     else:
-        found, elements = asked.call(kind, [asked.argument(0)]), "`found`"
+        found = elements = asked.call(kind, [asked.argument(0)], f"array<{own.type}>")
     between = asked.calls.argument(delimiter)
     is_text = asked.statement.catalyst.type_of(value) != "binary"
     if delimiter.kind == "Literal" and delimiter.parameters.get("value") is None:
-        between = exp.Literal.string("") if is_text else read("X''")
-    whole = "array_join({0}, `between`)"
-    if not is_text:
-        whole = "reduce({0}, CAST(NULL AS BINARY), (a, e) -> coalesce(concat(a, `between`, e), e))"
-    return over(f"CASE WHEN size(`found`) > 0 THEN {whole.format(elements)} END", found=found, between=between)
+        between = text("") if is_text else Literal(b"", "binary")
+    if is_text:
+        return _of_some(found, Operation("array_join", (elements, between), own.type))
+    before, element = Variable("a", "binary"), Variable("e", "binary")
+    longer = Operation("concat", (before, between, element), "binary")
+    step = Lambda((before, element), Operation("coalesce", (longer, element), "binary"))
+    return _of_some(found, Operation("reduce", (elements, null("binary"), step), "binary"))
 
 
-def _sorted(directions: Sequence[tuple[bool, bool]]) -> str:
-    """The column ``found``, a list in order, by the fields ``order0``, … in these directions."""
+def _sorted(found: Tree, fields: dict[str, Tree], directions: Sequence[tuple[bool, bool]]) -> Tree:
+    """A list of structs that is in order, by the fields ``order0``, … in these directions."""
     if all(each == (False, True) for each in directions):
-        return "`found`"
+        return found
     if all(each == (True, False) for each in directions):
-        return "reverse(`found`)"
-    compared = ""
+        return _of_list("reverse", found)
+    kind = found.type.removeprefix("array<").removesuffix(">")
+    left, right = Variable("l", kind), Variable("r", kind)
+    cases: list[Tree] = []
     for place, (descending, nulls_first) in enumerate(directions):
-        left, right = f"l.order{place}", f"r.order{place}"
-        before, behind = (1, -1) if descending else (-1, 1)
-        null = -1 if nulls_first else 1
-        compared += (
-            f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {null} "
-            f"WHEN {left} IS NOT NULL AND {right} IS NULL THEN {-null} "
-            f"WHEN {left} < {right} THEN {before} WHEN {left} > {right} THEN {behind} "
-        )
-    ties = "WHEN l.value < r.value THEN -1 WHEN l.value > r.value THEN 1"
-    return f"array_sort(`found`, (l, r) -> CASE {compared}{ties} ELSE 0 END)"
+        name = f"order{place}"
+        one, other = (field(each, name, fields[name].type) for each in (left, right))
+        before, null_before = (1 if descending else -1), (-1 if nulls_first else 1)
+        cases += [condition("and", is_null(one), is_known(other)), number(null_before)]
+        cases += [condition("and", is_known(one), is_null(other)), number(-null_before)]
+        cases += [condition("<", one, other), number(before), condition(">", one, other), number(-before)]
+    one, other = (field(each, "value", fields["value"].type) for each in (left, right))
+    cases += [condition("<", one, other), number(-1), condition(">", one, other), number(1)]
+    return _of_list("array_sort", found, Lambda((left, right), choice(*cases, number(0))))

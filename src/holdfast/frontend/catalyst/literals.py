@@ -1,110 +1,69 @@
-"""Literals of Spark's plans as trees.
+"""Literals of Spark's plans.
 
-A literal has a text whose meaning depends on nothing: not on the session's time zone, nor on how a parser unescapes.
-What has no such text (arrays, bytes, NaN, dates beyond the year 9999) is `Foreign`.
+What has no exact value in the plan's JSON, or none in Python that equality tells from others (arrays, bytes, NaN, -0.0,
+dates beyond the year 9999), is `NotNative`.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import date
 from decimal import Decimal, localcontext
-from functools import lru_cache
 
-from sqlglot import exp
+from holdfast.frontend.catalyst.tree import Expression, sql_type
+from holdfast.plan import expression as plan
+from holdfast.plan.expression import MONTHS, SPAN, Tree
 
-from holdfast.frontend.catalyst.tree import Expression
-from holdfast.plan.expression import Tree
-
-TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-"""The types that the JSON of a plan calls otherwise than SQL does."""
-
-DAY = 86_400_000_000
-"""Microseconds."""
-
-_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-_SIMPLE_TYPES = re.compile(
-    r"boolean|byte|short|integer|long|float|double|string|binary|date|timestamp(_ntz)?|decimal.*"
-)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_UNITS = ((3_600_000_000, "HOUR"), (60_000_000, "MINUTE"), (1_000_000, "SECOND"))
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENTS = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
+"""Microseconds of the years 1 to 9999."""
 
 
-class Foreign(Exception):
+class NotNative(Exception):
     """The expression is not one that is written out."""
 
 
-def cast(tree: Tree, kind: str) -> Tree:
-    """``CAST(tree AS kind)``."""
-    return exp.Cast(this=tree, to=_type(kind).copy())
-
-
-@lru_cache(maxsize=256)
-def _type(kind: str) -> exp.DataType:
-    return exp.DataType.build(kind, dialect="spark")
-
-
-def digits(kind: object) -> tuple[int, int] | None:
+def digits(kind: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type."""
-    found = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
+    found = _DECIMAL.fullmatch(kind)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
 def literal(expression: Expression) -> Tree:
-    """The tree of a ``Literal``; a timestamp's value is in microseconds."""
-    value, kind = expression.parameters.get("value"), expression.parameters["dataType"]
-    if not isinstance(kind, str):
-        raise Foreign("a literal of a structure")
-    if value is None:
-        if kind != "void" and not _SIMPLE_TYPES.fullmatch(kind):
-            raise Foreign(f"NULL of type {kind}")
-        return exp.null() if kind == "void" else cast(exp.null(), TYPES.get(kind, kind))
-    if kind in _BITS or kind in ("float", "double"):
-        return _number(str(value), kind)
+    """A ``Literal``; a timestamp's value is in microseconds."""
+    value, kind = expression.parameters.get("value"), sql_type(expression.parameters["dataType"])
+    if kind is None:
+        raise NotNative("a literal of a type of the user's")
+    return plan.Literal(None if value is None else _value(value, kind), kind)
+
+
+def _value(value: str, kind: str) -> plan.Value:
+    if kind in _BITS:
+        return int(value)
+    if kind in ("float", "double"):
+        number = float(value)
+        if not math.isfinite(number) or (number == 0 and math.copysign(1.0, number) < 0):
+            raise NotNative(f"the number {value}")
+        return number
     if kind == "boolean":
-        return exp.true() if value == "true" else exp.false()
-    if kind == "string" and _is_plain(value):
-        return exp.Literal.string(value)
+        return value == "true"
+    if kind == "string":
+        return value
     if kind == "date" and _DATE.fullmatch(value):
-        return cast(exp.Literal.string(value), "date")
-    if kind in ("timestamp", "timestamp_ntz") and re.fullmatch(r"-?\d+", value):
-        return cast(exp.Literal.string(_moment(int(value)) + ("Z" if kind == "timestamp" else "")), kind)
+        return (date.fromisoformat(value) - date(1970, 1, 1)).days
+    if kind in ("timestamp", "timestamp_ntz") and re.fullmatch(r"-?\d+", value) and int(value) in _MOMENTS:
+        return int(value)
     if (type_digits := digits(kind)) is not None:
-        return _decimal(Decimal(value), kind, *type_digits)
-    raise Foreign(f"a literal of type {kind}")
+        return _scaled(Decimal(value), type_digits[1])
+    raise NotNative(f"a literal of type {kind}")
 
 
-def _number(value: str, kind: str) -> Tree:
-    if not re.fullmatch(r"-?[\d.]+(E-?\d+)?", value):
-        raise Foreign(f"the number {value}")
-    number: Tree = exp.Literal.number(value.lstrip("-"))
-    # A whole number that is no int is a bigint as it stands; 9223372036854775808L would be none before it is negated.
-    plain = kind == "integer" or (kind == "long" and not -(2**31) <= int(value) < 2**31)
-    number = number if plain else cast(number, TYPES.get(kind, kind))
-    return exp.Neg(this=number) if value.startswith("-") else number
-
-
-def _is_plain(text: str) -> bool:
-    """Is the text the same whoever unescapes it? Spark puts variables in the place of ``${…}``."""
-    return text.isprintable() and "\\" not in text and "${" not in text
-
-
-def _moment(micros: int) -> str:
-    try:
-        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-    except OverflowError:
-        raise Foreign("a moment before the year 1 or after 9999") from None
-    return found.strftime("%Y-%m-%d %H:%M:%S.%f").zfill(26)
-
-
-def _decimal(value: Decimal, kind: str, precision: int, scale: int) -> Tree:
-    text = f"{abs(value):.{max(scale, 0)}f}"
-    number: Tree = exp.Literal.number(text)
-    number = exp.Neg(this=number) if value < 0 else number
-    # Spark takes a number with a point for the shortest decimal that has its digits.
-    shortest = max(len(text.replace(".", "").lstrip("0")), scale)
-    return number if scale > 0 and shortest == precision else cast(number, kind)
+def _scaled(number: Decimal, scale: int) -> Decimal:
+    with localcontext(prec=80):
+        return number.quantize(Decimal(1).scaleb(-scale))
 
 
 # -- literals of other literals ------------------------------------------------------------------------------------
@@ -119,13 +78,14 @@ def folded(expression: Expression) -> Expression | None:
     inner = folded(expression.children[0])
     if inner is None:
         return None
-    value, kind = inner.parameters.get("value"), inner.parameters["dataType"]
-    wanted = expression.parameters.get("dataType", kind)
-    if value is None or not isinstance(wanted, str) or not (kind in _BITS or digits(kind)):
+    value, own = inner.parameters.get("value"), inner.parameters["dataType"]
+    wanted = expression.parameters.get("dataType", own)
+    have, kind = sql_type(own) or "", sql_type(wanted) or ""
+    if value is None or not (have in _BITS or digits(have)):
         return None
     number = Decimal(value)
     with localcontext(prec=80):
-        found = _fitted(number if expression.kind == "Cast" else -number, wanted)
+        found = _fitted(number if expression.kind == "Cast" else -number, kind)
     return None if found is None else Expression("Literal", (), {"value": found, "dataType": wanted}, expression.path)
 
 
@@ -135,7 +95,7 @@ def _fitted(number: Decimal, kind: str) -> str | None:
         end = 1 << (_BITS[kind] - 1)
         return str(int(number)) if number == int(number) and -end <= number < end else None
     if kind == "double":
-        return repr(float(number)).replace("e", "E").replace("E+", "E")
+        return repr(float(number))
     if (type_digits := digits(kind)) is not None:
         precision, scale = type_digits
         scaled = number.scaleb(scale)
@@ -146,39 +106,9 @@ def _fitted(number: Decimal, kind: str) -> str | None:
 # -- intervals -----------------------------------------------------------------------------------------------------
 
 
-def interval(number: int, months: bool) -> list[Tree]:
-    """Intervals that make up so many months or microseconds: days apart from the rest, since Spark adds days of the
-    calendar. All have the sign of ``number``."""
-    if months:
-        return [_signed(number, "MONTH")]
-    sign = -1 if number < 0 else 1
-    days, rest = divmod(abs(number), DAY)
-    parts = [_signed(sign * days, "DAY")] if days else []
-    if rest or not days:
-        size, unit = next((each for each in _UNITS if rest % each[0] == 0), _UNITS[-1])
-        parts.append(_signed(sign * Decimal(rest) / size, unit))
-    return parts
-
-
-def _signed(number: int | Decimal, unit: str) -> Tree:
-    text = str(abs(number)) if isinstance(number, int) else f"{abs(number):f}"
-    found = exp.Interval(this=exp.Literal.string(text), unit=exp.Var(this=unit))
-    return exp.Neg(this=found) if number < 0 else found
-
-
-def plus(tree: Tree, intervals: list[Tree]) -> Tree:
-    """``tree`` and these intervals."""
-    for each in intervals:
-        if isinstance(each, exp.Neg):
-            tree = exp.Sub(this=tree, expression=each.this)
-        else:
-            tree = exp.Add(this=tree, expression=each)
-    return tree
-
-
-def interval_of(expression: Expression) -> tuple[int, bool] | None:
-    """Months (True) or microseconds (False) of a literal interval."""
+def interval_of(expression: Expression) -> tuple[int, str] | None:
+    """The amount of a literal interval, and whether it is in months (`MONTHS`) or microseconds (`SPAN`)."""
     kind, value = expression.parameters["dataType"], expression.parameters.get("value")
     if value is None or not isinstance(kind, str) or not kind.startswith("interval "):
         return None
-    return int(value), "year" in kind or "month" in kind
+    return int(value), MONTHS if "year" in kind or "month" in kind else SPAN

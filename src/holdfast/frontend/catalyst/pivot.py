@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from holdfast.frontend.catalyst.groups import ATTRIBUTE, Groups, unaliased
 from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.plan.expression import Tree
+from holdfast.plan.expression import Tree, choice, condition, number
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
@@ -50,7 +48,7 @@ def pivot(converter: Converter, operator: Operator) -> Relation:
         if (found := _pivot_first(each)) is not None:
             by, value = found.children
             choices = converter.statement.catalyst.pivot_values(found)
-            elements[each.id] = [_chosen(groups, inner[by.id], choice, inner[value.id]) for choice in choices]
+            elements[each.id] = [_chosen(groups, inner[by.id], one, inner[value.id]) for one in choices]
     items = []
     for each in outputs:
         own = unaliased(each)
@@ -69,11 +67,10 @@ def _pivot_first(output: Expression) -> Expression | None:
     return found if found.kind == "PivotFirst" else None
 
 
-def _chosen(groups: Groups, by: Expression, choice: Expression, value: Expression) -> Tree:
-    """What is asked of the rows of a group whose pivot column has the value ``choice``."""
-    groups.only = exp.NullSafeEQ(this=groups.argument(by), expression=groups.argument(choice))
-    one = exp.Case(ifs=[exp.If(this=groups.only.copy(), true=exp.Literal.number(1))])
-    rows = groups.call("count", [one])
+def _chosen(groups: Groups, by: Expression, wanted: Expression, value: Expression) -> Tree:
+    """What is asked of the rows of a group whose pivot column has the value ``wanted``."""
+    groups.only = condition("<=>", groups.argument(by), groups.argument(wanted))
+    rows = groups.call("count", [choice(groups.only, number(1))], "bigint")
     tree = groups.output(value)
     groups.only = None
-    return exp.Case(ifs=[exp.If(this=exp.GT(this=rows, expression=exp.Literal.number(0)), true=tree)])
+    return choice(condition(">", rows, number(0, "bigint")), tree)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.frontend.build import Item, linear
+from holdfast.frontend.attach import Item
+from holdfast.frontend.build import columns, linear
 from holdfast.frontend.labels import unique
-from holdfast.plan.expression import Tree, column
+from holdfast.plan.expression import Tree, plain
 from holdfast.plan.nodes import Linear, Node, Order
 
 
@@ -40,7 +41,7 @@ class Relation:
         outputs: list[tuple[int, str]] = []
         for id, name in self.outputs:
             new = unique(name, [each for each, _ in items])
-            items.append((new, column(name)))
+            items.append((new, self.node.column(name)))
             outputs.append((id, new))
         return Relation(linear(self.node, None, items), tuple(outputs))
 
@@ -53,28 +54,26 @@ class Relation:
         names: dict[str, str] = {}
         for name in own.columns:
             names[name] = unique(name, [*taken, *names.values()])
-        node = linear(own.node, None, [(names[name], column(name)) for name in own.columns])
+        node = linear(own.node, None, [(names[name], own.node.column(name)) for name in own.columns])
         return Relation(node, tuple((id, names[name]) for id, name in own.outputs))
 
 
-def project(
-    relation: Relation, predicate: Tree | None, items: Sequence[tuple[int, str, Tree]]
-) -> Relation:
+def project(relation: Relation, predicate: Tree | None, items: Sequence[tuple[int, str, Tree]]) -> Relation:
     """Columns computed from the rows that ``predicate`` keeps: (id, the name it is to have, expression)."""
     given: list[Item] = []
     outputs: list[tuple[int, str]] = []
-    known: dict[Tree, str] = {}
+    known: dict[str | None, str] = {}
     for id, wanted, tree in items:
         name = unique(wanted or "column", [each for each, _ in given])
         given.append((name, tree))
-        known.setdefault(tree, name)
+        known.setdefault(plain(tree), name)
         outputs.append((id, name))
     order: list[Order] = []
     for item in relation.order:
-        name = next((known[tree] for tree in map(column, _alike(relation.node, item.column)) if tree in known), "")
+        name = next((known[each] for each in _alike(relation.node, item.column) if each in known), "")
         if not name:
             name = unique(item.column, [each for each, _ in given])
-            given.append((name, column(item.column)))
+            given.append((name, relation.node.column(item.column)))
         order.append(replace(item, column=name))
     return Relation(linear(relation.node, predicate, given), tuple(outputs), tuple(order))
 
@@ -83,13 +82,12 @@ def _alike(node: Node, name: str) -> list[str]:
     """The columns of a node that hold what the column ``name`` holds, that one first."""
     if not isinstance(node, Linear):
         return [name]
-    own = next(output.sql for output in node.outputs if output.name == name)
-    return [name, *(output.name for output in node.outputs if output.sql == own and output.name != name)]
+    own = next(output.expression for output in node.outputs if output.name == name)
+    return [name, *(output.name for output in node.outputs if output.expression == own and output.name != name)]
 
 
 def filtered(relation: Relation, predicate: Tree | None) -> Relation:
     """The rows of a relation that ``predicate`` keeps."""
     if predicate is None:
         return relation
-    names = relation.node.columns
-    return replace(relation, node=linear(relation.node, predicate, [(name, column(name)) for name in names]))
+    return replace(relation, node=linear(relation.node, predicate, columns(relation.node)))

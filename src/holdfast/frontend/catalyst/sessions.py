@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot import exp
-
-from holdfast.frontend.build import Item, extend, linear
+from holdfast.frontend.attach import Item
+from holdfast.frontend.build import extend, linear
 from holdfast.frontend.labels import unique
-from holdfast.plan.expression import Tree, column
+from holdfast.plan.expression import choice, condition, field, is_null, number, struct
 from holdfast.plan.nodes import Aggregate, Call, Frame, Node, Order, Window, WindowCall
 
 
@@ -28,23 +27,20 @@ def by_session(rows: Node, keys: Sequence[str], session: str, calls: Sequence[Ca
     names: list[str] = []
     for wanted in ("start", "end", "before", "begins", "session", "first", "last"):
         names.append(unique(wanted, [*taken, *names]))
-    start, end, before, begins, number, first, last = names
+    start, end, before, begins, number_of, first, last = names
     partition = tuple(key for key in keys if key != session)
     order = (Order(start, descending=False, nulls_first=True),)
-    node = extend(rows, [(start, _field(session, "start")), (end, _field(session, "end"))])
-    node = Window(node, partition, order, (WindowCall(before, "max", (end,), frame=Frame(True, None, -1)),))
-    none: Tree = exp.Is(this=column(before), expression=exp.null())
-    behind: Tree = exp.Or(this=none, expression=exp.GT(this=column(start), expression=column(before)))
-    flag = exp.Anonymous(this="if", expressions=[behind, exp.Literal.number(1), exp.Literal.number(0)])
+    kind = rows.types[session].removeprefix("struct<start:").split(",")[0]
+    own = rows.column(session)
+    node = extend(rows, [(start, field(own, "start", kind)), (end, field(own, "end", kind))])
+    node = Window(node, partition, order, (WindowCall(before, "max", kind, (end,), frame=Frame(True, None, -1)),))
+    behind = condition(">", node.column(start), node.column(before))
+    flag = choice(condition("or", is_null(node.column(before)), behind), number(1), number(0))
     node = extend(node, [(begins, flag)])
-    node = Window(node, partition, order, (WindowCall(number, "sum", (begins,), frame=Frame(False, None, 0)),))
-    ends = (Call(first, "min", (start,)), Call(last, "max", (end,)))
-    node = Aggregate(node, (*partition, number), (*calls, *ends))
-    fields = [exp.Literal.string("start"), column(first), exp.Literal.string("end"), column(last)]
-    whole = exp.Anonymous(this="named_struct", expressions=fields)
-    items: list[Item] = [(key, whole if key == session else column(key)) for key in keys]
-    return linear(node, None, [*items, *((call.name, column(call.name)) for call in calls)])
-
-
-def _field(name: str, field: str) -> Tree:
-    return exp.Dot(this=column(name), expression=exp.Identifier(this=field, quoted=True))
+    running = WindowCall(number_of, "sum", "bigint", (begins,), frame=Frame(False, None, 0))
+    node = Window(node, partition, order, (running,))
+    ends = (Call(first, "min", (start,), kind), Call(last, "max", (end,), kind))
+    node = Aggregate(node, (*partition, number_of), (*calls, *ends))
+    whole = struct(start=node.column(first), end=node.column(last))
+    items: list[Item] = [(key, whole if key == session else node.column(key)) for key in keys]
+    return linear(node, None, [*items, *((call.name, node.column(call.name)) for call in calls)])

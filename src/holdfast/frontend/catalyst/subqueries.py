@@ -16,19 +16,34 @@ above one, its value is Spark's own error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
-from sqlglot import exp
-
 from holdfast.frontend import extremes
-from holdfast.frontend.build import Item, linear
+from holdfast.frontend.build import columns, linear
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, used, with_columns
 from holdfast.frontend.labels import label, unique
-from holdfast.plan.expression import Tree, column, conjunction, replace_columns
+from holdfast.plan.expression import (
+    FALSE,
+    TRUE,
+    Column,
+    Foreign,
+    Tree,
+    choice,
+    condition,
+    conjunction,
+    is_known,
+    is_null,
+    is_operation,
+    negated,
+    null,
+    number,
+    plain,
+    renamed,
+)
 from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, TopK, Union, Window
 
 TOO_MANY_ROWS = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
@@ -56,8 +71,8 @@ def matching(left: Node, right: Node, on: Sequence[Tree]) -> Node:
     if not found.aware and not found.others:
         return join_outer(left, right, "semi", on)
     if (decided := _by_extremes(left, right, found, "inner")) is not None:
-        node, condition = decided
-        return linear(node, condition, _same(left))
+        node, decisive = decided
+        return linear(node, decisive, columns(left))
     return join(left, *_matched(left, right, found), "semi")
 
 
@@ -66,13 +81,13 @@ def lacking(left: Node, right: Node, on: Sequence[Tree]) -> Node:
     found = _read(left, right, on)
     if found.others or len(found.aware) > _MOST:
         if (decided := _by_extremes(left, right, found, "left")) is not None:
-            node, condition = decided
-            return linear(node, exp.Not(this=condition), _same(left))
+            node, decisive = decided
+            return linear(node, negated(decisive), columns(left))
         return join(left, *_matched(left, right, found), "anti")
     if not found.aware:
         return join_outer(left, right, "anti", on)
     for rows, keys in _possible(right, found):
-        left = linear(join(left, rows, keys, "anti"), None, _same(left))
+        left = linear(join(left, rows, keys, "anti"), None, columns(left))
     return left
 
 
@@ -86,9 +101,9 @@ def marked(left: Node, right: Node, on: Sequence[Tree], name: str) -> Node:
     else:
         for rows, keys in _possible(right, found):
             node, one = _mark(node, rows, keys)
-            value = one if value is None else exp.Or(this=value, expression=one)
+            value = one if value is None else condition("or", value, one)
     assert value is not None
-    return linear(node, None, [*_same(left), (name, value)])
+    return linear(node, None, [*columns(left), (name, value)])
 
 
 def _mark(left: Node, right: Node, keys: Sequence[Key]) -> tuple[Node, Tree]:
@@ -98,11 +113,11 @@ def _mark(left: Node, right: Node, keys: Sequence[Key]) -> tuple[Node, Tree]:
         names.append(unique(label(key.right), [*left.columns, *names]))
     exists = flag_name([*left.columns, *names])
     items = [(name, key.right) for name, key in zip(names, keys, strict=True)]
-    once = linear(right, None, [*items, (exists, exp.true())])
+    once = linear(right, None, [*items, (exists, TRUE)])
     once = Aggregate(once, once.columns, ())
-    by = [replace(key, right=column(name)) for key, name in zip(keys, names, strict=True)]
-    joined = join(left, once, by or [Key(exp.true(), exp.true(), column(exists))], "left")
-    return joined, exp.Not(this=exp.Is(this=column(exists), expression=exp.null()))
+    by = [replace(key, right=once.column(name)) for key, name in zip(keys, names, strict=True)]
+    joined = join(left, once, by or [Key(TRUE, TRUE, once.column(exists))], "left")
+    return joined, is_known(once.column(exists))
 
 
 def flag_name(taken: Sequence[str]) -> str:
@@ -113,25 +128,24 @@ def flag_name(taken: Sequence[str]) -> str:
 def _read(left: Node, right: Node, on: Sequence[Tree]) -> _Conditions:
     found = _Conditions()
     here, there = set(left.columns), set(right.columns)
-    for condition in dict.fromkeys(on):
-        if (key := key_of(condition, here, there)) is not None:
+    for each in dict.fromkeys(on):
+        if (key := key_of(each, here, there)) is not None:
             found.keys.append(key)
-        elif (key := _aware(condition, here, there)) is not None:
+        elif (key := _aware(each, here, there)) is not None:
             found.aware.append(key)
-        elif used(condition) <= here:
-            found.keys.append(Key(condition, flag(condition), exp.true()))
+        elif used(each) <= here:
+            found.keys.append(Key(each, flag(each), TRUE))
         else:
-            found.others.append(condition)
+            found.others.append(each)
     return found
 
 
-def _aware(condition: Tree, here: set[str], there: set[str]) -> Key | None:
+def _aware(tree: Tree, here: set[str], there: set[str]) -> Key | None:
     """The equality, if the condition is that it holds or is unknown."""
-    if not isinstance(condition, exp.Or) or not isinstance(condition.this, exp.EQ):
+    if not is_operation(tree, "or"):
         return None
-    if condition.expression != exp.Is(this=condition.this.copy(), expression=exp.null()):
-        return None
-    return key_of(condition.this, here, there)
+    equal, unknown = tree.parts
+    return key_of(equal, here, there) if is_operation(equal, "=") and unknown == is_null(equal) else None
 
 
 def _possible(right: Node, found: _Conditions) -> Iterator[tuple[Node, list[Key]]]:
@@ -149,22 +163,23 @@ def _possible(right: Node, found: _Conditions) -> Iterator[tuple[Node, list[Key]
     names: list[str] = []
     for key in [*found.keys, *found.aware]:
         names.append(unique(label(key.right), names))
-    fixed = [replace(key, right=column(name)) for key, name in zip(found.keys, names, strict=False)]
+    fixed = [replace(key, right=Column(name, key.right.type)) for key, name in zip(found.keys, names, strict=False)]
     values = [key.right for key in found.aware]
     compared = [
-        replace(key, right=column(name), null_safe=True)
+        replace(key, right=Column(name, key.right.type), null_safe=True)
         for key, name in zip(found.aware, names[len(fixed) :], strict=True)
     ]
     places = range(len(values))
     for absent in _subsets(places):
-        is_null = [exp.Is(this=value.copy(), expression=exp.null()) for value in values]
-        exactly = [is_null[place] if place in absent else exp.Not(this=is_null[place]) for place in places]
+        exactly = [is_null(values[place]) if place in absent else is_known(values[place]) for place in places]
         here = [place for place in places if place not in absent]
         variants: list[Node] = []
         for blank in _subsets(here):
-            items = [(after.right.name, before.right) for before, after in zip(found.keys, fixed, strict=True)]
-            items += [(compared[each].right.name, exp.null() if each in blank else values[each]) for each in here]
-            variants.append(linear(right, conjunction([*exactly]), items or [("one", exp.Literal.number(1))]))
+            items = [(name, key.right) for name, key in zip(names, found.keys, strict=False)]
+            for each in here:
+                value = values[each]
+                items.append((names[len(fixed) + each], null(value.type) if each in blank else value))
+            variants.append(linear(right, conjunction(exactly), items or [("one", number(1))]))
         rows = variants[0] if len(variants) == 1 else Union(tuple(variants))
         yield rows, [*fixed, *(compared[place] for place in here)]
 
@@ -188,15 +203,13 @@ def _by_extremes(
         return None
     kind, value, other = compared
     taken = [*left.columns, *right.columns]
-    right, columns = with_columns(right, [*(key.right for key in found.keys), value], taken)
+    right, held = with_columns(right, [*(key.right for key in found.keys), value], taken)
     names: list[str] = []
-    for wanted in [*columns[:-1], "least", "greatest", columns[-1]]:
+    for wanted in [*held[:-1], "least", "greatest", held[-1]]:
         names.append(unique(wanted, [*left.columns, *names]))
-    groups, condition = extremes.groups(right, columns[:-1], columns[-1], kind, names, other)
-    by = [replace(key, right=column(name)) for key, name in zip(found.keys, names, strict=False)]
-    if how == "left":
-        condition = exp.Anonymous(this="coalesce", expressions=[condition, exp.false()])
-    return join(left, groups, by, how), condition
+    groups, decisive = extremes.groups(right, held[:-1], held[-1], kind, names, other)
+    by = [replace(key, right=groups.column(name)) for key, name in zip(found.keys, names, strict=False)]
+    return join(left, groups, by, how), condition("coalesce", decisive, FALSE) if how == "left" else decisive
 
 
 def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = ()) -> tuple[Node, list[Key]]:
@@ -204,25 +217,20 @@ def _matched(left: Node, right: Node, found: _Conditions, kept: Sequence[str] = 
     match, and what to join the left side by."""
     asked: dict[Tree, str] = {}
     wanted = [key.left for key in [*found.keys, *found.aware]]
-    wanted += [column(name) for each in found.others for name in sorted(used(each) & set(left.columns))]
+    wanted += [left.column(name) for each in found.others for name in sorted(used(each) & set(left.columns))]
     for tree in wanted:
         if tree not in asked:
             asked[tree] = unique(label(tree), [*left.columns, *right.columns, *asked.values()])
     domain = linear(left, None, [(name, tree) for tree, name in asked.items()])
     domain = Aggregate(domain, domain.columns, ())
-    pairs = join(domain, right, [replace(key, left=column(asked[key.left])) for key in found.keys])
-    conditions = [_asked(each, asked) for each in found.others]
+    pairs = join(domain, right, [replace(key, left=domain.column(asked[key.left])) for key in found.keys])
+    names = {own: name for tree, name in asked.items() if (own := plain(tree)) is not None}
+    conditions = [renamed(each, names) for each in found.others]
     for key in found.aware:
-        equal = exp.EQ(this=column(asked[key.left]), expression=key.right.copy())
-        unknown = exp.Is(this=equal.copy(), expression=exp.null())
-        conditions.append(exp.Or(this=equal, expression=unknown))
-    rows = linear(pairs, conjunction(conditions), [(name, column(name)) for name in [*domain.columns, *kept]])
-    return rows, [Key(tree, tree, column(name), null_safe=True) for tree, name in asked.items()]
-
-
-def _asked(condition: Tree, asked: Mapping[Tree, str]) -> Tree:
-    names = {tree.name: column(name) for tree, name in asked.items() if isinstance(tree, exp.Column)}
-    return replace_columns(condition.copy(), names)
+        equal = condition("=", domain.column(asked[key.left]), key.right)
+        conditions.append(condition("or", equal, is_null(equal)))
+    rows = linear(pairs, conjunction(conditions), columns(pairs, [*domain.columns, *kept]))
+    return rows, [Key(tree, tree, domain.column(name), null_safe=True) for tree, name in asked.items()]
 
 
 # -- scalar subqueries ---------------------------------------------------------------------------------------------
@@ -236,11 +244,12 @@ def single(left: Node, right: Node, on: Sequence[Tree], statement: Statement) ->
         right, keys = _matched(left, right, found, wanted)
     else:
         taken = [*left.columns, *right.columns]
-        right, columns = with_columns(right, [key.right for key in found.keys], taken)
-        keys = [replace(key, right=column(name)) for key, name in zip(found.keys, columns, strict=True)]
-    groups, count = _counted(right, [key.right.name for key in keys], wanted)
+        right, held = with_columns(right, [key.right for key in found.keys], taken)
+        keys = [replace(key, right=right.column(name)) for key, name in zip(found.keys, held, strict=True)]
+    groups, count = _counted(right, [plain(key.right) or "" for key in keys], wanted)
     joined = join(left, groups, keys, "left")
-    return linear(joined, None, [*_same(left), *((name, _only_one(name, count, statement)) for name in wanted)])
+    values = [(name, _only_one(groups, name, count, statement)) for name in wanted]
+    return linear(joined, None, [*columns(left), *values])
 
 
 def at_most_one(node: Node, statement: Statement) -> Node:
@@ -248,7 +257,7 @@ def at_most_one(node: Node, statement: Statement) -> Node:
     if _has_one(node):
         return node
     rows, count = _counted(node, (), node.columns)
-    return linear(rows, None, [(name, _only_one(name, count, statement)) for name in node.columns])
+    return linear(rows, None, [(name, _only_one(rows, name, count, statement)) for name in node.columns])
 
 
 def _counted(node: Node, keys: Sequence[str], wanted: Sequence[str]) -> tuple[Node, str]:
@@ -257,15 +266,15 @@ def _counted(node: Node, keys: Sequence[str], wanted: Sequence[str]) -> tuple[No
     keys = tuple(dict.fromkeys(keys))
     count = unique("rows", [*keys, *wanted])
     values = [name for name in wanted if name not in keys]
-    rows = linear(node, None, [(name, column(name)) for name in [*keys, *values]])
-    calls = [Call(name, "any_value", (name,)) for name in values]
-    return Aggregate(rows, keys, (*calls, Call(count, "count", ()))), count
+    rows = linear(node, None, columns(node, [*keys, *values]))
+    calls = [Call(name, "any_value", (name,), node.types[name]) for name in values]
+    return Aggregate(rows, keys, (*calls, Call(count, "count", (), "bigint"))), count
 
 
-def _only_one(name: str, count: str, statement: Statement) -> Tree:
-    many = exp.GT(this=column(count), expression=exp.Literal.number(1))
-    error = exp.Anonymous(this=statement.catalyst.raised(TOO_MANY_ROWS), expressions=[])
-    return exp.Anonymous(this="if", expressions=[many, error, column(name)])
+def _only_one(groups: Node, name: str, count: str, statement: Statement) -> Tree:
+    many = condition(">", groups.column(count), number(1, "bigint"))
+    value = groups.column(name)
+    return choice(many, Foreign(statement.catalyst.raised(TOO_MANY_ROWS), (), value.type), value)
 
 
 def _has_one(node: Node) -> bool:
@@ -282,9 +291,5 @@ def _has_one(node: Node) -> bool:
     return False
 
 
-def _same(node: Node) -> list[Item]:
-    return [(name, column(name)) for name in node.columns]
-
-
 def is_true(tree: Tree) -> bool:
-    return isinstance(tree, exp.Boolean) and bool(tree.this)
+    return tree == TRUE

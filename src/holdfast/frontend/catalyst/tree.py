@@ -79,6 +79,28 @@ class Operator:
             yield from child.walk()
 
 
+_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""The types that the JSON of a plan calls otherwise than SQL does."""
+
+
+def sql_type(kind: Any) -> str | None:
+    """A type as SQL spells it, from the JSON of a plan; None if Spark must be asked."""
+    if isinstance(kind, str):
+        return _TYPES.get(kind, kind)
+    match kind and kind.get("type"):
+        case "array":
+            inner = [sql_type(kind["elementType"])]
+        case "map":
+            inner = [sql_type(kind["keyType"]), sql_type(kind["valueType"])]
+        case "struct" if not any("__COLLATIONS" in each["metadata"] for each in kind["fields"]):
+            types = [(each["name"], sql_type(each["type"])) for each in kind["fields"]]
+            inner = [None if own is None else f"{name}:{own}" for name, own in types]
+        case _:
+            return None
+    known = [each for each in inner if each is not None]
+    return f"{kind['type']}<{','.join(known)}>" if len(known) == len(inner) else None
+
+
 def direction(sort: Expression) -> tuple[bool, bool]:
     """Of a ``SortOrder``: descending, nulls first."""
     found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]

@@ -14,15 +14,28 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from holdfast.frontend.build import extend
 from holdfast.frontend.catalyst.clock import check_timeless
-from holdfast.frontend.catalyst.literals import DAY, TYPES, interval, interval_of, literal, plus
+from holdfast.frontend.catalyst.literals import interval_of, literal
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.labels import label, unique
-from holdfast.plan.expression import Tree, column, conjunction, render
+from holdfast.frontend.moments import days_later
+from holdfast.plan.expression import (
+    DAY,
+    MONTHS,
+    Literal,
+    Operation,
+    Tree,
+    cast,
+    choice,
+    conjunction,
+    interval_text,
+    is_known,
+    number,
+    plus,
+    readable,
+)
 from holdfast.plan.nodes import Frame, Order, Reach, Window, WindowCall
 
 if TYPE_CHECKING:
@@ -53,7 +66,7 @@ AGGREGATES = {
     "VariancePop": "var_pop",
 }
 _CAN_FAIL = ("Sum", "Average")
-_REACHED = frozenset(("byte", "short", "integer", "long", "double", "date", "timestamp", "timestamp_ntz"))
+_REACHED = frozenset(("tinyint", "smallint", "int", "bigint", "double", "date", "timestamp", "timestamp_ntz"))
 """Types whose values are told apart by 64 bits, and are added to exactly."""
 
 
@@ -76,7 +89,8 @@ class _Window:
         self._operator = operator
         self._below = converter.relation(operator.child)
         self._rows = converter.expressions(self._below.names)
-        self._columns: dict[Tree, str] = {column(name): name for name in self._below.node.columns}
+        node = self._below.node
+        self._columns: dict[Tree, str] = {node.column(name): name for name in node.columns}
         self._wanted = [each.name for each in operator.expressions("windowExpressions")]
         self._names: list[str] = []
 
@@ -126,33 +140,35 @@ class _Window:
     def _call(self, expression: Expression, order: tuple[Order, ...]) -> WindowCall:
         whole = expression.children[0]
         function, specification = whole.children
-        condition: Tree | None = None
+        only: Tree | None = None
         if function.kind == "AggregateExpression":
             function, *filters = function.children
-            condition = self._rows.tree(filters[0]) if filters else None
-            if condition is not None:
-                check_timeless(condition, "FILTER", self._statement)
+            only = self._rows.tree(filters[0]) if filters else None
+            if only is not None:
+                check_timeless(only, "FILTER", self._statement)
         name = self._name(expression.name)
         kind = function.kind
         if kind in RANKINGS:
-            number = self._number(function.children[0], function) if kind == "NTile" else 1
-            return WindowCall(name, RANKINGS[kind], (), number)
+            buckets = self._number(function.children[0], function) if kind == "NTile" else 1
+            type = "double" if kind in ("PercentRank", "CumeDist") else "int"
+            return WindowCall(name, RANKINGS[kind], type, (), buckets)
         if kind in NEIGHBOURS:
             return self._neighbour(name, function)
         frame, reach = self._frame(specification.children[-1], order)
         nulls = bool(function.parameters.get("ignoreNulls"))
         if kind in VALUES:
-            if condition is not None:
+            if only is not None:
                 raise self._statement.unsupported(f"FILTER of {VALUES[kind]} before OVER", whole)
-            number = self._number(function.children[1], function) if kind == "NthValue" else 1
-            argument = self._input(self._rows.tree(function.children[0]))
-            return WindowCall(name, VALUES[kind], (argument,), number, frame, nulls, reach)
+            which = self._number(function.children[1], function) if kind == "NthValue" else 1
+            value = self._rows.tree(function.children[0])
+            return WindowCall(name, VALUES[kind], value.type, (self._input(value),), which, frame, nulls, reach)
         if kind not in AGGREGATES or self._tries(function):
             raise self._statement.unsupported(f"{self._shown(function)} before OVER", whole)
         if AGGREGATES[kind] in ("min", "max") and self._rows.collation(function.children[0]) is not None:
             raise self._statement.unsupported(f"{self._shown(function)} of texts with a collation before OVER", whole)
-        arguments = tuple(map(self._input, self._arguments(function, condition)))
-        return WindowCall(name, AGGREGATES[kind], arguments, 1, frame, False, reach)
+        arguments = tuple(map(self._input, self._arguments(function, only)))
+        type = self._statement.catalyst.type_of(function)
+        return WindowCall(name, AGGREGATES[kind], type, arguments, 1, frame, False, reach)
 
     def _name(self, wanted: str) -> str:
         """The name of a call."""
@@ -162,29 +178,27 @@ class _Window:
 
     def _neighbour(self, name: str, function: Expression) -> WindowCall:
         value, offset, default = function.children
-        arguments = [self._input(self._rows.tree(value))]
+        own = self._rows.tree(value)
+        arguments = [self._input(own)]
         if default.kind != "Literal" or default.parameters.get("value") is not None:
-            arguments.append(self._input(self._rows.tree(default)))
-        number = self._number(offset, function)
+            arguments.append(self._input(cast(self._rows.tree(default), own.type)))
+        far = self._number(offset, function)
         nulls = bool(function.parameters["ignoreNulls"])
-        return WindowCall(name, NEIGHBOURS[function.kind], tuple(arguments), number, None, nulls)
+        return WindowCall(name, NEIGHBOURS[function.kind], own.type, tuple(arguments), far, None, nulls)
 
-    def _arguments(self, function: Expression, condition: Tree | None) -> list[Tree]:
+    def _arguments(self, function: Expression, only: Tree | None) -> list[Tree]:
         """The arguments, NULL in rows that FILTER leaves out: all these functions pass over NULLs."""
         given = function.children
         if function.kind == "Count":
             given = tuple(each for each in given if each.kind != "Literal" or each.parameters.get("value") is None)
         trees = [self._rows.tree(each) for each in given]
+        needed = [] if only is None else [only]
         if len(trees) > 1:  # rows in which all have a value
-            known = [exp.Not(this=exp.Is(this=tree, expression=exp.null())) for tree in trees]
-            condition, trees = conjunction([*([] if condition is None else [condition]), *known]), []
+            needed, trees = [*needed, *map(is_known, trees)], []
         if function.kind == "CountIf":
-            condition = trees[0] if condition is None else exp.And(this=condition, expression=trees[0])
-            trees = []
-        if condition is None:
-            return trees
-        value = trees[0] if trees else exp.Literal.number(1)
-        return [exp.Anonymous(this="if", expressions=[condition, value, exp.null()])]
+            needed, trees = [*needed, *trees], []
+        whole = conjunction(needed)
+        return trees if whole is None else [choice(whole, trees[0] if trees else number(1))]
 
     def _tries(self, function: Expression) -> bool:
         """Does it give NULL, or go on, where a sum is too large?"""
@@ -228,47 +242,29 @@ class _Window:
         if offset is None:
             return None
         (sort,) = self._operator.expressions("orderSpec")
-        own, kind = self._rows.tree(sort.children[0]), str(self._rows.type_of(sort.children[0]))
+        own = self._rows.tree(sort.children[0])
         sign = -1 if order[0].descending else 1
         span = interval_of(offset)
         if span is not None:
-            number, months = span
-            text = f"{_interval_text(abs(number), months, kind == 'date')} {_side(number)}"
-            days = kind == "date" and not months
-            tree = _days_later(own, sign * number // DAY) if days else plus(own, interval(sign * number, months))
+            amount, unit = span
+            text = f"{interval_text(abs(amount), unit)} {_side(amount)}"
+            days = own.type == "date" and unit != MONTHS
+            tree = days_later(own, sign * amount // DAY) if days else plus(own, sign * amount, unit)
         else:
-            value, size = Decimal(offset.parameters["value"]), _unsigned(literal(offset))
-            text = f"{render(size)} {_side(value)}"
-            added = (exp.Add if sign * value > 0 else exp.Sub)(this=own, expression=size)
-            tree = _days_later(own, sign * int(value)) if kind == "date" else added
-        if kind not in _REACHED:
+            size = literal(offset)
+            assert isinstance(size, Literal) and isinstance(size.value, (int, float, Decimal))
+            far = -size.value if size.value < 0 else size.value
+            text = f"{readable(Literal(far, size.type))} {_side(size.value)}"
+            onward = (size.value > 0) == (sign > 0)
+            tree = Operation("+" if onward else "-", (own, Literal(far, own.type)), own.type)
+            if own.type == "date":
+                tree = days_later(own, sign * int(size.value))
+        if own.type not in _REACHED:
             advice = "order by a whole number, a double, a date or a timestamp"
-            construct = f"RANGE {text} over a column of type {TYPES.get(kind, kind)}"
+            construct = f"RANGE {text} over a column of type {own.type}"
             raise self._statement.unsupported(construct, frame, advice)
         return Reach(self._input(tree), text)
 
 
-def _side(number: int | Decimal) -> str:
+def _side(number: float | Decimal) -> str:
     return "PRECEDING" if number < 0 else "FOLLOWING"
-
-
-def _unsigned(value: Tree) -> Tree:
-    """A literal without its sign."""
-    found: Tree = value.transform(lambda node: node.this if isinstance(node, exp.Neg) else node)
-    return found
-
-
-def _days_later(tree: Tree, days: int) -> Tree:
-    number: Tree = exp.Literal.number(abs(days))
-    return exp.Anonymous(this="date_add", expressions=[tree, exp.Neg(this=number) if days < 0 else number])
-
-
-def _interval_text(number: int, months: bool, days: bool) -> str:
-    if months:
-        return f"INTERVAL '{number}' MONTH"
-    if days:
-        return f"INTERVAL '{number // DAY}' DAY"
-    whole, rest = divmod(number, DAY)
-    seconds, micros = divmod(rest, 1_000_000)
-    time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
-    return f"INTERVAL '{whole} {time}' DAY TO SECOND"

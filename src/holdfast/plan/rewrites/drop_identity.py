@@ -14,5 +14,5 @@ def drop_identity(node: Node, kept: Kept) -> Node:
 def _drop(node: Node) -> Node:
     if not isinstance(node, Linear) or node.predicate is not None or node.columns != node.input.columns:
         return node
-    same = all(plain(output.sql) == output.name for output in node.outputs)
+    same = all(plain(output.expression) == output.name for output in node.outputs)
     return node.input if same else node

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, conjuncts, read
+from holdfast.plan.expression import Column, Literal, Operation, Tree, conjuncts, is_operation
 from holdfast.plan.nodes import First, Linear, Node, Window
 from holdfast.plan.walk import Kept, readers, rewrite_up
 
 _BOUNDED = ("row_number", "rank")
 _FROM_THE_FRONT = frozenset({"row_number", "rank", "dense_rank"})
-_MIRROR: dict[type[Tree], type[Tree]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
+_MIRROR = {">=": "<=", ">": "<", "=": "="}
 
 
 def first_rows(node: Node, kept: Kept) -> Node:
@@ -42,7 +40,7 @@ def _bound(node: Node) -> Node:
     if any(call.function not in _FROM_THE_FRONT for call in window.calls):
         return node
     numbers = [call.name for call in window.calls if call.function in _BOUNDED]
-    limits = [limit for part in conjuncts(read(node.predicate)) if (limit := _at_most(part)) is not None]
+    limits = [limit for part in conjuncts(node.predicate) if (limit := _at_most(part)) is not None]
     found = [First(name, count) for name, count in limits if name in numbers and count > 0]
     if not found:
         return node
@@ -51,22 +49,15 @@ def _bound(node: Node) -> Node:
 
 def _at_most(part: Tree) -> tuple[str, int] | None:
     """The column and the number, if the condition says that the one is at most the other."""
-    if isinstance(part, exp.Between):
-        return _limit(exp.LTE, part.this, part.args["high"])
-    if not isinstance(part, exp.Binary):
+    if not isinstance(part, Operation) or len(part.operands) != 2:
         return None
-    if (found := _limit(type(part), part.this, part.expression)) is not None:
-        return found
-    mirrored = _MIRROR.get(type(part))
-    return None if mirrored is None else _limit(mirrored, part.expression, part.this)
+    left, right = part.operands
+    return _limit(part.name, left, right) or _limit(_MIRROR.get(part.name, ""), right, left)
 
 
-def _limit(kind: type[Tree], left: Tree, right: Tree) -> tuple[str, int] | None:
-    number = right.this if isinstance(right, exp.Cast) else right
-    if isinstance(left, exp.Cast) and left.to.this == exp.DataType.Type.BIGINT:
-        left = left.this  # it is a whole number, and the wider type keeps its order
-    if not isinstance(left, exp.Column) or not isinstance(number, exp.Literal) or number.is_string:
+def _limit(name: str, left: Tree, right: Tree) -> tuple[str, int] | None:
+    if is_operation(left, "cast") and left.type == "bigint":
+        (left,) = left.parts  # it is a whole number, and the wider type keeps its order
+    if name not in ("<=", "<", "=") or not isinstance(left, Column) or not isinstance(right, Literal):
         return None
-    if kind not in (exp.LTE, exp.LT, exp.EQ) or not number.name.isdigit():
-        return None
-    return left.name, int(number.name) - (kind is exp.LT)
+    return (left.name, right.value - (name == "<")) if isinstance(right.value, int) else None

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, conjunction, conjuncts, read, render, replace_columns
+from holdfast.plan.expression import Column, Lambda, Literal, Tree, conjunction, conjuncts, substitute
 from holdfast.plan.nodes import Linear, Named, Node
 from holdfast.plan.walk import Kept, rewrite_up
 
@@ -23,30 +21,27 @@ def fuse_linear(node: Node, kept: Kept) -> Node:
 def _fuse(node: Node) -> Node:
     while isinstance(node, Linear) and isinstance(node.input, Linear):
         inner = node.input
-        trees = {output.name: read(output.sql) for output in inner.outputs}
-        outer = [read(output.sql) for output in node.outputs]
-        predicate = [] if node.predicate is None else conjuncts(read(node.predicate))
-        if not _may_inline(trees, outer + predicate):
+        trees = {output.name: output.expression for output in inner.outputs}
+        predicate = conjuncts(node.predicate)
+        if not _may_inline(trees, [*(output.expression for output in node.outputs), *predicate]):
             return node
-        outputs = tuple(
-            Named(output.name, render(replace_columns(tree, trees)))
-            for output, tree in zip(node.outputs, outer, strict=True)
-        )
-        parts = [] if inner.predicate is None else conjuncts(read(inner.predicate))
-        parts += [replace_columns(part, trees) for part in predicate]
-        whole = conjunction(parts)
-        node = Linear(inner.input, None if whole is None else render(whole), outputs)
+        outputs = tuple(Named(output.name, substitute(output.expression, trees)) for output in node.outputs)
+        parts = conjuncts(inner.predicate) + [substitute(part, trees) for part in predicate]
+        node = Linear(inner.input, conjunction(parts), outputs)
     return node
 
 
 def _may_inline(inner: dict[str, Tree], outer: list[Tree]) -> bool:
     uses: Counter[str] = Counter()
     for tree in outer:
-        for node in tree.find_all(exp.Column):
-            uses[node.name] += 2 if node.find_ancestor(exp.Lambda) is not None else 1
+        for each in tree.walk():
+            if isinstance(each, Column):
+                uses[each.name] += 1
+            elif isinstance(each, Lambda):  # what it reads is read for each element
+                uses.update(part.name for part in each.walk() if isinstance(part, Column))
     return all(count == 1 or is_cheap(inner[name]) for name, count in uses.items())
 
 
 def is_cheap(tree: Tree) -> bool:
     """Is computing it again as cheap as reading it?"""
-    return isinstance(tree, (exp.Column, exp.Literal, exp.Boolean, exp.Null))
+    return isinstance(tree, (Column, Literal))

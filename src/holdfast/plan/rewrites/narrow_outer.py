@@ -13,14 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, conjuncts, read
+from holdfast.plan.expression import Column, Tree, conjuncts, is_operation
 from holdfast.plan.nodes import Join, Linear, Node
 from holdfast.plan.walk import Kept, projection, readers, rewrite_up
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
-_STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast)
+_COMPARISONS = ("=", "<", "<=", ">", ">=")
+_STRICT = ("+", "-", "*", "negative", "cast")
 
 
 def narrow_outer(node: Node, kept: Kept) -> Node:
@@ -39,7 +37,7 @@ def _narrow(node: Node) -> Node:
     join = node.input
     if join.how not in ("left", "full"):
         return node
-    parts = conjuncts(read(node.predicate))
+    parts = conjuncts(node.predicate)
     no_left, no_right = (
         any(rejects(part, side.columns) for part in parts) for side in (join.left, join.right)
     )  # rows in which this side is made up are dropped
@@ -57,24 +55,20 @@ def _narrow(node: Node) -> Node:
 
 def rejects(part: Tree, columns: Collection[str]) -> bool:
     """Whether the condition is never true where all these columns are NULL."""
-    if isinstance(part, _COMPARISONS):
-        return _is_null(part.this, columns) or _is_null(part.expression, columns)
-    if isinstance(part, (exp.Between, exp.In, exp.Like)):
-        return _is_null(part.this, columns)
-    if isinstance(part, exp.Not) and isinstance(part.this, exp.Is) and isinstance(part.this.expression, exp.Null):
-        return _is_null(part.this.this, columns)
-    if isinstance(part, exp.Or):
-        return rejects(part.this, columns) and rejects(part.expression, columns)
-    if isinstance(part, exp.And):
-        return rejects(part.this, columns) or rejects(part.expression, columns)
+    inner = part.parts[0] if is_operation(part, "not") else part
+    if is_operation(inner, *_COMPARISONS):
+        return any(_is_null(each, columns) for each in inner.parts)
+    if is_operation(inner, "in", "like") or (inner is not part and is_operation(inner, "is null")):
+        return _is_null(inner.parts[0], columns)
+    if is_operation(part, "or"):
+        return all(rejects(each, columns) for each in part.parts)
+    if is_operation(part, "and"):
+        return any(rejects(each, columns) for each in part.parts)
     return False
 
 
 def _is_null(tree: Tree, columns: Collection[str]) -> bool:
     """Whether the expression is NULL where all these columns are."""
-    if isinstance(tree, exp.Column):
+    if isinstance(tree, Column):
         return tree.name in columns
-    if isinstance(tree, _STRICT):
-        operands = (tree.this, tree.args.get("expression"))
-        return any(isinstance(each, exp.Expr) and _is_null(each, columns) for each in operands)
-    return False
+    return is_operation(tree, *_STRICT) and any(_is_null(each, columns) for each in tree.parts)

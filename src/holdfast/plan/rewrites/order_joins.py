@@ -28,9 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, conjunction, conjuncts, quoted, read, render
+from holdfast.plan.expression import Literal, Tree, condition, conjunction, conjuncts, is_operation
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -91,8 +89,7 @@ def size(node: Node) -> float:
         case Source():
             return float(10 ** (1 + len(node.fields) / 4))
         case Linear():
-            parts = [] if node.predicate is None else conjuncts(read(node.predicate))
-            return max(1.0, size(node.input) * _keeps(parts))
+            return max(1.0, size(node.input) * _keeps(conjuncts(node.predicate)))
         case Union():
             return sum(map(size, node.inputs))
         case SetOperation():
@@ -120,8 +117,8 @@ def _keeps(parts: Sequence[Tree]) -> float:
     """The share of the rows that all these conditions keep."""
     share = 1.0
     for part in parts:
-        sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
-        share *= _EQUAL if any(isinstance(side, exp.Literal) for side in sides) else _OTHER
+        equal = is_operation(part, "=") and any(isinstance(side, Literal) for side in part.parts)
+        share *= _EQUAL if equal else _OTHER
     return share
 
 
@@ -250,12 +247,11 @@ def _built(found: Region, wanted: Shape, classes: Sequence[frozenset[str]]) -> N
             one, other = (next(name for name in sorted(group) if name in side.columns) for side in (left, right))
             if one in ours or other in theirs:
                 # A column is a key once.
-                conditions.append(f"{quoted(one)} = {quoted(other)}")
+                conditions.append(condition("=", left.column(one), right.column(other)))
             else:
                 ours.append(one)
                 theirs.append(other)
         return Join(left, right, tuple(ours), tuple(theirs))
 
     tree = build(wanted)
-    whole = conjunction([read(each) for each in dict.fromkeys(conditions)])
-    return Linear(tree, None if whole is None else render(whole), found.outputs)
+    return Linear(tree, conjunction(list(dict.fromkeys(conditions))), found.outputs)

@@ -60,9 +60,8 @@ def _collect(node: Node, needs: dict[int, set[str]]) -> None:
     wanted = needs[id(node)]
     match node:
         case Linear():
-            texts = [output.sql for output in node.outputs if output.name in wanted]
-            texts += [] if node.predicate is None else [node.predicate]
-            needs[id(node.input)] |= {name for text in texts for name in references(text)}
+            trees = [output.expression for output in node.outputs if output.name in wanted]
+            needs[id(node.input)] |= set(references(node.predicate, *trees))
         case Generate():
             needs[id(node.input)] |= _generated_from(node, wanted)
         case Apply():
@@ -183,7 +182,7 @@ def _drawn_from(node: Draw, wanted: set[str]) -> set[str]:
 
 def _generated_from(node: Generate, wanted: set[str]) -> set[str]:
     """The input columns of a `Generate` that are wanted, by those that read it or by the generator."""
-    return (wanted & set(node.input.columns)) | set(references(node.generator))
+    return (wanted & set(node.input.columns)) | set(references(*node.arguments))
 
 
 def _applied_to(node: Apply, wanted: set[str]) -> set[str]:

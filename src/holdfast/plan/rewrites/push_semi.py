@@ -45,7 +45,7 @@ def _sunk(semi: Join, below: Node, keys: tuple[str, ...], closed: set[int]) -> N
     if id(below) in closed:
         return None
     if isinstance(below, Linear):
-        names = {each.name: plain(each.sql) for each in below.outputs}
+        names = {each.name: plain(each.expression) for each in below.outputs}
         inner = tuple(name for key in keys if (name := names[key]) is not None)
         moved = _sunk(semi, below.input, inner, closed) if len(inner) == len(keys) else None
         return None if moved is None else replace(below, input=moved)

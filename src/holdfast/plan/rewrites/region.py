@@ -5,9 +5,6 @@ columns away. Its *leaves* are whatever is below. Inner joins may be made in any
 columns must be equal (*classes*: if a = b and b = c then a = c, and any two of a class may be a key), and what else
 must hold (*conditions*). Every column of every leaf has a name of its own here.
 
-Columns are put into one class only if they come straight from sources and have the same type there: equality of an int
-and a text converts, and is not transitive. An equality of others is a class by itself.
-
 A node that another reader shares is a leaf: it must stay as it is. So is a join in which NULL equals NULL.
 """
 
@@ -16,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.plan.expression import plain, quoted, substitute
+from holdfast.plan.expression import Column, Tree, condition, plain, renamed
 from holdfast.plan.nodes import Join, Linear, Named, Node, inputs
-from holdfast.plan.rewrites.push_filter import source_type
 
 Shape = int | tuple["Shape", "Shape", frozenset[frozenset[str]]]
 """A leaf's number, or two shapes and the classes that they are joined by."""
@@ -32,7 +28,7 @@ class Region:
     """With names of columns that are unique among them."""
 
     equal: list[tuple[str, str]] = field(default_factory=list)
-    conditions: list[str] = field(default_factory=list)
+    conditions: list[Tree] = field(default_factory=list)
     shape: Shape = 0
     """How they are joined now."""
 
@@ -45,39 +41,26 @@ class Region:
 
     def classes(self) -> list[frozenset[str]]:
         """The classes of equal columns, in an order that does not depend on that of the leaves' joins."""
-        owner = self.owner()
         groups: dict[str, set[str]] = {}
-        single: list[frozenset[str]] = []
         for one, other in self.equal:
-            kinds = {source_type(self.leaves[owner[name]], name) for name in (one, other)}
-            if len(kinds) > 1 or None in kinds:
-                single.append(frozenset({one, other}))
-                continue
             merged = groups.get(one, {one}) | groups.get(other, {other})
             for name in merged:
                 groups[name] = merged
-        found = {frozenset(group) for group in groups.values()}
-        return sorted({*found, *single}, key=sorted)
+        return sorted({frozenset(group) for group in groups.values()}, key=sorted)
 
-    def is_transitive(self, group: frozenset[str]) -> bool:
-        """Whether the columns of a class have one type, so that what holds of one holds of all."""
-        owner = self.owner()
-        kinds = {source_type(self.leaves[owner[name]], name) for name in group}
-        return len(kinds) == 1 and None not in kinds
-
-    def inside(self, classes: Sequence[frozenset[str]]) -> list[str]:
+    def inside(self, classes: Sequence[frozenset[str]]) -> list[Tree]:
         """What the classes say of single leaves: columns of one that must be equal, since both equal a third."""
         found = []
         for group in classes:
             for leaf in self.leaves:
                 mine = [name for name in sorted(group) if name in leaf.columns]
-                found += [f"{quoted(mine[0])} = {quoted(other)}" for other in mine[1:]]
+                found += [condition("=", leaf.column(mine[0]), leaf.column(other)) for other in mine[1:]]
         return found
 
 
 def is_between(node: Node) -> bool:
     """A `Linear` that filters, renames and leaves columns away, over an inner join."""
-    return isinstance(node, Linear) and is_inner(below(node)) and all(plain(each.sql) for each in node.outputs)
+    return isinstance(node, Linear) and is_inner(below(node)) and all(plain(each.expression) for each in node.outputs)
 
 
 def is_inner(node: Node) -> bool:
@@ -120,8 +103,8 @@ def region(root: Node, closed: Container[int]) -> Region:
         if inside and isinstance(node, Linear) and is_between(node):
             names, shape = flatten(node.input, False)
             if node.predicate is not None:
-                found.conditions.append(substitute(node.predicate, {old: quoted(new) for old, new in names.items()}))
-            return {each.name: names[plain(each.sql) or ""] for each in node.outputs}, shape
+                found.conditions.append(renamed(node.predicate, names))
+            return {each.name: names[plain(each.expression) or ""] for each in node.outputs}, shape
         names = {}
         for name in node.columns:
             fresh, number = name, 1
@@ -131,10 +114,10 @@ def region(root: Node, closed: Container[int]) -> Region:
             taken.add(fresh)
             names[name] = fresh
         if any(old != new for old, new in names.items()):
-            node = Linear(node, None, tuple(Named(new, quoted(old)) for old, new in names.items()))
+            node = Linear(node, None, tuple(Named(new, node.column(old)) for old, new in names.items()))
         found.leaves.append(node)
         return names, len(found.leaves) - 1
 
     names, found.shape = flatten(root, True)
-    found.outputs = tuple(Named(name, quoted(names[name])) for name in root.columns)
+    found.outputs = tuple(Named(each.name, Column(names[each.name], each.type)) for each in root.fields)
     return found

@@ -10,9 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, conjuncts, plain, quoted, read, render
+from holdfast.plan.expression import (
+    Column,
+    Literal,
+    Tree,
+    condition,
+    conjunction,
+    conjuncts,
+    is_operation,
+    plain,
+    readable,
+)
 from holdfast.plan.nodes import Linear, Node, Source
 from holdfast.plan.rewrites.region import Region, region, roots
 from holdfast.plan.walk import Kept, projection, reachable, readers, rewrite_up
@@ -26,7 +34,7 @@ def share_constants(node: Node, kept: Kept) -> Node:
     def change(new: Node, old: Node) -> Node:
         result = new
         if id(old) in tops and (said := _said(region(new, closed))):
-            result = projection(new, new.columns, " AND ".join(said))
+            result = projection(new, new.columns, conjunction(said))
         if id(old) in shared:
             closed.add(id(result))
         return result
@@ -34,29 +42,26 @@ def share_constants(node: Node, kept: Kept) -> Node:
     return rewrite_up(node, change, kept)
 
 
-def _said(found: Region) -> list[str]:
+def _said(found: Region) -> list[Tree]:
     """The conditions that are to be added, over the columns of the region's root."""
-    names = {plain(each.sql): each.name for each in found.outputs}
+    names = {plain(each.expression): each.name for each in found.outputs}
     owner = found.owner()
-    known: dict[str, set[str]] = {}
+    known: dict[str, set[Tree]] = {}
     """Column → the constants that it equals."""
 
     for leaf in found.leaves:
         for name in leaf.columns:
             known[name] = set(_constants(leaf, name))
-    above = [part for each in found.conditions for part in conjuncts(read(each))]
-    for part in above:
+    for part in (part for each in found.conditions for part in conjuncts(each)):
         if (pair := _equality(part)) is not None and pair[0] in known:
             known[pair[0]].add(pair[1])
     added = []
     for group in found.classes():
-        if not found.is_transitive(group):
-            continue
-        wanted = sorted({constant for name in group for constant in known[name]})
+        wanted = sorted({constant for name in group for constant in known[name]}, key=readable)
         for name in sorted(group):
             if _is_plain(found.leaves[owner[name]]) and name in names:
                 missing = [each for each in wanted if each not in known[name]]
-                added += [f"{quoted(names[name])} = {each}" for each in missing]
+                added += [condition("=", Column(names[name], each.type), each) for each in missing]
     return added
 
 
@@ -66,22 +71,20 @@ def _is_plain(node: Node) -> bool:
     return isinstance(node, Source)
 
 
-def _constants(node: Node, name: str) -> Iterator[str]:
+def _constants(node: Node, name: str) -> Iterator[Tree]:
     """The constants that a column of a relation equals, by the conditions on its rows."""
     inner: str | None = name
     while isinstance(node, Linear) and inner is not None:
-        inner = plain(next(each.sql for each in node.outputs if each.name == inner))
-        for part in [] if node.predicate is None else conjuncts(read(node.predicate)):
+        inner = plain(next(each.expression for each in node.outputs if each.name == inner))
+        for part in conjuncts(node.predicate):
             if (pair := _equality(part)) is not None and pair[0] == inner:
                 yield pair[1]
         node = node.input
 
 
-def _equality(part: Tree) -> tuple[str, str] | None:
+def _equality(part: Tree) -> tuple[str, Tree] | None:
     """The column and the constant, if the condition is that they are equal."""
-    if not isinstance(part, exp.EQ):
-        return None
-    for one, other in ((part.this, part.expression), (part.expression, part.this)):
-        if isinstance(one, exp.Column) and isinstance(other, exp.Literal):
-            return one.name, render(other)
+    for one, other in (part.parts, part.parts[::-1]) if is_operation(part, "=") else ():
+        if isinstance(one, Column) and isinstance(other, Literal):
+            return one.name, other
     return None

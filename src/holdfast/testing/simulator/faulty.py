@@ -48,7 +48,7 @@ from holdfast.store.location import LocalLocation
 from holdfast.testing.faulty.layer import Faults, faults
 from holdfast.testing.faulty.plan import Plan
 from holdfast.testing.simulator.actions import MARKS
-from holdfast.testing.simulator.model import ORDERS, START, VIEWS, Bag, expected, left, plans, types
+from holdfast.testing.simulator.model import ORDERS, START, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.run import Crash
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import Broken, Change, World, bag_of, difference
@@ -179,7 +179,7 @@ class FaultySimulation:
                 expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
-            self.engine = engine_of(Ready(declared, plans(world.flow), types(world.flow), runner), Told())
+            self.engine = engine_of(Ready(declared, runner), Told())
             if not self.last <= self.engine.last <= self.last + self.crashed:
                 raise Broken(f"epoch {self.last} was the last that counted, and the flow opens with {self.engine.last}")
             self.last, self.crashed = self.engine.last, False

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from holdfast.errors import HoldfastError
+from holdfast.plan.expression import Literal, Operation, Tree, condition
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
     Aggregate,
@@ -25,7 +26,7 @@ from holdfast.plan.nodes import (
     Source,
     Temporal,
     TopK,
-    Union,
+    same,
 )
 from holdfast.plan.rewrites import rewrite
 
@@ -69,7 +70,7 @@ def left(flow: tuple[str, ...]) -> dict[str, Node]:
     if "live" not in flow:
         return {}
     orders = Source("orders", ORDERS)
-    until = _computed(orders, expires=f"{START + LIFE}L + `id` * 100000L")
+    until = _computed(orders, expires=_moment(START + LIFE, orders.column("id")))
     return {"orders": _columns(Temporal(until, None, "expires"), *orders.columns)}
 
 
@@ -89,14 +90,16 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
     """The plan of a view over the plans of what it reads."""
     match view:
         case "spend":  # per user, what was spent and how often; of amounts above 0, or doubled, in other editions
-            rows = _computed(tables["orders"], spent="`amount` * 2L" if edition == 2 else "`amount`")
-            rows = Linear(rows, "`amount` > 0L", _same(rows.columns)) if edition == 1 else rows
-            return Aggregate(rows, ("user",), (Call("total", "sum", ("spent",)), Call("orders", "count", ())))
+            amount = tables["orders"].column("amount")
+            rows = _computed(tables["orders"], spent=_made("*", amount, _long(2)) if edition == 2 else amount)
+            rows = Linear(rows, condition(">", amount, _long(0)), same(rows)) if edition == 1 else rows
+            return Aggregate(rows, ("user",), (_sum("spent"), _COUNT))
         case "placed":  # orders with the city of their user
-            users = Linear(tables["users"], None, (Named("u.user", "`user`"), Named("city", "`city`")))
+            user, city = map(tables["users"].column, ("user", "city"))
+            users = Linear(tables["users"], None, (Named("u.user", user), Named("city", city)))
             return _columns(Join(tables["orders"], users, ("user",), ("u.user",)), "id", "amount", "city")
         case "cities":
-            calls = (Call("total", "sum", ("amount",)), Call("most", "max", ("amount",)))
+            calls = (_sum("amount"), Call("most", "max", ("amount",), "bigint"))
             return Aggregate(tables["placed"], ("city",), calls)
         case "buyers":
             return Aggregate(_columns(tables["orders"], "user"), ("user",), ())
@@ -104,29 +107,42 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
             order = (Order("total", descending=True, nulls_first=False), Order("user", False, nulls_first=True))
             return TopK(_columns(tables["spend"], "user", "total"), order, 3)
         case "live":  # orders while their time is
-            rows = _computed(
-                tables["orders"],
-                since=f"{START}L + `id` * 100000L",
-                until=f"{START}L + (`id` + `user` * 50L) * 100000L",
-            )
-            return Temporal(rows, "since", "until")
+            orders = tables["orders"]
+            number, user = orders.column("id"), orders.column("user")
+            until = _moment(START, _made("+", number, _made("*", user, _long(50))))
+            return Temporal(_computed(orders, since=_moment(START, number), until=until), "since", "until")
         case "lively":
-            calls = (Call("total", "sum", ("amount",)), Call("orders", "count", ()))
-            return Aggregate(tables["live"], ("user",), calls)
+            return Aggregate(tables["live"], ("user",), (_sum("amount"), _COUNT))
     raise HoldfastError(f"the simulator has no view {view!r}")
 
 
-def _same(columns: Iterable[str]) -> tuple[Named, ...]:
-    return tuple(Named(name, f"`{name}`") for name in columns)
+_COUNT = Call("orders", "count", (), "bigint")
+
+
+def _sum(name: str) -> Call:
+    return Call("total", "sum", (name,), "bigint")
+
+
+def _made(operation: str, left: Tree, right: Tree) -> Tree:
+    return Operation(operation, (left, right), "bigint")
+
+
+def _long(value: int) -> Tree:
+    return Literal(value, "bigint")
+
+
+def _moment(start: int, tenths: Tree) -> Tree:
+    """A moment so many tenths of a second after ``start``."""
+    return _made("+", _long(start), _made("*", tenths, _long(100_000)))
 
 
 def _columns(node: Node, *names: str) -> Node:
-    return Linear(node, None, _same(names))
+    return Linear(node, None, tuple(Named(name, node.column(name)) for name in names))
 
 
-def _computed(node: Node, **expressions: str) -> Node:
+def _computed(node: Node, **expressions: Tree) -> Node:
     """``node`` with further columns."""
-    return Linear(node, None, (*_same(node.columns), *(Named(name, sql) for name, sql in expressions.items())))
+    return Linear(node, None, (*same(node), *(Named(name, tree) for name, tree in expressions.items())))
 
 
 @cache
@@ -134,34 +150,6 @@ def edition_of(log: str) -> int:
     """Which edition of ``spend`` a log keeps."""
     marks = [fingerprint(plans(("spend",), number)["spend"]) for number in range(EDITIONS)]
     return marks.index(log.partition("-")[0])
-
-
-@cache
-def types(flow: tuple[str, ...], edition: int = 0) -> dict[Node, tuple[Field, ...]]:
-    """The types of all nodes: bigint everywhere, so that no Spark is needed to tell."""
-    found: dict[Node, tuple[Field, ...]] = {}
-
-    def settle(node: Node) -> None:
-        match node:
-            case Linear(input=child) | Aggregate(input=child) | TopK(input=child) | Temporal(input=child):
-                settle(child)
-            case Join(left=left, right=right):
-                settle(left)
-                settle(right)
-            case Union(inputs=children):
-                for each in children:
-                    settle(each)
-            case Source():
-                pass
-            case _:
-                raise HoldfastError(f"the simulator does not know {type(node).__name__}")
-        found[node] = tuple(Field(name, "bigint") for name in node.columns)
-
-    for plan in [*left(flow).values(), *plans(flow, edition).values()]:
-        settle(plan)
-    for name, fields in SOURCES.items():
-        settle(Source(name, fields))
-    return found
 
 
 def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -> Bag:

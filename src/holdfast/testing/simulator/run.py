@@ -28,7 +28,7 @@ from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
 from holdfast.testing.simulator.approximate import check_approximate
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, left, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, left, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
@@ -109,8 +109,7 @@ class Driver:
             partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
             runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
-            views, kinds = plans(world.flow, world.edition), types(world.flow, world.edition)
-            self.engine = engine_of(Ready(declared, views, kinds, runner), Told())
+            self.engine = engine_of(Ready(declared, runner), Told())
             self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine

@@ -26,7 +26,7 @@ from holdfast.operators.messages import BrokenOff, Message, counted, failure
 from holdfast.operators.program import Program, bounds
 from holdfast.operators.stage import Epoch, finish, reports_of, run_stage
 from holdfast.operators.whole import run_whole
-from holdfast.plan.dataflow import Dataflow, Types
+from holdfast.plan.dataflow import Dataflow
 from holdfast.runner import Beside, Job, Outcome, R, T, Work, moved
 from holdfast.store.here import LOCAL, MISPLACED, Misplaced
 from holdfast.testing.simulator.world import World
@@ -53,7 +53,7 @@ class SimulatedRunner:
         self._asked: frozenset[str] = frozenset() if self.scattered else frozenset({""})
         self.refresh()
 
-    def job(self, flow: Dataflow, program: Program, types: Types) -> Job:
+    def job(self, flow: Dataflow, program: Program) -> Job:
         return SimulatedJob(program, self._world.random, self)
 
     @property

@@ -1,0 +1,91 @@
+"""What can be kept: checks of a view's plan that its conversion does not make by itself.
+
+Every column of every node must be of a type that Holdfast can keep, groups must be by what can be compared, and a
+condition on the clock must be sure of the session's time zone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import SchemaError, TypeMismatch, Unsupported
+from holdfast.plan.expression import readable
+from holdfast.plan.nodes import Aggregate, Linear, Node, Temporal
+from holdfast.plan.types import arrow_type, doubled_field
+from holdfast.plan.walk import reachable
+from holdfast.spark.zones import keeps_dates, keeps_days
+
+
+class Subject(NamedTuple):
+    """What is checked."""
+
+    name: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}'"
+
+
+def check_keepable(name: str, plan: Node, session: SparkSession, kind: str = "view") -> None:
+    """Raise if a view, or another ``kind`` of collection, with this plan cannot be kept up to date."""
+    subject = Subject(name, kind)
+    for node in reachable(plan):
+        _check_types(subject, node)
+        if isinstance(node, Aggregate):
+            _check_maps(subject, node)
+        if isinstance(node, Temporal):
+            _check_zone(subject, node.calendar, session)
+
+
+def _check_types(subject: Subject, node: Node) -> None:
+    for place, field in enumerate(node.fields):
+        try:
+            arrow_type(field.type)
+        except SchemaError as error:
+            near = readable(node.outputs[place].expression) if isinstance(node, Linear) else field.name
+            raise TypeMismatch(
+                f"{subject}: column '{field.name}': {error}: cast it, or compute from it what is to be kept",
+                view=subject.name,
+                column=field.name,
+                near=near.replace("`", ""),
+            ) from None
+        # Spark hands no such struct to anybody but itself.
+        if (name := doubled_field(field.type)) is not None:
+            construct = f"a struct with two fields called {name!r}"
+            message = f"{subject}: {construct} is not supported: name one of them with AS"
+            raise Unsupported(message, view=subject.name, construct=construct)
+
+
+def _check_maps(subject: Subject, node: Aggregate) -> None:
+    """Equal maps may have their entries in another order; Spark sorts them first, Holdfast does not."""
+    counted = [name for call in node.calls if call.distinct for name in call.arguments]
+    for name in (*node.keys, *counted):
+        if "map<" in node.input.types[name]:
+            raise Unsupported(
+                f"{subject}: grouping by column '{name}' of type {node.input.types[name]} is not supported: "
+                "group by array_sort(map_entries(…)) instead",
+                view=subject.name,
+                construct="grouping by a map",
+            )
+
+
+def _check_zone(subject: Subject, calendar: str, session: SparkSession) -> None:
+    """When a condition on the clock holds is computed from rows; that must be right in the session's time zone."""
+    zone = session.conf.get("spark.sql.session.timeZone") or ""
+    if calendar == "fixed" and not keeps_days(session, zone):
+        construct, advice = (
+            "days, local time or truncation",
+            "write timestampadd(HOUR, 24, …) for a day that passes, or set the session's time zone to UTC",
+        )
+    elif calendar == "days" and not keeps_dates(session, zone):
+        construct, advice = "dates", "compare timestamps with now(), or set the session's time zone to UTC"
+    else:
+        return
+    raise Unsupported(
+        f"{subject}: a condition on the current time with {construct} is not supported in the time zone "
+        f"{zone}, where clocks are put back: {advice}",
+        view=subject.name,
+        construct=f"a condition on the current time with {construct}",
+    )
