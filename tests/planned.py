@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from holdfast.plan.nodes import Field, Node, Source, Temporal, UserFunction
+from holdfast.plan.expression import Tree
+from holdfast.plan.nodes import Field, Linear, Named, Node, Source, UserFunction
 
 from .session import shared_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.spark.analysis import Analyst
     from holdfast.spark.planning import Planner
 
 
 @cache
-def _planner(session: SparkSession | None = None) -> tuple[Planner, Analyst]:
-    from holdfast.spark.analysis import Analyst
+def planner(session: SparkSession | None = None) -> Planner:
+    """What reads queries, as a session does."""
     from holdfast.spark.leaf import Leaves
-    from holdfast.spark.meaning import meaning_of, planning_session
+    from holdfast.spark.meaning import meaning_of
     from holdfast.spark.planning import Planner
 
     spark = session or shared_session()
-    meaning = meaning_of(spark, "tests")
-    return Planner(spark, meaning, Leaves(spark, _never_read), "tests"), Analyst(planning_session(spark, meaning))
+    return Planner(spark, meaning_of(spark, "tests"), Leaves(spark, _never_read), "tests")
 
 
 def _never_read(*_: object) -> DataFrame:
     raise AssertionError("plans are not run here")
-
-
-def planner() -> Planner:
-    """What reads queries, in a session of the tests' own."""
-    return _planner()[0]
 
 
 def plan_sql(
@@ -46,15 +40,43 @@ def plan_sql(
     session: SparkSession | None = None,
 ) -> Node:
     """The plan of view ``name`` over the plans in ``catalog``, as ``session`` reads it, before it is rewritten."""
-    planner, analyst = _planner(session)
-    schemas: dict[str, tuple[Field, ...]] = {}
-    for table, node in catalog.items():
-        rows = node.input if isinstance(node, Temporal) else node
-        known = rows.fields if isinstance(rows, Source) else analyst.types[analyst.settle(table, rows)]
-        schemas[table] = tuple(known)
-    return planner.plan(name, sql, catalog, schemas, functions or {}).node
+    schemas = {table: node.fields for table, node in catalog.items()}
+    return planner(session).plan(name, sql, catalog, schemas, functions or {}).node
+
+
+def expressions(texts: Sequence[str], fields: Sequence[Field]) -> list[Tree]:
+    """What Spark and the conversion make of the texts of expressions over columns."""
+    return _expressions(tuple(texts), tuple(fields))
+
+
+@lru_cache(maxsize=4096)
+def _expressions(texts: tuple[str, ...], fields: tuple[Field, ...]) -> list[Tree]:
+    source = Source("rows", fields)
+    named = ", ".join(f"{text} AS e{place}" for place, text in enumerate(texts))
+    plan = plan_sql("v", f"SELECT {named} FROM rows", {"rows": source})
+    if plan == source:  # they are its columns
+        return [source.column(name) for name in source.columns]
+    assert isinstance(plan, Linear) and plan.input == source
+    return [output.expression for output in plan.outputs]
+
+
+def step(node: Node, predicate: str | None, outputs: Mapping[str, str]) -> Linear:
+    """A `Linear` over ``node`` whose expressions are given as texts."""
+    texts = [*outputs.values(), *([] if predicate is None else [predicate])]
+    trees = expressions(texts, node.fields)
+    return Linear(
+        node,
+        None if predicate is None else trees[-1],
+        tuple(Named(name, tree) for name, tree in zip(outputs, trees, strict=False)),
+    )
+
+
+def expression(text: str, fields: Sequence[Field]) -> Tree:
+    """The same of one."""
+    (found,) = expressions([text], fields)
+    return found
 
 
 def expiring(source: Source, expires: str) -> Node:
     """The rows of ``source`` until the moment that ``expires`` gives for each."""
-    return _planner()[0].expiring(source, expires, {})
+    return planner().expiring(source, expires, {})

@@ -26,7 +26,7 @@ from holdfast.engine import Engine
 from holdfast.errors import SinkError
 from holdfast.plan.nodes import Field
 from holdfast.ready import Ready
-from holdfast.testing.simulator.model import SOURCES, VIEWS, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World
 
@@ -55,7 +55,7 @@ class Shop:
             settings=Settings("nosync", 2, Bound(), Retention(epochs=retain)),
         )
         runner = SimulatedRunner(self.world, 2)
-        self.engine = engine_of(Ready(declared, plans(FLOW), types(FLOW), runner), told or Told())
+        self.engine = engine_of(Ready(declared, runner), told or Told())
         return self.engine
 
     def die(self) -> None:

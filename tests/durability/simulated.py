@@ -14,7 +14,7 @@ from holdfast.durability import Settings
 from holdfast.engine import Engine
 from holdfast.ready import Ready
 from holdfast.store.location import Location
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans, types
+from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of
 from holdfast.trace.layer import forget_all
@@ -63,7 +63,7 @@ class Shop:
             expiring=left(world.flow),
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)
-        return engine_of(Ready(declared, plans(world.flow, 0), types(world.flow, 0), runner), told or Told())
+        return engine_of(Ready(declared, runner), told or Told())
 
     def feed(self) -> None:
         self._fed += 1

@@ -18,7 +18,7 @@ from holdfast.operators.stage import finish
 from holdfast.plan.dataflow import build
 from holdfast.spark.epoch import _stage_task
 from holdfast.spark.told import tell
-from holdfast.testing.simulator.model import plans, types
+from holdfast.testing.simulator.model import plans
 from operators.test_whole import FLOW, PARTITIONS, epoch_of, files, items
 
 
@@ -28,7 +28,7 @@ def _after_the_jvm(rdd: RDD[Any]) -> RDD[Any]:
 
 
 def test_a_task_whose_input_breaks_off_in_spark_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    program = compile_program(build(plans(FLOW), {}, types(FLOW), is_native), types(FLOW))
+    program = compile_program(build(plans(FLOW), {}, is_native))
     epoch = replace(epoch_of(tmp_path, 0), senders=1)
     router, report = read_parts(program, epoch, items(0), 0)
     mine = [each for each in counted(finish(router, report, 0), PARTITIONS) if each[0] == 0]

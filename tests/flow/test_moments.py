@@ -9,10 +9,12 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.frontend.schema import parse_schema
+from holdfast.plan.expression import sql
 from holdfast.plan.nodes import Linear, Node, Source, Temporal
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
-from holdfast.spark.analysis import Analyst
+from holdfast.spark.foreign import known_to
+from holdfast.spark.keepable import check_keepable
 from holdfast.spark.zones import keeps_dates, keeps_days
 from holdfast.testing.oracle import as_of
 
@@ -101,6 +103,7 @@ def test_a_row_is_there_exactly_while_the_condition_holds(spark: SparkSession, z
     held = ", ".join(
         f"count(DISTINCT coalesce({as_of(text, 'clock')}, false)) AS h{place}" for place, text in enumerate(conditions)
     )
+    known_to(session, wrong)
     found = session.sql(f"SELECT {wrong}, {held} FROM e CROSS JOIN c").first()
     assert found is not None
     assert {text: found[f"w{place}"] for place, text in enumerate(conditions) if found[f"w{place}"] is not None} == {}
@@ -127,13 +130,14 @@ def _held(session: SparkSession, condition: str) -> str:
     """Whether a row is there at ``clock``, as a `Temporal` would have it."""
     source: Node = Source("e", parse_schema(SCHEMA, subject="e"))
     plan = rewrite(plan_sql("v", f"SELECT id FROM e WHERE {condition}", {"e": source}, session=session))
-    (temporal,) = (each for each in reachable(Analyst(session).settle("v", plan)) if isinstance(each, Temporal))
+    check_keepable("v", plan, session)
+    (temporal,) = (each for each in reachable(plan) if isinstance(each, Temporal))
     below = temporal.input
     assert isinstance(below, Linear)
     assert isinstance(below.input, Source)
-    texts = {output.name: output.sql for output in below.outputs}
+    texts = {output.name: sql(output.expression) for output in below.outputs}
     now = "timestamp_micros(clock)"
-    parts = [f"({below.predicate})"] if below.predicate else []
+    parts = [] if below.predicate is None else [f"({sql(below.predicate)})"]
     parts += [f"coalesce({texts[temporal.start]} <= {now}, true)"] if temporal.start else []
     parts += [f"coalesce({now} < {texts[temporal.end]}, true)"] if temporal.end else []
     return f"coalesce({' AND '.join(parts)}, false)"

@@ -56,15 +56,6 @@ class Runs:
         plans: dict[str, nodes.Node] = {}
         for name, sql in views.items():
             plans[name] = rewrite(plan_sql(name, sql, {**tables, **plans}), keep=list(plans.values()))
-        found: dict[nodes.Node, tuple[Field, ...]] = {}
-
-        def settle(node: nodes.Node) -> None:
-            if isinstance(node, nodes.Linear | nodes.Aggregate | nodes.Temporal):
-                settle(node.input)
-            found[node] = columns(*node.columns)
-
-        for node in [*tables.values(), *plans.values()]:
-            settle(node)
         declared = Declared(
             name="f",
             local=self.root / "a",
@@ -76,7 +67,7 @@ class Runs:
             settings=Settings("nosync", 1, Bound(), Retention(epochs=2)),
             expiring={expires: tables[expires]} if expires in tables else {},
         )
-        self.engine = Engine(Ready(declared, plans, found, SimulatedRunner(self.world, 2)), Told())
+        self.engine = Engine(Ready(declared, SimulatedRunner(self.world, 2)), Told())
         return self.engine
 
     def rows(self, view: str) -> list[tuple[int, ...]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SqlError
+from holdfast.plan.expression import readable
 from holdfast.plan.nodes import Aggregate, Join, Linear, Node
 from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import reachable
@@ -159,6 +160,7 @@ def test_a_subquery_that_decides_alone_is_one_join(sql: str, hows: list[str]) ->
     [
         ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > t.b)", ["inner"], ["max"]),
         ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND t.b > u.d)", ["inner"], ["min"]),
+        ("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND abs(u.d) > abs(t.b))", ["inner"], ["max"]),
         ("SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d <> t.b)", ["left"], ["min", "max"]),
     ],
 )
@@ -172,10 +174,10 @@ def test_what_is_compared_after_a_cast_is_extreme_after_it() -> None:
     # u.c is a text and t.b a number: the greatest text need not be the greatest number.
     node = rewrite(plan("SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.c > t.b)"))
     (groups,) = [each for each in reachable(node) if isinstance(each, Aggregate)]
-    assert isinstance(groups.input, Linear) and "cast" in groups.input.outputs[-1].sql.lower()
+    assert isinstance(groups.input, Linear) and "cast" in readable(groups.input.outputs[-1].expression).lower()
 
 
-@pytest.mark.parametrize("condition", ["u.d + t.b > 1", "abs(u.d) > abs(t.b)", "u.d > t.b AND u.c > t.c"])
+@pytest.mark.parametrize("condition", ["u.d + t.b > 1", "u.d > t.b AND u.c > t.c"])
 def test_other_comparisons_are_decided_by_the_pairs_that_satisfy_them(condition: str) -> None:
     sql = f"SELECT * FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND {condition})"
     assert [join.how for join in joins(sql)] == ["inner", "semi"]
@@ -189,7 +191,8 @@ def test_the_pairs_are_looked_for_once_per_combination_of_values() -> None:
 
 def test_what_asks_no_subquery_filters_before_the_subquery_is_asked() -> None:
     (join,) = joins("SELECT a FROM t WHERE a IN (SELECT a FROM u) AND b > 1")
-    assert isinstance(join.left, Linear) and join.left.predicate == "`b` > 1"
+    assert isinstance(join.left, Linear) and join.left.predicate is not None
+    assert readable(join.left.predicate) == "`b` > 1"
 
 
 def test_a_name_means_the_column_of_the_innermost_query_that_has_it() -> None:

@@ -1,6 +1,6 @@
-"""The native evaluator of linear stretches, without Spark.
+"""The native evaluator of linear stretches. Spark reads the texts, and computes nothing.
 
-A hand-written table says what the semantics are, readable without Spark. A second table says what is left to Spark.
+A hand-written table says what the semantics are. A second table says what is left to Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.expressions import apply, compile_stretch
+from holdfast.operators.expressions import apply
 from operators.texts import (
     BIGINT,
     BOOL,
@@ -29,9 +29,13 @@ from operators.texts import (
     as_change,
     compiled,
     everything,
+    prepare,
     q,
     random_texts,
+    stretch_of,
 )
+
+LIST = pa.list_(pa.field("element", INT))
 
 # Text, the values of `a` (and `b`), what comes out. Errors are given by a part of their text.
 MEANING: list[tuple[str, pa.DataType, list[Any], list[Any], Any]] = [
@@ -82,7 +86,7 @@ MEANING: list[tuple[str, pa.DataType, list[Any], list[Any], Any]] = [
     ("`a` > DATE'1970-01-02'", pa.date32(), [date(1970, 1, 3), None], [None] * 2, [True, None]),
     ("`a` > '1970-01-02'", pa.date32(), [date(1970, 1, 2), None], [None] * 2, [False, None]),
     ("`a` = TIMESTAMP'1970-01-01 01:00:00+01:00'", TS, [datetime(1970, 1, 1, tzinfo=UTC)], [None], [True]),
-    ("((`a`)) AS z", INT, [1, None], [0, 0], [1, None]),
+    ("((`a`))", INT, [1, None], [0, 0], [1, None]),
 ]  # fmt: skip
 
 FOREIGN = [
@@ -99,44 +103,28 @@ FOREIGN = [
     "CAST(t.i64 AS DOUBLE) = 9007199254740992e0",
     "t.s = 1",
     "t.s = DATE'2020-01-01'",
-    "t.i32 = DATE'2020-01-01'",
-    "t.d > '2020-1-1'",
-    "t.ts > TIMESTAMP'2020-01-01 00:00:00'",  # in which time zone?
     "t.ts > t.nt",
     "t.ts > t.d",
-    "t.f32 = 0.1",
-    "t.f32 + 1",
     "CAST(t.i32 AS STRING)",
     "CAST(t.i64 AS INT)",
     "CAST(t.f64 AS INT)",
-    "try_cast(t.i32 AS BIGINT)",
     "upper(t.s)",
     "length(t.s) > 1",
     "t.s LIKE 'a!%' ESCAPE '!'",
     "t.s LIKE u.s",
     "t.s ILIKE 'a%'",
-    r"t.s = 'a\nb'",
-    "t.s = 'it''s'",
     "t.s || 'a'",
     "t.i32 % u.i32",
     "t.i32 % 0",
     "t.i32 / 0",
     "t.i32 DIV 2",
     "t.i32 IN (u.i32 , 1)",
-    "t.i32 = (t.i32 IS NULL)",
-    "t.p = t.i32 > 1",
-    "now() > t.ts",
-    "rand() > 0.5",
-    "nonesuch > 1",
-    "t.f64 + (COALESCE(7, -1) % 5)",  # the same for all rows
     "COALESCE(2147483647, 1) + 1",
     "1 / COALESCE(0, 1)",
     "IF(t.p , 0, -0.0D)",  # to Spark two equal branches
     "t.f64 = -CAST(0.0 AS DOUBLE)",
     "2147483647 + 1",
-    "t.i32 +",
     "t.w * u.w",  # 77 digits
-    "t.m * 1Y",
     "t.m * NULL",
     "t.m + t.f64",
     "-t.m",
@@ -144,7 +132,6 @@ FOREIGN = [
     "t.m % 2",
     "t.w + t.m > 1 AND t.p",  # can overflow
     "t.d + INTERVAL '1' DAY",
-    "DATE'2024-01-01' + INTERVAL '1' HOUR",
     "DATE'9999-12-31' + INTERVAL '1' DAY",
     "EXTRACT(YEAR FROM t.ts )",
     "EXTRACT(WEEK FROM t.d )",
@@ -159,9 +146,8 @@ FOREIGN = [
 def test_native_expression_means_what_spark_means(
     sql: str, kind: pa.DataType, a: list[Any], b: list[Any], expected: Any
 ) -> None:
-    results = [BOOL, INT, BIGINT, DOUBLE, STRING]
-    stretches = (compile_stretch(None, [("x", sql)], [("a", kind), ("b", kind)], [result]) for result in results)
-    stretch = next(found for found in stretches if found is not None)
+    stretch = stretch_of(None, [sql], [("a", kind), ("b", kind)])
+    assert stretch is not None
     change = pa.table({"c0": pa.array(a, kind), "c1": pa.array(b, kind), "_diff": pa.array([1] * len(a), BIGINT)})
     if isinstance(expected, str):
         with pytest.raises(EvaluationError) as raised:
@@ -178,18 +164,17 @@ def test_what_is_not_certain_is_left_to_spark(sql: str) -> None:
 
 
 def test_filter_keeps_rows_where_the_predicate_is_true_and_projects_only_them() -> None:
-    columns = [("a", INT), ("b", pa.list_(INT))]
-    stretch = compile_stretch("`a` < 5", [("b", "`b`"), ("next", "`a` + 1")], columns, [pa.list_(INT), INT])
+    stretch = stretch_of("`a` < 5", ["`b`", "`a` + 1"], [("a", INT), ("b", LIST)])
     assert stretch is not None
     change = pa.table({
-        "c0": pa.array([1, MAX, None, 4], INT), "c1": pa.array([[1], [2], [3], None], pa.list_(INT)),
+        "c0": pa.array([1, MAX, None, 4], INT), "c1": pa.array([[1], [2], [3], None], LIST),
         "_diff": pa.array([1, 2, 3, -4], BIGINT),
     })  # fmt: skip
     assert apply(stretch, change).to_pydict() == {"c0": [[1], None], "c1": [2, 5], "_diff": [1, -4]}
 
 
 def test_failing_predicate_raises_for_every_row_it_looks_at() -> None:
-    stretch = compile_stretch("`a` + 1 > 0", [("a", "`a`")], [("a", INT)], [INT])
+    stretch = stretch_of("`a` + 1 > 0", ["`a`"], [("a", INT)])
     assert stretch is not None
     with pytest.raises(EvaluationError, match="integer overflow") as raised:
         apply(stretch, pa.table({"c0": pa.array([1, MAX], INT), "_diff": pa.array([1, 1], BIGINT)}))
@@ -197,7 +182,7 @@ def test_failing_predicate_raises_for_every_row_it_looks_at() -> None:
 
 
 def test_plain_columns_are_passed_on_without_a_copy() -> None:
-    stretch = compile_stretch("`a` > 0", [("b", "`b`"), ("b2", "`b`")], [("a", INT), ("b", STRING)], [STRING, STRING])
+    stretch = stretch_of("`a` > 0", ["`b`", "`b`"], [("a", INT), ("b", STRING)])
     assert stretch is not None
     table = pa.table({"c0": pa.array([1, 2], INT), "c1": ["x", "y"], "_diff": pa.array([1, 1], BIGINT)})
     out = apply(stretch, table)
@@ -205,38 +190,26 @@ def test_plain_columns_are_passed_on_without_a_copy() -> None:
     assert len(addresses) == 1
 
 
-def test_result_type_other_than_sparks_is_left_to_spark() -> None:
-    assert compile_stretch(None, [("x", "`a` + 1")], [("a", INT)], [BIGINT]) is None
-
-
 def test_twins_that_spark_computes_once_are_left_to_spark() -> None:
     columns = [("a", DOUBLE), ("b", DOUBLE), ("c", DOUBLE), ("i", INT), ("j", INT)]
-    twins = [("x", "`a` + `b` + `c`"), ("y", "`c` + `b` + `a`")]
-    assert compile_stretch(None, twins, columns, [DOUBLE, DOUBLE]) is None
-    lazy = [("x", "`i` + `j` * `j`"), ("y", "`i` - `j` * `j`")]
-    assert compile_stretch(None, lazy, columns, [INT, INT]) is None
-    assert compile_stretch(None, lazy[:1], columns, [INT]) is not None
-    mirrored = [("x", "`i` + `i` > `j`"), ("y", "`j` < `i` + `i`")]
-    assert compile_stretch(None, mirrored, columns, [BOOL, BOOL]) is None
+    assert stretch_of(None, ["`a` + `b` + `c`", "`c` + `b` + `a`"], columns) is None
+    lazy = ["`i` + `j` * `j`", "`i` - `j` * `j`"]
+    assert stretch_of(None, lazy, columns) is None
+    assert stretch_of(None, lazy[:1], columns) is not None
+    assert stretch_of(None, ["`i` + `i` > `j`", "`j` < `i` + `i`"], columns) is None
 
 
 def test_stretch_is_a_value_that_survives_pickling() -> None:
-    stretch = compile_stretch("`a` IN (1, 2)", [("x", "`a` + 1")], [("a", INT)], [INT])
+    stretch = stretch_of("`a` IN (1, 2)", ["`a` + 1"], [("a", INT)])
     again = pickle.loads(pickle.dumps(stretch))
     assert again == stretch and hash(again) == hash(stretch)
 
 
-def test_applying_parses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stretch = compile_stretch("`a` > 1", [("x", "`a` + 1")], [("a", INT)], [INT])
-    assert stretch is not None
-    monkeypatch.setattr("sqlglot.parse_one", None)
-    change = pa.table({"c0": pa.array([1, 2], INT), "_diff": pa.array([1, 1], BIGINT)})
-    assert apply(stretch, change)["c0"].to_pylist() == [3]
-
-
 def test_whatever_compiles_applies_to_many_rows_to_one_and_to_none() -> None:
     change = as_change(everything())
-    for text in random_texts(400, seed=5):
+    texts = random_texts(400, seed=5)
+    prepare(texts)
+    for text in texts:
         found = compiled(text)
         for part in (change, change.slice(9, 1), change.slice(0, 0)) if found else ():
             with contextlib.suppress(EvaluationError):
@@ -244,9 +217,7 @@ def test_whatever_compiles_applies_to_many_rows_to_one_and_to_none() -> None:
 
 
 def test_chunks_and_no_rows_at_all_are_fine() -> None:
-    stretch = compile_stretch(
-        "`a` > 1", [("x", "`a` + 1"), ("k", "7"), ("z", "CAST(NULL AS STRING)")], [("a", INT)], [INT, INT, STRING]
-    )
+    stretch = stretch_of("`a` > 1", ["`a` + 1", "7", "CAST(NULL AS STRING)"], [("a", INT)])
     assert stretch is not None
     whole = pa.table({"c0": pa.array([1, 2, 3], INT), "_diff": pa.array([1, 1, 1], BIGINT)})
     pieces = pa.concat_tables([whole.slice(0, 1), whole.slice(1, 1), whole.slice(2)])

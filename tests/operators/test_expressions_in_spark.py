@@ -14,19 +14,19 @@ import pyarrow.compute as pc
 import pytest
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.expressions import apply, compile_stretch
+from holdfast.operators.expressions import apply
 from operators.texts import (
     BIGINT,
     BOOL,
-    COLUMNS,
     DOUBLE,
-    INT,
     as_change,
     certain_texts,
     compiled,
     everything,
     failing_texts,
+    prepare,
     random_texts,
+    stretch_of,
 )
 
 
@@ -82,6 +82,7 @@ def native(text: str, table: pa.Table) -> pa.ChunkedArray:
 
 def test_certain_expressions_give_sparks_bits(everything_in_spark: Any) -> None:
     table, texts = everything(), certain_texts()
+    prepare(texts)
     for start in range(0, len(texts), 40):
         group = texts[start : start + 40]
         oracle = select(everything_in_spark, group)
@@ -93,9 +94,10 @@ def test_certain_expressions_give_sparks_bits(everything_in_spark: Any) -> None:
 
 def test_predicates_keep_the_rows_that_spark_keeps(everything_in_spark: Any) -> None:
     table = everything()
+    prepare(certain_texts())
     texts = [text for text in certain_texts() if (found := compiled(text)) and found[1] == BOOL]
     for text in random.Random(1).sample(texts, 25):
-        stretch = compile_stretch(text, [("id", "1")], COLUMNS, [INT])
+        stretch = stretch_of(text, ["1"])
         assert stretch is not None
         kept = apply(stretch, as_change(table))["_diff"].to_pylist()
         assert kept == [row[0] for row in everything_in_spark.where(text).select("_diff").collect()], text
@@ -130,21 +132,23 @@ def agrees_row_by_row(frame: Any, table: pa.Table, text: str) -> None:
 
 def test_failing_expressions_fail_on_sparks_rows(everything_in_spark: Any) -> None:
     table = everything()
+    prepare(failing_texts())
     for text in failing_texts():
         agrees_row_by_row(everything_in_spark, table, text)
 
 
 def test_random_expressions_agree_with_spark(everything_in_spark: Any) -> None:
     table = everything()
-    found = {text: compiled(text) for text in random_texts(600, seed=20240229)}
+    texts = random_texts(600, seed=20240229)
+    prepare(texts)
+    found = {text: compiled(text) for text in texts}
     native_ones = {text: stretch for text, stretch in found.items() if stretch is not None}
     assert len(native_ones) > 100
     failing = [text for text, (stretch, _) in native_ones.items() if stretch.outputs[0].raises]
     plain = [text for text in native_ones if text not in failing]
     for start in range(0, len(plain), 25):
         group = plain[start : start + 25]
-        types = [native_ones[text][1] for text in group]
-        stretch = compile_stretch(None, [(text, text) for text in group], COLUMNS, types)
+        stretch = stretch_of(None, group)
         if stretch is None:  # Spark might compute some of them once for all: then each alone
             for text in group:
                 assert bits(native(text, table)) == bits(select(everything_in_spark, [text]).column(0)), text

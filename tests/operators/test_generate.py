@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,9 @@ from pyspark import cloudpickle
 from holdfast.errors import EvaluationError
 from holdfast.operators.applied import Called, Calls, Record, call_all
 from holdfast.operators.generate import Explode, compile_generator, generate
+from holdfast.plan.expression import Literal, Operation
+from holdfast.plan.nodes import Field, Generate, Source
+from holdfast.plan.types import arrow_type
 
 NUMBERS = st.none() | st.integers(0, 3)
 ARRAY = pa.list_(pa.field("element", pa.int32()))
@@ -50,6 +54,18 @@ def _plain(value: Any) -> Any:
     return tuple(_plain(each) for each in value) if isinstance(value, (list, tuple)) else value
 
 
+TYPES = {
+    arrow_type(name): name for name in ("int", "string", "array<int>", "map<string,int>", "struct<a:int,b:string>")
+}
+TYPES[STRUCTS] = "array<struct<a:int,b:string>>"
+
+
+def _step(function: str, kind: pa.DataType, types: list[pa.DataType], outer: bool = False) -> Generate:
+    source = Source("rows", (Field("id", "bigint"), Field("xs", TYPES[kind])))
+    made = tuple(Field(f"x{place}", TYPES[each]) for place, each in enumerate(types))
+    return Generate(source, function, (source.column("xs"),), made, outer)
+
+
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize(
     ("function", "kind", "types"),
@@ -77,7 +93,7 @@ def test_every_element_is_a_row_with_the_diff_of_its_parent(
         ],
         names=["c0", "c1", "_diff"],
     ).slice(skipped)
-    compiled = compile_generator(f"{function}(`xs`)", outer, [("id", pa.int64()), ("xs", kind)], types)
+    compiled = compile_generator(_step(function, kind, types, outer))
     assert isinstance(compiled, Explode)
     made = generate(pickle.loads(pickle.dumps(compiled)), change)
     found = Counter(_plain(tuple(row.values())) for row in made.to_pylist())
@@ -91,10 +107,12 @@ def test_every_element_is_a_row_with_the_diff_of_its_parent(
 
 
 def test_what_is_not_certain_is_left_to_spark() -> None:
-    columns = [("s", pa.string()), ("xs", ARRAY)]
-    assert compile_generator("explode(split(`s`, ' '))", False, columns, [pa.string()]) is None
-    assert compile_generator("json_tuple(`s`, 'a')", False, columns, [pa.string()]) is None
-    assert compile_generator("explode(`xs`)", False, columns, [pa.int64()]) is None
+    certain = _step("explode", ARRAY, [pa.int32()])
+    words = Operation("split", (Literal("a b", "string"), Literal(" ", "string")), "array<string>")
+    assert compile_generator(certain) is not None
+    assert compile_generator(replace(certain, arguments=(words,), made=(Field("x", "string"),))) is None
+    assert compile_generator(replace(certain, function="json_tuple")) is None
+    assert compile_generator(replace(certain, made=(Field("x", "bigint"),))) is None
 
 
 def _called(function: Any, kind: pa.DataType, style: str, *columns: pa.Array) -> list[Any]:

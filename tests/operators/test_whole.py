@@ -16,7 +16,7 @@ from holdfast.operators.messages import BrokenOff, Message, counted
 from holdfast.operators.program import Program, compile_program, is_native
 from holdfast.operators.stage import Epoch, Report, finish, reports_of, run_stage
 from holdfast.plan.dataflow import build
-from holdfast.testing.simulator.model import plans, types
+from holdfast.testing.simulator.model import plans
 from holdfast.trace.cover import Chain
 
 FLOW = ("placed", "cities")
@@ -36,7 +36,7 @@ class Rows:
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return compile_program(build(plans(FLOW), {}, types(FLOW), is_native), types(FLOW))
+    return compile_program(build(plans(FLOW), {}, is_native))
 
 
 def epoch_of(directory: Path, number: int) -> Epoch:

@@ -11,9 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlglot import exp
-
-from holdfast.plan.expression import Tree, read
+from holdfast.plan.expression import FOREIGN, Column, Foreign, Literal, Operation, Tree
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -33,16 +31,15 @@ from holdfast.plan.nodes import (
 
 Row = tuple[Any, ...]
 
-BINARY: dict[type[Tree], Callable[[Any, Any], Any]] = {
-    exp.Add: operator.add,
-    exp.Sub: operator.sub,
-    exp.Mul: operator.mul,
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "=": operator.eq,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
 }
 
 
@@ -52,13 +49,13 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
         case Source():
             return list(tables[node.name])
         case Linear():
-            outputs = [read(output.sql) for output in node.outputs]
-            predicate = None if node.predicate is None else read(node.predicate)
+            outputs = [output.expression for output in node.outputs]
+            predicate = node.predicate
             rows = [dict(zip(node.input.columns, row, strict=True)) for row in run(node.input, tables)]
             kept = [row for row in rows if predicate is None or evaluate(predicate, row) is True]
             return [tuple(evaluate(tree, row) for tree in outputs) for row in kept]
         case Generate():
-            (argument,) = read(node.generator).expressions
+            (argument,) = node.arguments
             found = []
             for row in run(node.input, tables):
                 values = evaluate(argument, dict(zip(node.input.columns, row, strict=True))) or []
@@ -138,7 +135,7 @@ def _over(call: WindowCall, rows: list[Row], at: int, peers: list[Row], columns:
     if call.function in ("first_value", "last_value"):
         row = None if not inside else inside[0 if call.function == "first_value" else -1]
         return None if row is None else row[columns.index(call.arguments[0])]
-    return _call(Call(call.name, call.function, call.arguments), inside, columns)
+    return _call(Call(call.name, call.function, call.arguments, call.type), inside, columns)
 
 
 def _join(node: Join, left: list[Row], right: list[Row]) -> list[Row]:
@@ -188,46 +185,47 @@ def _call(call: Call, rows: list[Row], columns: tuple[str, ...]) -> Any:
 def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
     """The value of an expression on a row."""
     match tree:
-        case exp.Column():
+        case Column():
             return row[tree.name]
-        case exp.Literal():
-            return tree.name if tree.is_string else int(tree.name)
-        case exp.Null():
-            return None
-        case exp.Boolean():
-            return tree.this
-        case exp.Neg():
-            value = evaluate(tree.this, row)
-            return None if value is None else -value
-        case exp.Cast():  # of numbers to wider ones
-            return evaluate(tree.this, row)
-        case exp.Not():
-            value = evaluate(tree.this, row)
-            return None if value is None else not value
-        case exp.Is():
-            return evaluate(tree.this, row) is None
-        case exp.And() | exp.Or():
-            decisive = isinstance(tree, exp.Or)
-            sides = [evaluate(tree.this, row), evaluate(tree.expression, row)]
-            return decisive if decisive in sides else None if None in sides else not decisive
-        case exp.In():
-            value, others = evaluate(tree.this, row), [evaluate(each, row) for each in tree.expressions]
+        case Literal():
+            return tree.value
+        case Foreign():
+            known = FOREIGN.fullmatch(tree.name)
+            assert known is not None
+            return _function(known[1], [evaluate(each, row) for each in tree.holes])
+        case Operation():
+            return _operation(tree.name, [evaluate(each, row) for each in tree.operands])
+    raise AssertionError(f"{tree} is not known here")
+
+
+def _operation(name: str, values: list[Any]) -> Any:
+    match name:
+        case "negative":
+            return None if values[0] is None else -values[0]
+        case "cast":  # of numbers to wider ones
+            return values[0]
+        case "not":
+            return None if values[0] is None else not values[0]
+        case "is null":
+            return values[0] is None
+        case "and" | "or":
+            decisive = name == "or"
+            return decisive if decisive in values else None if None in values else not decisive
+        case "in":
+            value, *others = values
             if value is None:
                 return None
             return True if value in others else None if None in others else False
-        case exp.Case():
-            for branch in tree.args["ifs"]:
-                if evaluate(branch.this, row) is True:
-                    return evaluate(branch.args["true"], row)
-            return evaluate(tree.args["default"], row) if tree.args.get("default") else None
-        case exp.Anonymous():
-            values = [evaluate(each, row) for each in tree.expressions]
-            if tree.name == "coalesce":
-                return next((value for value in values if value is not None), None)
-            if tree.name == "if":
-                return values[1] if values[0] is True else values[2]
-            return None if values[0] is None else {"abs": abs, "upper": str.upper}[tree.name](values[0])
-    left, right = evaluate(tree.this, row), evaluate(tree.expression, row)
-    if isinstance(tree, exp.NullSafeEQ):
-        return bool(left == right)
-    return None if left is None or right is None else BINARY[type(tree)](left, right)
+        case "case":
+            *pairs, otherwise = values
+            found = [value for test, value in zip(pairs[::2], pairs[1::2], strict=True) if test is True]
+            return found[0] if found else otherwise
+        case "coalesce":
+            return next((value for value in values if value is not None), None)
+        case "<=>":
+            return bool(values[0] == values[1])
+    return None if None in values else BINARY[name](*values)
+
+
+def _function(name: str, values: list[Any]) -> Any:
+    return None if values[0] is None else {"abs": abs, "upper": str.upper}[name](values[0])

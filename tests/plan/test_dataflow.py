@@ -7,9 +7,8 @@ import pytest
 from holdfast.frontend.schema import parse_schema
 from holdfast.operators.program import is_native
 from holdfast.plan.dataflow import Dataflow, build
-from holdfast.plan.nodes import Field, Source
+from holdfast.plan.nodes import Source
 from holdfast.plan.rewrites import rewrite
-from holdfast.plan.walk import reachable
 
 from ..planned import plan_sql
 
@@ -18,10 +17,7 @@ T = Source("t", parse_schema("a bigint, b bigint", subject="t"))
 
 def _flow(*queries: str) -> Dataflow:
     views = {f"v{place}": rewrite(plan_sql("v", sql, {"t": T})) for place, sql in enumerate(queries)}
-    types = {
-        node: tuple(Field(name, "bigint") for name in node.columns) for v in views.values() for node in reachable(v)
-    }
-    return build(views, {"t": T}, types, is_native)
+    return build(views, {"t": T}, is_native)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from holdfast.frontend.schema import parse_schema
 from holdfast.plan.dataflow import build
 from holdfast.plan.drawing import Drawing, Measured, drawing
 from holdfast.plan.explain import as_text
-from holdfast.plan.nodes import Field, Node, Source
+from holdfast.plan.nodes import Node, Source
 from holdfast.plan.picture import as_html, as_svg
 from holdfast.plan.rewrites import rewrite
-from holdfast.plan.walk import reachable
 
 from ..planned import plan_sql
 from .tpch import QUERIES, TABLES
@@ -24,9 +23,7 @@ def shown(**queries: str) -> Drawing:
     views: dict[str, Node] = {}
     for name, sql in queries.items():
         views[name] = rewrite(plan_sql(name, sql, {**catalog, **views}), keep=views.values())
-    nodes = [each for view in views.values() for each in reachable(view)]
-    types = {each: tuple(Field(name, "bigint") for name in each.columns) for each in nodes}
-    flow = build(views, {}, types, lambda *_: True)
+    flow = build(views, {}, lambda _: True)
     measured = {mark: Measured(3, 2048, 17, 5, 2.5, 1.25) for mark in flow.operators}
     return drawing(flow, measured)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.plan.expression import Literal, Operation, condition
 from holdfast.plan.nodes import Field, Linear, Named, Source
 from holdfast.spark.stretches import Stretch, rounds
 
@@ -10,9 +11,12 @@ SOURCE = Source("t", FIELDS)
 
 
 def _stretch(number: int) -> Stretch:
-    first = Linear(SOURCE, "`a` > 1", (Named("a", f"`a` + {number}"), Named("x.y", "upper(`b`)")))
-    second = Linear(first, None, (Named("z", "concat(`x.y`, `a`)"),))
-    return Stretch(0, (first, second), ((Field("a", "int"), Field("x.y", "string")), (Field("z", "string"),)))
+    a, b = SOURCE.column("a"), SOURCE.column("b")
+    added = Operation("+", (a, Literal(number, "int")), "int")
+    upper = Operation("upper", (b,), "string")
+    first = Linear(SOURCE, condition(">", a, Literal(1, "int")), (Named("a", added), Named("x.y", upper)))
+    joined = Operation("concat", (first.column("x.y"), first.column("a")), "string")
+    return Stretch(0, (first, Linear(first, None, (Named("z", joined),))))
 
 
 def _depth(text: str) -> int:
