@@ -43,4 +43,4 @@ def test_a_file_costs_few_bytes_for_ever() -> None:
         files.add(os.path.join("/some/directory/of/ours", f"{number:09d}.parquet"), number, number, [number * 7919])
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 120 * 20_000
+    assert held < 90 * 20_000

@@ -96,7 +96,7 @@ def test_another_meaning_is_another_fingerprint(one: str, other: str) -> None:
 
 
 def test_a_fingerprint_is_16_hex_digits_and_stays_the_same_for_ever() -> None:
-    # Durable state is found by these: if this fails, either keep the old fingerprints or raise VERSION on purpose.
+    # Durable state is found by these: if this fails, keep the old ones, or read what the module says of VERSION.
     assert mark("SELECT c, sum(a) AS x FROM t WHERE b > 1 GROUP BY c") == "391bd5e29c28ba0c"
 
 

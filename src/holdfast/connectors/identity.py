@@ -11,7 +11,7 @@ Every file that is offered gets a **mark**, which is in the offer, so that a flo
   driver. Wherever it is moved or copied to, it is not taken again; a path that gets another content is a new file. Two
   files of equal content count once.
 
-Cost: memory for each file that was ever taken, some 70 bytes; per new file one reading of its ends, or of all of it.
+Cost: memory for each file that was ever taken, some 80 bytes; per new file one reading of its ends, or of all of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files that were ever taken, in few bytes each.
 
 The latest ones are in dicts. When these are many, they are put into arrays, behind those that are there already: names
-as one text, and places in it sorted by hash, to be found by bisection. So a file costs some 70 bytes for ever, and a
+as one text, and places in it sorted by hash, to be found by bisection. So a file costs some 80 bytes for ever, and a
 question a few microseconds.
 """
 

@@ -3,8 +3,9 @@
 Two nodes have the same fingerprint only if they hold the same rows in the same columns *by position*, so that one can
 read the state that the other wrote. Names of columns do not matter, except a source's: those say which data it reads.
 Expressions are compared over input positions; AND ignores order and repetition; a `Linear` that only renames is its
-input. `VERSION` goes into every fingerprint: raise it when the meaning of an operator, or what it
-keeps in its trace, changes.
+input. `VERSION` goes into every fingerprint: when the meaning of an operator, or what it keeps in its trace, changes,
+state of the old version is not to be found. Before it is raised, a source must be left out of that: it would also hide
+the rows that a log keeps of inputs that code pushed, and nothing else has those.
 
 Cost: linear in the number of distinct nodes (shared ones count once).
 """
