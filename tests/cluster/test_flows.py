@@ -49,6 +49,7 @@ def test_output_is_exact_when_executors_workers_and_the_driver_are_killed() -> N
     assert marked(MARK, cluster.mark) == []
 
 
+@pytest.mark.slow
 def test_a_driver_takes_over_on_a_cluster_and_one_that_wakes_up_stops() -> None:
     """Two drivers under a lease, with layers on workers that neither can see."""
     with Cluster(workers=2, cores=2, executors_per_worker=2, memory=512) as cluster:
@@ -113,6 +114,7 @@ def test_members_come_and_go() -> None:
     assert marked(MARK, cluster.mark) == []
 
 
+@pytest.mark.slow
 def test_a_flow_goes_on_with_what_is_left_until_it_is_repaired() -> None:
     with Cluster(workers=3, cores=1, memory=512) as cluster:
         seen = cluster.driver(scenes.continued, 3).result(240.0)
