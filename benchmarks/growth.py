@@ -30,12 +30,12 @@ from rich.table import Table
 from holdfast.connectors.changelog import changelog
 from holdfast.connectors.files import files
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.declared import Declared, Told
-from holdfast.durability import Settings
-from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.ready import Ready
-from holdfast.store.location import LocalLocation
+from holdfast.log.location import LocalLocation
+from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.replication import Settings
 from holdfast.testing import Plan, faults
 from holdfast.testing.simulator.model import VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner

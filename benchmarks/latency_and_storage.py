@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from turns import Feed, in_turn, median_ms, p95_ms
 
-from holdfast.store.location import LocalLocation
+from holdfast.log.location import LocalLocation
 from holdfast.testing.unreliable import Unreliable
 
 DELAYS = (0, 10, 100, 1000)

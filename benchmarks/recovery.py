@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 from turns import Feed, come_to_rest, rounds
 
+from holdfast.log.location import LocalLocation
 from holdfast.results import Recovery
-from holdfast.store.location import LocalLocation
 from holdfast.testing.unreliable import Unreliable
 
 LOST = (None, 0, 1, 4, 16)

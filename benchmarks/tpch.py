@@ -33,7 +33,7 @@ from workloads import tpch
 
 import holdfast as hf
 from holdfast.connectors.source import Offer, Part
-from holdfast.frontend.schema import parse_schema
+from holdfast.plan.schema import parse_schema
 from holdfast.testing import assert_same_rows
 
 ALLOWED = 0.15

@@ -19,7 +19,7 @@ import numpy as np
 from against_structured_streaming import Ours
 from data import write_rows
 
-from holdfast.durability import PAUSE
+from holdfast.runtime.replication import PAUSE
 
 T = TypeVar("T")
 

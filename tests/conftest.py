@@ -32,9 +32,9 @@ _LONG = (
     "tpch/",
     "simulator/",
     "nexmark/",
-    "lease/",
+    "standby/",
     "flow/",
-    "verify/",
+    "inspect/",
 )
 """Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end. (Hence
 ``--no-loadscope-reorder`` in the Makefile: a file of one long test is not to be the last.)"""

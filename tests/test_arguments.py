@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.connectors.pushed import Input
+from holdfast.connectors.input import Input
 from holdfast.errors import DeclarationError, HoldfastError, LeaseError
 from holdfast.flow import Flow
-from holdfast.lease.address import open_lease
+from holdfast.standby.address import open_lease
 
 
 class Things:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import background
-from holdfast.background import Background
+from holdfast.runtime import background
+from holdfast.runtime.background import Background
 
 _PAUSE = 0.3
 

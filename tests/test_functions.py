@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import holdfast as hf
-from holdfast.functions import is_nondeterministic, meaning
+from holdfast.frontend.user_functions import is_nondeterministic, meaning
 
 
 def _adder(amount: int) -> Callable[[int], int]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from holdfast import priority
+from holdfast.foundation import processor_priority
 
 T = TypeVar("T")
 
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads have no
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[priority._Machine]:
-    fresh = priority._Machine()
-    monkeypatch.setattr(priority, "_machine", fresh)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[processor_priority._Machine]:
+    fresh = processor_priority._Machine()
+    monkeypatch.setattr(processor_priority, "_machine", fresh)
     yield fresh
 
 
 def _beside(work: Callable[[], T]) -> T:
-    with ThreadPoolExecutor(1, initializer=priority.yield_to_epochs) as thread:
-        return thread.submit(priority.in_spare_time, work).result()
+    with ThreadPoolExecutor(1, initializer=processor_priority.yield_to_epochs) as thread:
+        return thread.submit(processor_priority.in_spare_time, work).result()
 
 
 def _policy() -> int:
@@ -39,7 +39,7 @@ def _policy() -> int:
 
 
 def test_where_there_is_time_to_spare_an_idle_thread_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority, "_ENOUGH", 0.0)  # other tests may use all of it
+    monkeypatch.setattr(processor_priority, "_ENOUGH", 0.0)  # other tests may use all of it
     assert _beside(_policy) == os.SCHED_IDLE
     # Nothing of that stays with whoever asked, nor with the process.
     assert _policy() == os.SCHED_OTHER
@@ -52,7 +52,7 @@ def _cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine) -> None:
+def test_where_there_is_none_it_is_not_left_to_starve(machine: processor_priority._Machine) -> None:
     assert _beside(_policy) == os.SCHED_OTHER  # nobody knows yet
     if len(os.sched_getaffinity(0)) < (os.cpu_count() or 1) or os.getpriority(os.PRIO_PROCESS, 0) > 0:
         pytest.skip("this process cannot keep the whole machine busy")
@@ -76,13 +76,13 @@ def test_where_there_is_none_it_is_not_left_to_starve(machine: priority._Machine
 
 
 def test_a_thread_that_does_not_yield_does_it_at_once() -> None:
-    assert priority.in_spare_time(threading.current_thread) is threading.current_thread()
+    assert processor_priority.in_spare_time(threading.current_thread) is threading.current_thread()
 
 
 def test_what_goes_wrong_in_spare_time_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ValueError("as it is")
 
-    monkeypatch.setattr(priority, "_ENOUGH", 0.0)
+    monkeypatch.setattr(processor_priority, "_ENOUGH", 0.0)
     with pytest.raises(ValueError, match="as it is"):
         _beside(fail)

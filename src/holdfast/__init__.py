@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.answers import Answer, Report
     from holdfast.connectors.changelog import changelog
     from holdfast.connectors.files import files
     from holdfast.connectors.foreach import foreach
@@ -17,14 +16,15 @@ if TYPE_CHECKING:
     from holdfast.coordinator.membership import Change, Member
     from holdfast.errors import Fenced, HoldfastError, LeaseLost, MemberLost
     from holdfast.flow import Flow
-    from holdfast.functions import nondeterministic
-    from holdfast.lease.address import zookeeper
-    from holdfast.lease.events import LeaseEvent
-    from holdfast.oneoff import query
+    from holdfast.frontend.user_functions import nondeterministic
+    from holdfast.log.location import location
+    from holdfast.query.one_off import query
+    from holdfast.query_results import Answer, Report
     from holdfast.results import Approximation, Epoch, Recovery, Status
     from holdfast.spark.membership import on_membership
     from holdfast.spark.session import detection
-    from holdfast.store.location import location
+    from holdfast.standby.address import zookeeper
+    from holdfast.standby.events import LeaseEvent
 
 __version__ = "0.1.0"
 
@@ -61,21 +61,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "answers",
+    "Answer": "query_results",
     "Approximation": "results",
     "Change": "coordinator.membership",
     "Epoch": "results",
     "Fenced": "errors",
     "Flow": "flow",
     "HoldfastError": "errors",
-    "LeaseEvent": "lease.events",
+    "LeaseEvent": "standby.events",
     "LeaseLost": "errors",
     "Member": "coordinator.membership",
     "MemberLost": "errors",
     "Offer": "connectors.source",
     "Part": "connectors.source",
     "Recovery": "results",
-    "Report": "answers",
+    "Report": "query_results",
     "Sink": "connectors.sink",
     "Source": "connectors.source",
     "Status": "results",
@@ -83,13 +83,13 @@ _HOMES = {
     "detection": "spark.session",
     "files": "connectors.files",
     "foreach": "connectors.foreach",
-    "location": "store.location",
-    "nondeterministic": "functions",
+    "location": "log.location",
+    "nondeterministic": "frontend.user_functions",
     "on_membership": "spark.membership",
-    "query": "oneoff",
+    "query": "query.one_off",
     "rate": "connectors.rate",
     "table": "connectors.table",
-    "zookeeper": "lease.address",
+    "zookeeper": "standby.address",
 }
 
 

@@ -28,13 +28,13 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
-from holdfast.redaction import redact, redacted
+from holdfast.foundation.redaction import redact, redacted
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow
-    from holdfast.lease.lease import Lease
     from holdfast.results import Epoch
+    from holdfast.standby.lease import Lease
 
 P = ParamSpec("P")
 
@@ -116,7 +116,7 @@ def run(
     With --lease any number of them may run: one leads, the others wait with everything warm. When the leader ends,
     dies or stalls, one of them goes on where it was. A leader that stalled and wakes up ends with status 3.
     """
-    from holdfast.lease.address import open_lease
+    from holdfast.standby.address import open_lease
     from holdfast.terminal.app import load_flow
     from holdfast.terminal.live import Jsonl, Lines, Screen
     from holdfast.terminal.live import Progress as Epochs
@@ -196,7 +196,7 @@ def status(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Say how the flow of LOG stands: its epochs, views and state, and how safe they are. It may be running."""
-    from holdfast.outside.inspect import describe
+    from holdfast.inspect.describe import describe
     from holdfast.terminal.report import print_status
 
     found = describe(logs, min_replicas=min_replicas)
@@ -272,7 +272,7 @@ def read(
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file."),
 ) -> None:
     """Print the rows of VIEW. Needs no Spark; the flow may be running."""
-    from holdfast.outside.inspect import read_collection
+    from holdfast.inspect.describe import read_collection
 
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("parquet is not for the terminal; give --output FILE", param_hint="--format")
@@ -307,7 +307,7 @@ def verify(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Check every file of a log, and what is missing. It may be running, except for --repair."""
-    from holdfast.outside.verify import verify as check
+    from holdfast.inspect.verify import verify as check
     from holdfast.terminal.report import print_report
 
     with _bar("checking layers", problems.is_terminal and not as_json) as progress:

@@ -16,40 +16,41 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
-from holdfast import again, arguments
-from holdfast.again import same_again
-from holdfast.connectors.pushed import Input
+from holdfast.connectors.input import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
+from holdfast.foundation import arguments
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.foundation.redaction import logger, shown
 from holdfast.frontend.catalog import Catalog
-from holdfast.frontend.nearest import did_you_mean
-from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.udf import user_function
-from holdfast.functions import Function
-from holdfast.lease.events import LeaseEvent
-from holdfast.lease.lease import Lease
-from holdfast.live import Live
-from holdfast.members import H, Members
+from holdfast.frontend.declared_function import user_function
+from holdfast.frontend.user_functions import Function
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.redaction import logger, shown
+from holdfast.plan.schema import parse_schema
 from holdfast.results import Approximation, Epoch, Recovery, Status
-from holdfast.turns import Turns
-from holdfast.wanted import checked, clock_jump, working_directory
+from holdfast.runtime import redeclaration
+from holdfast.runtime.redeclaration import same_again
+from holdfast.runtime.settings import checked, clock_jump, working_directory
+from holdfast.runtime.turns import Turns
+from holdfast.spark.flow_members import H, Members
+from holdfast.spark.flow_tables import Live
+from holdfast.standby.events import LeaseEvent
+from holdfast.standby.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.declared import Told
-    from holdfast.engine import Engine
-    from holdfast.foreseen import Plan
+    from holdfast.inspect.flow_plan import Plan
+    from holdfast.inspect.unopened_flow import Log
+    from holdfast.log.location import Location
     from holdfast.plan.drawing import Drawing
-    from holdfast.ready import Ready
-    from holdfast.spark.placement import Placement
+    from holdfast.runtime.declaration import Told
+    from holdfast.runtime.engine import Engine
+    from holdfast.runtime.prepared_flow import Ready
+    from holdfast.spark.placed_work import Placement
     from holdfast.spark.planning import Planner
-    from holdfast.store.location import Location
-    from holdfast.unopened import Log
 
     Place: TypeAlias = str | Path | Location
 
@@ -362,7 +363,7 @@ class Flow:
     def _own_session(self) -> SparkSession:
         """The session of Holdfast's own queries."""
         if self._reading is None:
-            from holdfast.spark.meaning import meaning_of, planning_session
+            from holdfast.spark.session_meaning import meaning_of, planning_session
 
             spark = self._session()
             self._meaning = meaning_of(spark, self.name)
@@ -376,7 +377,7 @@ class Flow:
 
     def _hold(self, spark: SparkSession, recorded: Mapping[str, str]) -> None:
         """Judge views by what the session said when the flow first ran, whatever it says now."""
-        from holdfast.spark.meaning import planning_session
+        from holdfast.spark.session_meaning import planning_session
 
         self._own_session()
         differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
@@ -413,7 +414,7 @@ class Flow:
             raise
         finally:
             self._recovery = engine.recovery
-            again.closed(self, engine.declared.local)
+            redeclaration.closed(self, engine.declared.local)
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -511,7 +512,7 @@ class Flow:
                 with self._turns.taken("run()"):
                     self._started()
                 return self._loop(until, epochs, interval, on_epoch)
-            from holdfast.lease.leading import leading
+            from holdfast.standby.standing_by import leading
 
             with leading(self, lease, lease_timeout, on_lease) as leads:
                 return self._loop(until, epochs, interval, on_epoch) if leads else 0
@@ -592,20 +593,20 @@ class Flow:
         if self._engine is not None and self._engine.torn:
             self._end()  # it was interrupted where only the log knows what counts
         if self._engine is None:
-            from holdfast.continuing import engine_of
-            from holdfast.declared import Told
+            from holdfast.runtime.continuing import engine_of
+            from holdfast.runtime.declaration import Told
 
             self._told = self._told or Told()
             if self._local is None:
                 working_directory(ready.declared.locations)  # now it is made
             if self._lease is None:
-                again.opening(self, ready.declared.local, self._told)
+                redeclaration.opening(self, ready.declared.local, self._told)
             engine = engine_of(ready, self._told, self._lease)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
             if self._lease is None:
-                again.opened(self, ready.declared.local)
+                redeclaration.opened(self, ready.declared.local)
         return self._engine
 
     def _prepared(self) -> Ready:
@@ -614,11 +615,11 @@ class Flow:
             raise DeclarationError(f"flow '{self.name}' is closed{why}", flow=self.name)
         if self._ready is None:
             self._renew()
-            from holdfast.declared import Declared
-            from holdfast.descriptions import recorded_session
-            from holdfast.ready import Ready
-            from holdfast.spark.cluster import Cluster
-            from holdfast.store.location import open_location
+            from holdfast.log.location import open_location
+            from holdfast.runtime.declaration import Declared
+            from holdfast.runtime.description import recorded_session
+            from holdfast.runtime.prepared_flow import Ready
+            from holdfast.spark.runner import Cluster
 
             spark = self._session()
             locations = tuple(open_location(place) for place in self._places)
@@ -725,9 +726,9 @@ class Flow:
         """The same of all views, as plain values. From any thread, also in the middle of an epoch."""
         if (engine := self._now_open()) is not None:
             return engine.drawing()
+        from holdfast.inspect.unopened_flow import traces_directory
         from holdfast.plan.drawing import drawing
-        from holdfast.statistics import Statistics, local_state
-        from holdfast.unopened import traces_directory
+        from holdfast.runtime.statistics import Statistics, local_state
 
         ready = self._planned("drawing()")
         state = ready.state
@@ -740,7 +741,7 @@ class Flow:
         read again for that) and drops. Nothing is opened, claimed or written; another driver may be running it.
 
         From any thread, also in the middle of an epoch."""
-        from holdfast.foreseen import foresee
+        from holdfast.inspect.flow_plan import foresee
 
         return foresee(self._planned("plan()").state, self._log())
 
@@ -752,8 +753,8 @@ class Flow:
 
     def _log(self) -> Log:
         """What is there of the log, looked at from outside."""
-        from holdfast.store.location import open_location
-        from holdfast.unopened import look_at
+        from holdfast.inspect.unopened_flow import look_at
+        from holdfast.log.location import open_location
 
         locations = [open_location(place) for place in self._places]
         return look_at(self.name, locations, self._local or working_directory(locations, make=False))
@@ -765,8 +766,8 @@ class Flow:
         From any thread, also in the middle of an epoch, and while one waits for storage."""
         if (engine := self._now_open()) is not None:
             return engine.status()
-        from holdfast.store.location import open_location
-        from holdfast.unopened import status_unopened
+        from holdfast.inspect.unopened_flow import status_unopened
+        from holdfast.log.location import open_location
 
         locations = [open_location(place) for place in self._places]
         return status_unopened(

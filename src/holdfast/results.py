@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.answers import Coverage
-from holdfast.redaction import redacted
+from holdfast.foundation.redaction import redacted
+from holdfast.query_results import Coverage
 
 
 @dataclass(frozen=True)

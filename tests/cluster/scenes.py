@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import holdfast as hf
-from holdfast import marks
+from holdfast.foundation import failpoints
 from holdfast.testing import total_of_changes
 from holdfast.testing.cluster import Handle
 from holdfast.testing.trigger import AfterTasks
@@ -58,7 +58,7 @@ def shop_flow(
             killed.append(handle.kill_executor(0).id)
 
     def noted(epoch: hf.Epoch) -> None:
-        marks.hook = kill_meanwhile if meanwhile else None
+        failpoints.hook = kill_meanwhile if meanwhile else None
         (root / "progress").write_text(str(epoch.epoch))
         time.sleep(pause)
 

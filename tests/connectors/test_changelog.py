@@ -19,7 +19,7 @@ import pytest
 from holdfast.connectors import changelog, changelog_files, changelog_verification
 from holdfast.connectors.changelog import Changelog, committed, delivered
 from holdfast.connectors.changelog_files import data_files, listed
-from holdfast.connectors.progress import CHUNK
+from holdfast.connectors.changelog_progress import CHUNK
 from holdfast.connectors.sink import Lost
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field

@@ -17,15 +17,15 @@ import pytest
 from holdfast.connectors import changelog, foreach
 from holdfast.connectors.changelog import committed, delivered
 from holdfast.connectors.sink import Sink
-from holdfast.continuing import engine_of
 from holdfast.coordinator.lineage import from_lines
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.declared import Declared, Told
-from holdfast.durability import Settings
-from holdfast.engine import Engine
 from holdfast.errors import SinkError
 from holdfast.plan.nodes import Field
-from holdfast.ready import Ready
+from holdfast.runtime.continuing import engine_of
+from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.replication import Settings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.connectors import Files, files, parquet
+from holdfast.connectors import Files, files, parquet_files
 from holdfast.connectors.source import Offer, Source
 from holdfast.errors import BadFile, DeclarationError, SchemaError
 from holdfast.plan.nodes import Field
@@ -280,7 +280,7 @@ def test_times_of_any_unit_are_read_as_microseconds(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_cut_at_its_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "PART_BYTES", 5000)
+    monkeypatch.setattr(parquet_files, "PART_BYTES", 5000)
     put(tmp_path / "a.parquet", list(range(10_000)), row_group_size=100, compression="none")
     put(tmp_path / "empty.parquet", [])
     source = files(tmp_path, schema=SCHEMA)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import holdfast as hf
-from holdfast.connectors.identity import Taken
+from holdfast.connectors.file_identity import Taken
 from holdfast.errors import BadFile, DeclarationError
 from holdfast.testing import Fault, Plan, faults
 from holdfast.testing.faulty.plan import FOREVER, SHORT

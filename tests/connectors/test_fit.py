@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from holdfast.connectors.fit import Misfit, first_misfit, fit, fits
-from holdfast.connectors.infer import spark_type
+from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.fit_types import Misfit, first_misfit, fit, fits
 from holdfast.errors import SchemaError
 from holdfast.plan.types import arrow_type
 

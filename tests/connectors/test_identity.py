@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.connectors import Files, files
-from holdfast.connectors.listing import File, Tree
-from holdfast.connectors.offered import Offered, files_of, offer_of
+from holdfast.connectors.file_listing import File, Tree
+from holdfast.connectors.file_offer import Offered, files_of, offer_of
 from holdfast.connectors.source import Offer
 from holdfast.errors import BadFile, FileMoved
 from holdfast.plan.types import arrow_type

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.connectors.source import Offer, Source
-from holdfast.declared import Told
-from holdfast.intake import Intake
+from holdfast.runtime.declaration import Told
+from holdfast.runtime.intake import Intake
 
 
 class Slow(Source):

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from holdfast.connectors import Input, pushed
-from holdfast.connectors.pushed import Pending
+from holdfast.connectors import Input, input
+from holdfast.connectors.input import Pending
 from holdfast.errors import InputError, SchemaError
-from holdfast.frontend.schema import parse_schema
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
 
 
@@ -302,7 +302,7 @@ def test_rows_of_an_offer_that_was_taken_are_not_held() -> None:
 
 
 def test_many_rows_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushed, "PART_BYTES", 1000)
+    monkeypatch.setattr(input, "PART_BYTES", 1000)
     source = orders("id long")
     source.insert([(number,) for number in range(1000)])
     offer = source.poll()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.connectors import remembered
-from holdfast.connectors.remembered import Remembered
+from holdfast.connectors import taken_files
+from holdfast.connectors.taken_files import Remembered
 
 PATHS = st.sampled_from([f"/in/{name}" for name in "abcdefgh"] + ["/other/a", "/a", "/in/ä", "/in/\udcff"])
 ADDED = st.tuples(PATHS, st.integers(0, 2**62), st.integers(-(2**62), 2**62), st.lists(st.integers(-5, 5), max_size=2))
@@ -20,7 +20,7 @@ ADDED = st.tuples(PATHS, st.integers(0, 2**62), st.integers(-(2**62), 2**62), st
 @settings(max_examples=200, deadline=None)
 def test_what_was_added_is_found_as_a_dict_finds_it(added: list[tuple[str, int, int, list[int]]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remembered, "_RECENT", 3)
+        patch.setattr(taken_files, "_RECENT", 3)
         files = Remembered()
         last: dict[str, tuple[int, int]] = {}
         alike: dict[int, list[str]] = {}

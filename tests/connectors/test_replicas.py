@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import holdfast as hf
-from holdfast.connectors import parquet
+from holdfast.connectors import parquet_files
 from holdfast.errors import BadFile, DeclarationError, FileMoved
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -67,7 +67,7 @@ def test_a_damaged_copy_is_passed_over(places: list[Path]) -> None:
 def test_a_copy_that_fails_in_the_middle_is_left_where_it_failed(
     places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(parquet_files, "_BATCH_ROWS", 10)
     for place in places:
         pq.write_table(pa.table({"k": range(100, 140)}), place / "1.parquet", row_group_size=10, compression="snappy")
     # The third of four row groups of one copy.
@@ -87,7 +87,7 @@ def test_a_copy_that_fails_in_the_middle_is_left_where_it_failed(
 def test_a_copy_that_goes_away_while_it_is_read_is_made_up_for(
     places: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_BATCH_ROWS", 4)
+    monkeypatch.setattr(parquet_files, "_BATCH_ROWS", 4)
     source = hf.files(places, replicas=True)
     found = []
     for part in source.parts(source.poll() or {}):

@@ -14,8 +14,8 @@ import pytest
 from holdfast.connectors import changelog, foreach
 from holdfast.connectors.changelog import committed, lineage_of
 from holdfast.errors import DeclarationError, SinkError
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Field
+from holdfast.plan.schema import parse_schema
 
 FIELDS = (Field("user", "string"), Field("total", "double"))
 LINEAGE = b'{"epoch": 0}\xff\x00'

@@ -7,7 +7,7 @@ import pytest
 from holdfast.coordinator.clock import LONGEST_REST, FlowClock, Reading
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.errors import ClockJumped, DeclarationError
-from holdfast.wanted import clock_jump
+from holdfast.runtime.settings import clock_jump
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

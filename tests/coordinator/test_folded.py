@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.connectors.offered import fold_files
-from holdfast.connectors.pushed import Input
+from holdfast.connectors.file_offer import fold_files
+from holdfast.connectors.input import Input
 from holdfast.connectors.rate import rate
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.folded import Folded
-from holdfast.coordinator.forms import Form, Forms, Span
-from holdfast.coordinator.history import Seen, choose, extend
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
-from holdfast.coordinator.records import History
 from holdfast.coordinator.retention import Retention
-from holdfast.declared import Told
+from holdfast.coordinator.true_history import Seen, choose, extend
+from holdfast.coordinator.view_versions import Form, Forms, Span
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, SinkError
-from holdfast.intake import Intake
+from holdfast.log.replica import Replica
+from holdfast.log.stash import LineageLog, read_lineage
 from holdfast.plan.nodes import Field
-from holdfast.store.lineage import LineageLog, read_lineage
-from holdfast.store.replica import Replica
+from holdfast.runtime.declaration import Told
+from holdfast.runtime.intake import Intake
 from holdfast.testing.memory import MemoryLocation
 
 

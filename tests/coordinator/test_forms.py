@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.coordinator.forms import Form, Forms, Span, described
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.view_versions import Form, Forms, Span, described
 
 A, B = Form("a-log", ("bigint",), (0,)), Form("b-log", ("bigint",), ())
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.coordinator.history import Seen, choose, extend
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.true_history import Seen, choose, extend
 from holdfast.errors import LogDamaged, SinkError
 
 

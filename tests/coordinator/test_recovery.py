@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.coordinator.recovery import LONG, Replay, demand, plan_recovery
+from holdfast.coordinator.recovery_plan import LONG, Replay, demand, plan_recovery
 from holdfast.errors import LogDamaged
 from holdfast.plan.dataflow import Dataflow, Operator, Path
 from holdfast.plan.nodes import Field, Source

@@ -17,7 +17,7 @@ from holdfast.demo import run
 from holdfast.demo.amplab import RANKINGS, USERVISITS, Generator, Sizes
 from holdfast.demo.run import Outcome, Story, Update
 from holdfast.errors import DeclarationError
-from holdfast.frontend.schema import parse_schema
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
 
 SIZES = Sizes(pages=2_000, visitors=1_000, visits=100_000, batches=2)

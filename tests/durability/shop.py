@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.connectors.changelog import committed, delivered, lineage_of
-from holdfast.connectors.pushed import InlinePart
+from holdfast.connectors.input import InlinePart
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines
-from holdfast.engine import Engine
-from holdfast.operators.program import partition_range
+from holdfast.log.location import LocalLocation
 from holdfast.plan.nodes import Field
-from holdfast.store.location import LocalLocation
+from holdfast.runtime.engine import Engine
+from holdfast.task.program import partition_range
 from holdfast.testing import Unreliable, total_of_changes
 from holdfast.trace.name import LayerName
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.continuing import engine_of
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.declared import Declared, Told
-from holdfast.durability import Settings
-from holdfast.engine import Engine
-from holdfast.ready import Ready
-from holdfast.store.location import Location
+from holdfast.log.location import Location
+from holdfast.runtime.continuing import engine_of
+from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.replication import Settings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.durability import Durability
 from holdfast.errors import StoreError
+from holdfast.runtime.replication import Durability
 from holdfast.testing import Crash, crash_at, total_of_changes
 
 from .shop import SOON, Batches, die, stop_rounds
@@ -99,7 +99,7 @@ def test_answers_of_an_epoch_whose_driver_died_before_it_was_complete_are_not_lo
 def test_a_new_view_that_asks_does_not_count_before_its_answers_are_safe(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.edits._FORMER_SAFE", 0.5)
+    monkeypatch.setattr("holdfast.runtime.edits._FORMER_SAFE", 0.5)
     town.batches.append([(n, n % 3, 1) for n in range(6)])
     working = Durability._make_durable
     flow = town.open(late=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import marks, testing
+from holdfast import testing
+from holdfast.foundation import failpoints
 from holdfast.testing import MARKS, Crash, crash_at
 
 
@@ -28,15 +29,15 @@ def test_all_marks_of_the_code_are_known() -> None:
 def test_a_crash_comes_at_the_time_that_was_asked_for() -> None:
     def work(log: list[int]) -> None:
         for number in range(5):
-            marks.reach("epoch.ran")
-            marks.reach("epoch.complete")
+            failpoints.reach("epoch.ran")
+            failpoints.reach("epoch.complete")
             log.append(number)
 
     done: list[int] = []
     with pytest.raises(Crash, match=r"epoch\.complete"), crash_at("epoch.complete", times=3):
         work(done)
     assert done == [0, 1]
-    assert marks.hook is None
+    assert failpoints.hook is None
     with crash_at("epoch.complete", times=6):
         work(done)
     assert done == [0, 1, 0, 1, 2, 3, 4]
@@ -45,20 +46,20 @@ def test_a_crash_comes_at_the_time_that_was_asked_for() -> None:
 def test_a_crash_is_not_caught_as_an_error() -> None:
     with pytest.raises(Crash), crash_at("merge"):
         try:
-            marks.reach("merge")
+            failpoints.reach("merge")
         except Exception:
             pytest.fail("a process that dies catches nothing")
 
 
 def test_crashes_nest() -> None:
     with crash_at("merge", times=2), pytest.raises(Crash, match=r"epoch\.ran"), crash_at("epoch.ran"):
-        marks.reach("merge")
-        marks.reach("epoch.ran")
+        failpoints.reach("merge")
+        failpoints.reach("epoch.ran")
     with crash_at("merge", times=2):
         with crash_at("epoch.ran"):
-            marks.reach("merge")
+            failpoints.reach("merge")
         with pytest.raises(Crash, match="merge"):
-            marks.reach("merge")
+            failpoints.reach("merge")
 
 
 def test_a_mark_that_there_is_not_is_refused() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.declared import Told
-from holdfast.engine import Engine
 from holdfast.errors import DeclarationError, StoreError
-from holdfast.outside.verify import verify
-from holdfast.store.location import LocalLocation
+from holdfast.inspect.verify import verify
+from holdfast.log.location import LocalLocation
+from holdfast.runtime.declaration import Told
+from holdfast.runtime.engine import Engine
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation
 from holdfast.trace.layer import forget_all

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.durability import PAUSE
 from holdfast.errors import StoreError
-from holdfast.store.replica import Claim, Replica
+from holdfast.log.replica import Claim, Replica
+from holdfast.runtime.replication import PAUSE
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.connectors.changelog import Changelog
 from holdfast.errors import HoldfastError
 from holdfast.testing import Fault, Plan, faults, simulate_faults
-from holdfast.testing.simulator.faulty import FaultyRun, FaultySimulation
+from holdfast.testing.simulator.faulty_files import FaultyRun, FaultySimulation
 from holdfast.testing.simulator.world import Broken
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.testing import Fault, Plan, faults, simulate_faults
 from holdfast.testing.faulty.plan import FOREVER, SHORT
-from holdfast.testing.simulator.faulty import FaultyRun, FaultySimulation
+from holdfast.testing.simulator.faulty_files import FaultyRun, FaultySimulation
 
 
 @pytest.mark.parametrize(("kind", "error"), [("stat", "ESTALE"), ("list", "EMFILE")])

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from holdfast.testing import Plan, faults
-from holdfast.testing.simulator.faulty import FaultyRun, FaultySimulation
+from holdfast.testing.simulator.faulty_files import FaultyRun, FaultySimulation
 
 
 def main(root: Path, watched: bool) -> None:

@@ -229,7 +229,7 @@ def test_two_processes_cannot_have_one_log(spark: SparkSession, tmp_path: Path) 
         [
             sys.executable,
             "-c",
-            "from holdfast.store.directory import LogDirectory\n"
+            "from holdfast.log.working_directory import LogDirectory\n"
             f"log = LogDirectory.open({str(tmp_path / 'log')!r}, 'bad', create=True, exclusive=True)\n"
             "print('held', flush=True)\ninput()",
         ],

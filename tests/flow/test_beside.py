@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.runner import Beside
-from holdfast.spark import beside
-from holdfast.spark.cluster import Cluster
+from holdfast.runtime.runner import Beside
+from holdfast.spark import background_slots
+from holdfast.spark.runner import Cluster
 
 _SLOW = 4.0
 """The seconds of a copy that waits for storage."""
@@ -29,7 +29,7 @@ def test_flows_take_turns_in_upkeep(spark: Any, work: Beside) -> None:
 
     def one(_: int) -> None:
         nonlocal now, most
-        with beside.turn(spark.sparkContext, work):
+        with background_slots.turn(spark.sparkContext, work):
             with lock:
                 now, most = now + 1, max(most, now + 1)
             time.sleep(0.05)
@@ -74,7 +74,7 @@ def test_a_python_worker_has_loaded_what_it_needs_when_it_starts(spark: Any) -> 
         import time
 
         time.sleep(0.5)  # so that no worker does two of these
-        return "holdfast.maintenance" in sys.modules, os.getpid()
+        return "holdfast.runtime.merging" in sys.modules, os.getpid()
 
     tasks = spark.sparkContext.defaultParallelism + 1
     found = spark.sparkContext.parallelize(range(tasks), tasks).map(loaded).collect()

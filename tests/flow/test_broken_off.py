@@ -11,13 +11,13 @@ import pytest
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
-from holdfast.operators.intake import read_parts
-from holdfast.operators.messages import Message, counted
-from holdfast.operators.program import compile_program, is_native
-from holdfast.operators.stage import finish
 from holdfast.plan.dataflow import build
-from holdfast.spark.epoch import _stage_task
-from holdfast.spark.told import tell
+from holdfast.spark.epoch_job import _stage_task
+from holdfast.spark.epoch_property import tell
+from holdfast.task.messages import Message, counted
+from holdfast.task.program import compile_program, is_native
+from holdfast.task.read_sources import read_parts
+from holdfast.task.stage import finish
 from holdfast.testing.simulator.model import plans
 from operators.test_whole import FLOW, PARTITIONS, epoch_of, files, items
 

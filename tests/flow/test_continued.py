@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.answers import Coverage
 from holdfast.errors import DeclarationError, SinkError
+from holdfast.query_results import Coverage
 from holdfast.results import Approximation, Epoch, Recovery
 from holdfast.terminal.live import Jsonl, Lines, Progress
 

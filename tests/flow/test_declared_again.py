@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.connectors.pushed import Input
+from holdfast.connectors.input import Input
 from holdfast.errors import DeclarationError
 
 COUNT = "SELECT k, count(*) AS n FROM t GROUP BY k"

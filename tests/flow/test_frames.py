@@ -79,8 +79,10 @@ def test_every_action_reads_the_last_epoch_again(flow: hf.Flow, spark: SparkSess
         "toJSON": lambda: kept.toJSON().count(),
         "localCheckpoint": lambda: kept.localCheckpoint().count(),
         "randomSplit": lambda: sum(part.count() for part in kept.randomSplit([1.0, 1.0], 3)),
-        "write": lambda: kept.write.mode("overwrite").parquet(str(tmp_path / "out"))
-        or spark.read.parquet(str(tmp_path / "out")).count(),
+        "write": lambda: (
+            kept.write.mode("overwrite").parquet(str(tmp_path / "out"))
+            or spark.read.parquet(str(tmp_path / "out")).count()
+        ),
         "isEmpty": lambda: 0 if kept.isEmpty() else len(kept.head(9)),
     }
     assert {name: action() for name, action in actions.items()} == dict.fromkeys(actions, 3)
@@ -161,9 +163,7 @@ def test_a_view_in_order_is_shown_in_order(flow: hf.Flow) -> None:
 # -- what cannot be read ---------------------------------------------------------------------------------------------
 
 
-def test_a_source_is_read_again_from_what_was_taken_of_it(
-    flow: hf.Flow, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_source_is_read_again_from_what_was_taken_of_it(flow: hf.Flow, spark: SparkSession, tmp_path: Path) -> None:
     files = tmp_path / "visits"
     files.mkdir()
     (files / "1.csv").write_text("1,a\n2,b\n")

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast import pins
-from holdfast.maintenance import Maintenance
+from holdfast.runtime.merging import Maintenance
+from holdfast.trace import pins
 
 
 def _settled(flow: hf.Flow) -> None:

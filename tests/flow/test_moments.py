@@ -8,14 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.expression import sql
 from holdfast.plan.nodes import Linear, Node, Source, Temporal
 from holdfast.plan.rewrites import rewrite
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
-from holdfast.spark.foreign import known_to
 from holdfast.spark.keepable import check_keepable
-from holdfast.spark.zones import keeps_dates, keeps_days
+from holdfast.spark.spark_expressions import known_to
+from holdfast.spark.time_zones import keeps_dates, keeps_days
 from holdfast.testing.oracle import as_of
 
 from ..planned import plan_sql

@@ -37,9 +37,7 @@ def test_looking_at_a_flow_that_never_ran_makes_nothing(spark: SparkSession, tmp
     assert flow._engine is None and not (tmp_path / "log").exists()
 
 
-def test_a_plan_says_what_is_added_rebuilt_and_dropped_and_changes_nothing(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_plan_says_what_is_added_rebuilt_and_dropped_and_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     flow, t = _declared(spark, tmp_path, same=SUM, edited=SUM.replace("sum", "max"), gone="SELECT k FROM t")
     t.insert([(1, 2), (3, 4)])  # type: ignore[attr-defined]
     flow.step()
@@ -78,8 +76,8 @@ def test_a_flow_that_another_driver_runs_is_looked_at_and_goes_on(spark: SparkSe
     flow.wait_safe()
     looking = textwrap.dedent(f"""
         import sys
-        from holdfast.unopened import look_at
-        from holdfast.store.location import open_location
+        from holdfast.inspect.unopened_flow import look_at
+        from holdfast.log.location import open_location
         log = look_at("looked at", [open_location({str(tmp_path / "log")!r})], None)
         print(len(log.history()), log.driver() is not None, sorted(log.kept["collections"]))
     """)

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.descriptions import Descriptions, recorded_session
 from holdfast.errors import DeclarationError
-from holdfast.store.directory import LogDirectory
+from holdfast.log.working_directory import LogDirectory
+from holdfast.runtime.description import Descriptions, recorded_session
 
 ZONE = "spark.sql.session.timeZone"
 HOURS = "SELECT id, hour(at) AS h, CAST(at AS STRING) AS s FROM t"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.coordinator.lineage import GENESIS
-from holdfast.statistics import held
+from holdfast.runtime.statistics import held
 from holdfast.trace.name import LayerName
 
 

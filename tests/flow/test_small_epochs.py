@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 import holdfast as hf
 from holdfast.connectors.source import Offer, Part
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators.whole import SMALL
 from holdfast.plan.nodes import Field
-from holdfast.spark.epoch import EpochJob
+from holdfast.spark.epoch_job import EpochJob
+from holdfast.task.single_task import SMALL
 from holdfast.testing import assert_same_rows
 
 VIEW = "SELECT u.g, count(*) AS n, sum(t.v) AS s FROM t JOIN u ON t.k = u.k GROUP BY u.g"

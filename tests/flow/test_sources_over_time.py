@@ -16,15 +16,15 @@ import pytest
 from holdfast.connectors import Input, files
 from holdfast.connectors.source import Source
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.declared import Declared, Told
-from holdfast.durability import Settings
-from holdfast.engine import Engine
 from holdfast.errors import BadFile, SchemaChanged
+from holdfast.log.location import LocalLocation
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
 from holdfast.plan.rewrites import rewrite
-from holdfast.ready import Ready
-from holdfast.store.location import LocalLocation
+from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.replication import Settings
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.connectors.pushed import Input
+from holdfast.connectors.input import Input
 from holdfast.errors import FlowBusy, HoldfastError, SinkError
 from holdfast.flow import Flow
-from holdfast.turns import Turns
+from holdfast.runtime.turns import Turns
 
 COUNT = "SELECT k, count(*) AS n FROM t GROUP BY k"
 

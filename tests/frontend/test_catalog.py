@@ -7,8 +7,8 @@ import pytest
 from holdfast.connectors import Input
 from holdfast.errors import DeclarationError, UnknownName, ViewCycle
 from holdfast.frontend.catalog import Catalog
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
 
 from ..planned import planner

@@ -20,12 +20,12 @@ MISTAKES = [
         "syntax error: Invalid SQL syntax: Frame bound value must be",
     ),
     ("SELECT ^lag(id, id) OVER (ORDER BY id) AS s FROM orders", "Cannot specify window frame for lag function."),
-    ("SELECT ^rank() AS r FROM orders", "Window function \"RANK()\" requires an OVER clause."),
+    ("SELECT ^rank() AS r FROM orders", 'Window function "RANK()" requires an OVER clause.'),
     (
         "SELECT * FROM orders PIVOT (abs(amount) FOR user IN ('a', 'b'))",
         "Aggregate expression required for pivot, but",
     ),
-    ("SELECT 1 + explode(tags) AS t FROM orders", "The generator is not supported: nested in expressions \"(1 +"),
+    ("SELECT 1 + explode(tags) AS t FROM orders", 'The generator is not supported: nested in expressions "(1 +'),
     ("SELECT id FROM orders WHERE explode(tags) = 1", "The generator is not supported: outside the SELECT clause,"),
     ("SELECT ^size(explode(tags)) AS t FROM orders", "The generator is not supported: nested in expressions"),
     (
@@ -49,7 +49,7 @@ MISTAKES = [
     ("SELECT id FROM orders UNION ALL ^BY NAME SELECT id FROM users", "syntax error: Syntax error at or near 'BY'."),
     (
         "SELECT ^percentile(id, amount) AS c FROM orders",
-        "Cannot resolve \"percentile(id, amount, 1)\" due to data type",
+        'Cannot resolve "percentile(id, amount, 1)" due to data type',
     ),
     (
         "^SELECT window(ts, '1 hour'), window(ts, '2 hours') FROM orders",
@@ -64,7 +64,7 @@ MISTAKES = [
         "SELECT user, max(ts) AS m FROM orders GROUP BY user HAVING NOT max(ts) BETWEEN now() AND ^ts",
         "column 'ts' not found",
     ),
-    ("SELECT id, ^rand(id) AS r FROM orders", "The seed expression \"id\" of the expression \"rand(id)\" must"),
+    ("SELECT id, ^rand(id) AS r FROM orders", 'The seed expression "id" of the expression "rand(id)" must'),
     ("INSERT INTO ^orders SELECT * FROM orders", "The feature is not supported: Table `orders` does not"),
     ("SELECT id FROM orders; ^SELECT name FROM users", "syntax error: Syntax error at or near 'SELECT': extra input"),
     ("SELECT id FROM orders WHERE id = ^:limit", "Found the unbound parameter: limit. Please, fix `args` and"),
@@ -75,7 +75,7 @@ MISTAKES = [
     ),
     (
         "SELECT ^id FROM orders ORDER BY id LIMIT 10 OFFSET id",
-        "The limit like expression \"id\" is invalid. The offset",
+        'The limit like expression "id" is invalid. The offset',
     ),
     (
         "SELECT sum(id) OVER (ORDER BY id ^GROUPS 1 PRECEDING) AS f FROM orders",
@@ -108,7 +108,7 @@ MISTAKES = [
     ("TRUNCATE TABLE ^orders", "'TRUNCATE TABLE' expects a table but `orders` is a view."),
     (
         "SELECT * FROM orders PIVOT (sum(amount) FOR ^user IN ('a', user))",
-        "Literal expressions required for pivot values, found \"user\".",
+        'Literal expressions required for pivot values, found "user".',
     ),
     ("SELECT ^nope FROM orders", "column 'nope' not found"),
     ("SELECT id,\n       ^o.nope FROM orders o", "column 'o.nope' not found"),
@@ -126,9 +126,9 @@ MISTAKES = [
     ("^SELECT id, count(*) AS n FROM orders", "The query does not include a GROUP BY clause. Add GROUP BY"),
     (
         "SELECT user, ^amount, count(*) AS n FROM orders GROUP BY user",
-        "The non-aggregating expression \"amount\" is based on columns",
+        'The non-aggregating expression "amount" is based on columns',
     ),
-    ("^SELECT user FROM orders WHERE sum(amount) > 1", "The WHERE condition \"(sum(amount) > 1)\" contains invalid"),
+    ("^SELECT user FROM orders WHERE sum(amount) > 1", 'The WHERE condition "(sum(amount) > 1)" contains invalid'),
     (
         "SELECT user FROM orders ^WHERE row_number() OVER (ORDER BY id) = 1",
         "It is not allowed to use window functions inside WHERE",
@@ -158,22 +158,22 @@ MISTAKES = [
     ("SELECT id FROM orders QUALIFY id > 1", "The QUALIFY clause requires at least one window function in"),
     ("SELECT id, rank() OVER ^w AS r FROM orders", "Window specification is not defined in the WINDOW clause"),
     ("SELECT DISTINCT id FROM orders ORDER BY ^amount LIMIT 1", "column 'amount' not found"),
-    ("SELECT id FROM orders ORDER BY id LIMIT ^-1", "The limit like expression \"-1\" is invalid. The limit"),
+    ("SELECT id FROM orders ORDER BY id LIMIT ^-1", 'The limit like expression "-1" is invalid. The limit'),
     ("SELECT ^sum(id, amount) AS s FROM orders", "The `sum` requires 1 parameters but the actual number is 2."),
     ("SELECT ^max_by(id) AS s FROM orders", "The `max_by` requires [2, 3] parameters but the actual"),
     ("SELECT ^count() AS s FROM orders", "The `count` requires >= 1 parameters but the actual number"),
-    ("SELECT ^percentile(id, 1.5) AS s FROM orders", "Cannot resolve \"percentile(id, 1.5, 1)\" due to data type"),
+    ("SELECT ^percentile(id, 1.5) AS s FROM orders", 'Cannot resolve "percentile(id, 1.5, 1)" due to data type'),
     (
         "SELECT ^row_number() OVER (PARTITION BY user) AS r FROM orders",
         "Window function row_number requires the window to be",
     ),
     (
         "SELECT ^ntile(0) OVER (ORDER BY id) AS r FROM orders",
-        "Cannot resolve \"ntile(0)\" due to data type mismatch: The",
+        'Cannot resolve "ntile(0)" due to data type mismatch: The',
     ),
     (
         "SELECT ^sum(DISTINCT id) OVER (ORDER BY user) AS s FROM orders",
-        "Distinct window functions are not supported: \"sum(DISTINCT",
+        'Distinct window functions are not supported: "sum(DISTINCT',
     ),
     (
         "SELECT ^lag(id) OVER (ORDER BY id ROWS 1 PRECEDING) AS s FROM orders",
@@ -182,7 +182,7 @@ MISTAKES = [
     ("SELECT ^sum(id) IGNORE NULLS AS s FROM orders", "Invalid SQL syntax: The function `sum` does not support"),
     (
         "SELECT id FROM orders WHERE id ^IN (SELECT id, name FROM users)",
-        "Cannot resolve \"(id IN (listquery()))\" due to data type",
+        'Cannot resolve "(id IN (listquery()))" due to data type',
     ),
     (
         "SELECT id, ^(SELECT id, name FROM users) AS x FROM orders",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Unsupported
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Source
+from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import SchemaError
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.nodes import Field
+from holdfast.plan.schema import parse_schema
 
 
 def types(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from golden.make import EPOCHS, declare, order
 from holdfast.frontend import catalog
-from holdfast.outside.inspect import read_collection
+from holdfast.inspect.describe import read_collection
 from holdfast.plan.expression import TRUE
 from holdfast.plan.nodes import Linear, Node, same
 from holdfast.results import Recovery

@@ -25,11 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError, LogDamaged, NegativeMultiplicity
-from holdfast.operators import asked, draw, randomness
+from holdfast.operators import draw
 from holdfast.operators.draw import DrawnSpec, DrawSpec
-from holdfast.operators.program import Compiled, Port
-from holdfast.operators.stage import Epoch, Report, run_operator
+from holdfast.operators.numbers import randomness
 from holdfast.operators.step import Context, Step
+from holdfast.task import fixed_answers
+from holdfast.task.program import Compiled, Port
+from holdfast.task.stage import Epoch, Report, run_operator
 from holdfast.trace.cover import Chain
 from holdfast.trace.hashing import weak_bits
 from holdfast.trace.layer import write_layer
@@ -322,11 +324,11 @@ def test_an_answer_of_any_type_comes_back_exactly(tmp_path: Path, kind: pa.DataT
 
 
 def test_the_first_answers_that_are_put_down_count(tmp_path: Path) -> None:
-    file = asked.asked_file(tmp_path / "trace", 7, "d" * 16, 0, END)
-    assert asked.recall(file) is None
-    assert asked.fix(file, {"0:a:0": '"one"'}) == {"0:a:0": '"one"'}
-    assert asked.fix(file, {"0:a:0": '"two"'}) == {"0:a:0": '"one"'}
-    assert asked.recall(file) == {"0:a:0": '"one"'}
+    file = fixed_answers.asked_file(tmp_path / "trace", 7, "d" * 16, 0, END)
+    assert fixed_answers.recall(file) is None
+    assert fixed_answers.fix(file, {"0:a:0": '"one"'}) == {"0:a:0": '"one"'}
+    assert fixed_answers.fix(file, {"0:a:0": '"two"'}) == {"0:a:0": '"one"'}
+    assert fixed_answers.recall(file) == {"0:a:0": '"one"'}
 
 
 def test_a_task_that_runs_twice_gets_the_answers_of_the_first(tmp_path: Path) -> None:
@@ -343,9 +345,9 @@ def test_a_task_that_runs_twice_gets_the_answers_of_the_first(tmp_path: Path) ->
 
 
 def test_answers_of_epochs_long_past_are_removed(tmp_path: Path) -> None:
-    files = [asked.asked_file(tmp_path, epoch, "d" * 16, 0, END) for epoch in range(4)]
+    files = [fixed_answers.asked_file(tmp_path, epoch, "d" * 16, 0, END) for epoch in range(4)]
     for file in files:
-        asked.fix(file, {"q": "1"})
+        fixed_answers.fix(file, {"q": "1"})
     assert [file.exists() for file in files] == [False, False, True, True]
     assert [path for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
@@ -353,7 +355,7 @@ def test_answers_of_epochs_long_past_are_removed(tmp_path: Path) -> None:
 def test_a_layer_of_draws_reads_back_with_the_files_of_answers_beside_it(tmp_path: Path) -> None:
     what = spec(RAND)
     step = once(tmp_path, what, [((1, "a"), 1)])
-    asked.fix(asked.asked_file(tmp_path / "rows", 0, "0" * 16, 0, END), {"q": "1"})
+    fixed_answers.fix(fixed_answers.asked_file(tmp_path / "rows", 0, "0" * 16, 0, END), {"q": "1"})
     write_layer(tmp_path / "rows", step.layers["rows"], what.layout, low=0, high=END, first=0, last=0, digest="0" * 16)
     run = runner(tmp_path, what)
     run.digests.append("0" * 16)

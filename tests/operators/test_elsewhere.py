@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.operators.elsewhere import settle
-from holdfast.operators.stage import Epoch
-from holdfast.store.here import LOCAL, Misplaced, member, traces_of
+from holdfast.log.host_paths import LOCAL, Misplaced, member, traces_of
+from holdfast.task.missing_layers import settle
+from holdfast.task.stage import Epoch
 from holdfast.trace.cover import Chain
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.expressions import apply
+from holdfast.operators.expressions.native_stretch import apply
 from operators.texts import (
     BIGINT,
     BOOL,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.applied import Called, Calls, Record, call_all
 from holdfast.operators.generate import Explode, compile_generator, generate
+from holdfast.operators.user_functions import Called, Calls, Record, call_all
 from holdfast.plan.expression import Literal, Operation
 from holdfast.plan.nodes import Field, Generate, Source
 from holdfast.plan.types import arrow_type

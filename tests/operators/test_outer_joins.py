@@ -15,14 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.operators import join, outer, semi
-from holdfast.operators.sides import JoinSpec
+from holdfast.operators import join, outer_join, semi_join
+from holdfast.operators.join_sides import JoinSpec
 from holdfast.trace.hashing import weak_bits
 from operators.running import Rows, Runner, added, bag
 from operators.test_join import INT, SHAPES, STRING, normal
 
 How = Literal["inner", "left", "full", "semi", "anti"]
-KERNELS: dict[How, ModuleType] = {"inner": join, "left": outer, "full": outer, "semi": semi, "anti": semi}
+KERNELS: dict[How, ModuleType] = {
+    "inner": join,
+    "left": outer_join,
+    "full": outer_join,
+    "semi": semi_join,
+    "anti": semi_join,
+}
 
 
 def present(rows: Rows) -> list[tuple[tuple[Any, ...], int]]:
@@ -103,7 +109,7 @@ def test_change_is_the_difference_of_the_full_results(
 
 def test_padded_row_goes_with_the_first_match_and_comes_back_with_the_last(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "left")
-    runner = Runner(outer, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    runner = Runner(outer_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert runner.epoch([((1,), 2)], []) == bag([((1, None, None), 2)])
     assert runner.epoch([], [((1, "a"), 1)]) == bag([((1, None, None), -2), ((1, 1, "a"), 2)])
     assert runner.epoch([], [((1, "b"), 1)]) == bag([((1, 1, "b"), 2)])
@@ -113,7 +119,7 @@ def test_padded_row_goes_with_the_first_match_and_comes_back_with_the_last(tmp_p
 
 def test_match_that_moves_to_another_row_of_its_key_leaves_an_anti_join_alone(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "anti")
-    runner = Runner(semi, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    runner = Runner(semi_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert not runner.epoch([((1,), 1)], [((1, "a"), 1)])
     assert not runner.epoch([], [((1, "a"), -1), ((1, "b"), 1)])
     assert runner.epoch([], [((1, "b"), -1)]) == bag([((1,), 1)])
@@ -121,15 +127,15 @@ def test_match_that_moves_to_another_row_of_its_key_leaves_an_anti_join_alone(tm
 
 def test_null_key_is_padded_on_arrival_and_kept_in_no_trace(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT, STRING), (INT,), "full")
-    runner = Runner(outer, spec, [(INT, STRING), (INT,)], tmp_path, random.Random(0))
+    runner = Runner(outer_join, spec, [(INT, STRING), (INT,)], tmp_path, random.Random(0))
     assert runner.epoch([((None, "a"), 1)], [((None,), 1)]) == bag([((None, "a", None), 1), ((None, None, None), 1)])
-    assert not any(runner.state(suffix) for suffix in outer.layouts(spec))
+    assert not any(runner.state(suffix) for suffix in outer_join.layouts(spec))
     assert runner.epoch([((None, "a"), -1)], []) == bag([((None, "a", None), -1)])
 
 
 def test_null_safe_key_matches_null(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT,), (INT,), "left", (True,))
-    runner = Runner(outer, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+    runner = Runner(outer_join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
     assert runner.epoch([((None,), 1)], []) == bag([((None, None), 1)])
     # The padded row goes and the pair comes, and they are the same row.
     assert not runner.epoch([], [((None,), 1)])
@@ -139,6 +145,6 @@ def test_null_safe_key_matches_null(tmp_path: Path) -> None:
 
 def test_semi_join_keeps_of_the_right_side_keys_and_their_number_alone(tmp_path: Path) -> None:
     spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "semi")
-    runner = Runner(semi, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    runner = Runner(semi_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert runner.epoch([((1,), 1)], [((1, "a"), 1), ((1, "b"), 2)]) == bag([((1,), 1)])
     assert runner.state("right.count") == bag([((1,), 3)])

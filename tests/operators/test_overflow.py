@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import MultiplicityOverflow
-from holdfast.operators import aggregate, join, log, outer, semi, setops, topk, window
-from holdfast.operators.calls import AggregateSpec, CallSpec
+from holdfast.operators import aggregate, join, log, outer_join, semi_join, set_operation, topk, window
+from holdfast.operators.aggregates.calls import AggregateSpec, CallSpec
 from holdfast.operators.join import JoinSpec
 from holdfast.operators.log import LogSpec
-from holdfast.operators.over import OverSpec
-from holdfast.operators.setops import SetSpec
+from holdfast.operators.set_operation import SetSpec
 from holdfast.operators.topk import TopKSpec
 from holdfast.operators.window import WindowSpec
+from holdfast.operators.window_functions import OverSpec
 from operators.running import Rows, Runner, added
 
 INT, LONG = pa.int32(), pa.int64()
@@ -87,13 +87,13 @@ PAIR = (INT, INT)
 
 OPERATORS: dict[str, tuple[Any, Any, int, Meaning]] = {
     "inner": (join, _join("inner"), 2, _inner),
-    "left": (outer, _join("left"), 2, _left),
-    "full": (outer, _join("full"), 2, _full),
-    "semi": (semi, _join("semi"), 2, _semi),
-    "anti": (semi, _join("anti"), 2, _anti),
-    "intersect all": (setops, SetSpec("intersect", True, PAIR), 2, lambda a, b: a & b),
-    "except all": (setops, SetSpec("except", True, PAIR), 2, lambda a, b: a - b),
-    "intersect": (setops, SetSpec("intersect", False, PAIR), 2, lambda a, b: Counter((a & b).keys())),
+    "left": (outer_join, _join("left"), 2, _left),
+    "full": (outer_join, _join("full"), 2, _full),
+    "semi": (semi_join, _join("semi"), 2, _semi),
+    "anti": (semi_join, _join("anti"), 2, _anti),
+    "intersect all": (set_operation, SetSpec("intersect", True, PAIR), 2, lambda a, b: a & b),
+    "except all": (set_operation, SetSpec("except", True, PAIR), 2, lambda a, b: a - b),
+    "intersect": (set_operation, SetSpec("intersect", False, PAIR), 2, lambda a, b: Counter((a & b).keys())),
     "distinct": (aggregate, AggregateSpec(2, (), PAIR), 1, lambda a: Counter(a.keys())),
     "count": (aggregate, AggregateSpec(1, (COUNT,), (INT,)), 1, _counts),
     "count distinct": (

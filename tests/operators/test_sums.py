@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError, Unsupported
-from holdfast.operators import digits as dg
-from holdfast.operators import sums
+from holdfast.operators.numbers import digits as dg
+from holdfast.operators.numbers import sums
 
 quick = settings(max_examples=100, deadline=None)
 

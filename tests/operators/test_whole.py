@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from holdfast.connectors.source import Part
-from holdfast.operators import whole
-from holdfast.operators.intake import read_parts
-from holdfast.operators.messages import BrokenOff, Message, counted
-from holdfast.operators.program import Program, compile_program, is_native
-from holdfast.operators.stage import Epoch, Report, finish, reports_of, run_stage
 from holdfast.plan.dataflow import build
+from holdfast.task import single_task
+from holdfast.task.messages import BrokenOff, Message, counted
+from holdfast.task.program import Program, compile_program, is_native
+from holdfast.task.read_sources import read_parts
+from holdfast.task.stage import Epoch, Report, finish, reports_of, run_stage
 from holdfast.testing.simulator.model import plans
 from holdfast.trace.cover import Chain
 
@@ -73,7 +73,7 @@ def files(directory: Path) -> dict[str, bytes]:
 def test_one_task_writes_the_layers_of_all_stages_byte_for_byte(program: Program, tmp_path: Path) -> None:
     assert program.stages > 1
     for number in range(3):
-        one = reports_of(whole.run_whole(program, epoch_of(tmp_path / "one", number), items(number)))
+        one = reports_of(single_task.run_whole(program, epoch_of(tmp_path / "one", number), items(number)))
         many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
         assert files(tmp_path / "one") == files(tmp_path / "many")
         assert _rows(one) == _rows(many)
@@ -84,17 +84,17 @@ def _rows(reports: tuple[Report, ...]) -> dict[tuple[int, int, str], int]:
 
 
 def test_one_task_gives_up_when_it_reads_too_much(program: Program, tmp_path: Path) -> None:
-    much = Rows(tuple((each, 1, 1, 1) for each in range(2 * whole.SMALL + 1)))
-    with pytest.raises(whole.Enough):
-        list(whole.run_whole(program, epoch_of(tmp_path, 0), [("orders", much)]))
+    much = Rows(tuple((each, 1, 1, 1) for each in range(2 * single_task.SMALL + 1)))
+    with pytest.raises(single_task.Enough):
+        list(single_task.run_whole(program, epoch_of(tmp_path, 0), [("orders", much)]))
 
 
 def test_one_task_gives_up_when_it_passes_on_too_much(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "_PASSED", 50)
-    with pytest.raises(whole.Enough):
-        list(whole.run_whole(program, epoch_of(tmp_path, 0), items(0)))
+    monkeypatch.setattr(single_task, "_PASSED", 50)
+    with pytest.raises(single_task.Enough):
+        list(single_task.run_whole(program, epoch_of(tmp_path, 0), items(0)))
 
 
 def test_a_task_whose_input_breaks_off_writes_nothing(program: Program, tmp_path: Path) -> None:

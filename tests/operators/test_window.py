@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError
 from holdfast.operators import window
-from holdfast.operators.over import OverSpec
 from holdfast.operators.window import WindowSpec
+from holdfast.operators.window_functions import OverSpec
 from holdfast.plan.nodes import Frame
 from holdfast.trace.hashing import weak_bits
 from operators.running import Runner, added, bag, compare, exact

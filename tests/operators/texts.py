@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from tests.planned import expressions, step
 
-from holdfast.operators.expressions import Stretch, compile_stretch
+from holdfast.operators.expressions.native_stretch import Stretch, compile_stretch
 from holdfast.plan.nodes import Field, Linear, Named, Source
 from holdfast.plan.types import arrow_type
 

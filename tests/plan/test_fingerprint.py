@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan import fingerprint as module
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import (
@@ -24,6 +23,7 @@ from holdfast.plan.nodes import (
     TopK,
     Union,
 )
+from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql
 

@@ -11,7 +11,6 @@ from collections import Counter
 
 import pytest
 
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.dataflow import build
 from holdfast.plan.expression import Tree, condition, number, readable
 from holdfast.plan.nodes import Field, Join, Linear, Named, Node, Source, inputs
@@ -22,6 +21,7 @@ from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.rewrites.share_constants import share_constants
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import Kept, reachable
 
 from ..planned import plan_sql, step

@@ -73,7 +73,15 @@ def test_no_output_of_a_flow_and_no_event_log_has_a_secret_in_it(query: str, tmp
     assert done.returncode == 0, said[-5000:]
     # It went as it was meant to: some of it worked, some failed.
     assert "Row(user='ada', total=5)" in said and "step -> Epoch(" in said
-    for failure in ("BadFile", "EvaluationError", "no such bucket", "percent-encoded", "webhdfs", "cannot reach", "zk://"):
+    for failure in (
+        "BadFile",
+        "EvaluationError",
+        "no such bucket",
+        "percent-encoded",
+        "webhdfs",
+        "cannot reach",
+        "zk://",
+    ):
         assert failure in said, failure
     for command in ("status", "verify"):
         for options in ([], ["--json"]):

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.durability import Durability
-from holdfast.engine import Engine
-from holdfast.operators import stage, temporal
-from holdfast.operators.messages import COUNT
+from holdfast.log import durable_layer
+from holdfast.operators import temporal
 from holdfast.operators.step import Context
-from holdfast.store import parquet
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.replication import Durability
+from holdfast.task import stage
+from holdfast.task.messages import COUNT
 from holdfast.testing.simulator import Failure, run, shrink, simulate
 from holdfast.testing.simulator.actions import Feed, Step, actions_of
 from holdfast.trace import layer
@@ -38,7 +39,7 @@ def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pyte
 
 
 def test_a_skipped_digest_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (layer, parquet):
+    for module in (layer, durable_layer):
         monkeypatch.setattr(module, "check_bytes", lambda *_: None)
     caught()
 
@@ -63,10 +64,10 @@ def test_a_task_that_takes_broken_off_input_for_all_is_noticed(monkeypatch: pyte
 
 
 def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.recovery import layers, lineage
-    from holdfast.store import replica
+    from holdfast.log import replica
+    from holdfast.runtime.recovery import fetch_layers, find_history
 
-    for module in (layers, lineage, replica):
+    for module in (fetch_layers, find_history, replica):
         monkeypatch.setattr(module, "is_true", lambda name, history: name.last < len(history))
     caught()
 
@@ -100,7 +101,7 @@ def test_time_that_does_not_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_edit_that_sinks_are_not_told_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast import delivery
+    from holdfast.runtime import delivery
 
     whole = delivery.difference
     monkeypatch.setattr(delivery, "difference", lambda *logs: whole(*logs).slice(0, 0))

@@ -17,9 +17,9 @@ import pytest
 
 from amounts import times
 from holdfast.connectors.source import Offer, Part
-from holdfast.continuing import ContinuingEngine
 from holdfast.errors import EpochUnavailable, InputError, StoreError
-from holdfast.maintenance import Maintenance
+from holdfast.runtime.continuing import ContinuingEngine
+from holdfast.runtime.merging import Maintenance
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.actions import CONTINUING, Action

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import engine as engine_module
-from holdfast.engine import Engine
 from holdfast.errors import AfterEpoch, HoldfastError, LogError
-from holdfast.store.lineage import LineageLog, read_stash
+from holdfast.log.stash import LineageLog, read_stash
+from holdfast.runtime import engine as engine_module
+from holdfast.runtime.engine import Engine
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.folded import Folded
-from holdfast.store.begun import FILE
+from holdfast.log.begun_epochs import FILE
 from holdfast.testing import Fault, Plan, faults
 from holdfast.testing.faulty.plan import FOREVER
 from holdfast.testing.simulator import actions as act

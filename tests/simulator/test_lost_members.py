@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine import Engine
 from holdfast.errors import Fenced
+from holdfast.runtime.engine import Engine
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from holdfast.spark.configured import arguments, configured, defaults
+from holdfast.spark.configuration import arguments, configured, defaults
 
 APP = """\
 import json
@@ -54,9 +54,7 @@ def test_arguments_come_before_the_environment_and_that_before_nothing(tmp_path:
         pytest.param([], "local[*]", marks=pytest.mark.slow),
     ],
 )
-def test_spark_submit_runs_an_app_on_the_master_that_it_names(
-    tmp_path: Path, options: list[str], master: str
-) -> None:
+def test_spark_submit_runs_an_app_on_the_master_that_it_names(tmp_path: Path, options: list[str], master: str) -> None:
     (tmp_path / "app.py").write_text(APP)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}

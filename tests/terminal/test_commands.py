@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, MemberLost, UnknownName
-from holdfast.outside.inspect import describe, read_collection
-from holdfast.store.directory import LogDirectory
+from holdfast.inspect.describe import describe, read_collection
+from holdfast.log.working_directory import LogDirectory
 
 SOURCE = """
 import holdfast as hf

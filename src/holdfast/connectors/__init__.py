@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.connectors.changelog import Changelog, changelog
 from holdfast.connectors.files import Files, files
 from holdfast.connectors.foreach import Foreach, foreach
-from holdfast.connectors.pushed import Input, Pending
+from holdfast.connectors.input import Input, Pending
 from holdfast.connectors.rate import Rate, rate
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Part, Source

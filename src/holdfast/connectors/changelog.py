@@ -34,16 +34,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast import arguments
 from holdfast.connectors.changelog_compaction import put_together
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
+from holdfast.connectors.changelog_progress import DAMAGED, Progress, Record, Torn, set_aside
 from holdfast.connectors.changelog_verification import Verification
-from holdfast.connectors.progress import DAMAGED, Progress, Record, Torn, set_aside
 from holdfast.connectors.sink import Lost, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
+from holdfast.foundation import arguments
+from holdfast.foundation.redaction import warn
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
-from holdfast.redaction import warn
 
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"
@@ -231,9 +231,7 @@ class Changelog(Sink):
             # Lineage that is durable nowhere else stays where it is; so do the newest epochs.
             put_together(self.path, factor, min(self._released, self._last - factor), self._write_together)
         except (OSError, pa.ArrowException) as error:
-            warn(
-                f"holdfast: changelog {self.path}: files were not put together, and will be: {error}", stacklevel=1
-            )
+            warn(f"holdfast: changelog {self.path}: files were not put together, and will be: {error}", stacklevel=1)
 
     def _write_together(self, file: DataFile, rows: pa.Table, newest: dict[bytes, bytes]) -> Path:
         return self._write(file, rows, _lineage_in(newest))

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.connectors.changelog_files import DataFile, is_torn, recent, sync
-from holdfast.connectors.progress import NAME
+from holdfast.connectors.changelog_progress import NAME
 
 AT_OPENING = 256 << 20
 IN_A_PASS = 64 << 20

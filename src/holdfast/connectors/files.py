@@ -20,18 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar, get_args
 
-from holdfast import arguments
-from holdfast.connectors import listing, parquet, text
-from holdfast.connectors.identity import Identity, Taken, is_whole, marked_as, same_content
-from holdfast.connectors.infer import spark_type
-from holdfast.connectors.listing import File, Tree
-from holdfast.connectors.offered import Offered, files_of, fold_files, offer_of
+from holdfast.connectors import file_listing, parquet_files, text_files
+from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
+from holdfast.connectors.file_listing import File, Tree
+from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
-from holdfast.frontend.schema import parse_schema
+from holdfast.foundation import arguments
+from holdfast.foundation.redaction import warn
 from holdfast.plan.nodes import Field
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
-from holdfast.redaction import warn
 
 Format = Literal["parquet", "json", "csv"]
 OnBadFile = Literal["fail", "skip"]
@@ -88,7 +88,7 @@ def files(
         plain = on_bad_file == "fail" and identity == "path" and not options
         if isinstance(path, str | os.PathLike) or format != "parquet" or not plain:
             raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")
-        from holdfast.connectors.replicas import Replicated
+        from holdfast.connectors.replicated_files import Replicated
 
         return Replicated(path, schema, max_files_per_epoch)
     return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity)
@@ -111,19 +111,19 @@ class Files(Source):
     ) -> None:
         given = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
-        self._trees = [Tree(listing.root(one)) for one in given]
+        self._trees = [Tree(file_listing.root(one)) for one in given]
         self._format = format
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"
         self._check_declaration(on_bad_file, identity, options)
-        self._options = {} if format == "parquet" else text.checked_options(options or {}, format, self._subject)
+        self._options = {} if format == "parquet" else text_files.checked_options(options or {}, format, self._subject)
         self._zone: str | None = None
         self._taken = Taken(identity)
         self._skipped: dict[str, File] = {}
         self._unrecorded: list[tuple[File, str]] = []
         self._offered: Offer | None = None
         self._behind = 0
-        self._footers: dict[File, parquet.Footer] = {}
+        self._footers: dict[File, parquet_files.Footer] = {}
         self._moved: dict[bytes, str] = {}
         self._warned = False
         self.fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
@@ -157,7 +157,7 @@ class Files(Source):
         first = next(iter(self._found()), None)
         if first is None:
             raise SchemaError(f"{self._subject}: there is no file yet to take the schema from; give schema='…'")
-        found = parquet.read_footer(first.path).schema
+        found = parquet_files.read_footer(first.path).schema
         return tuple(
             Field(field.name, spark_type(field.type, subject=f"file {first.path!r}: column {field.name!r}"))
             for field in found
@@ -168,7 +168,7 @@ class Files(Source):
     def in_session(self, zone: str) -> None:
         if self._zone is None:
             self._zone = zone
-        elif self._zone != zone and self._format != "parquet" and text.ZONE not in self._options:
+        elif self._zone != zone and self._format != "parquet" and text_files.ZONE not in self._options:
             warn(
                 f"holdfast: {self._subject}: times without a zone go on being read in {self._zone}, as they were so "
                 f"far, although the session is in {zone}; options={{'timeZone': …}} says it for new files",
@@ -188,17 +188,17 @@ class Files(Source):
             self._skipped[path] = File(path, size, changed)
         recorded = {path for path, *_ in offer.get("skipped", ())}
         self._unrecorded = [(file, reason) for file, reason in self._unrecorded if file.path not in recorded]
-        if self._format != "parquet" and text.ZONE not in self._options:
-            self._zone = self._options_of(offer).get(text.ZONE, self._zone)
+        if self._format != "parquet" and text_files.ZONE not in self._options:
+            self._zone = self._options_of(offer).get(text_files.ZONE, self._zone)
         self._offered = None
         self._footers.clear()
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []
         for file in self._files_now(offer):
-            footer = self._footers.get(file) or parquet.read_footer(file.path)
+            footer = self._footers.get(file) or parquet_files.read_footer(file.path)
             if footer.rows:
-                parts += parquet.cut(file, footer, self.fields)
+                parts += parquet_files.cut(file, footer, self.fields)
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:
@@ -208,14 +208,14 @@ class Files(Source):
         files = self._files_now(offer)
         if not files:
             return spark.createDataFrame([], ddl)
-        frame = text.read(spark, self._format, ddl, self._options_of(offer), [file.path for file in files])
-        text.check_whole(frame, sum(file.size for file in files), self._subject)
+        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), [file.path for file in files])
+        text_files.check_whole(frame, sum(file.size for file in files), self._subject)
         return frame
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
         said: dict[str, str] | None = offer.get("options")
-        return {text.ZONE: "UTC", **self._options} if said is None else said
+        return {text_files.ZONE: "UTC", **self._options} if said is None else said
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return fold_files(offers)
@@ -258,7 +258,7 @@ class Files(Source):
         for passed in (*self._skipped.values(), *(file for file, _ in self._unrecorded)):
             if passed.path in found:
                 try:
-                    found[passed.path] = listing.described(passed.path)
+                    found[passed.path] = file_listing.described(passed.path)
                 except OSError:
                     del found[passed.path]
                     continue
@@ -278,7 +278,7 @@ class Files(Source):
             return None
         offer = offer_of(taken)
         if self._format != "parquet":
-            offer["options"] = {text.ZONE: self._zone or "UTC", **self._options}
+            offer["options"] = {text_files.ZONE: self._zone or "UTC", **self._options}
         if self._unrecorded:
             offer["skipped"] = [[file.path, reason, file.size, file.changed] for file, reason in self._unrecorded]
         return offer
@@ -304,22 +304,22 @@ class Files(Source):
                 continue  # removed before it was offered: nobody misses it
             if not self._skips or "errno" in outcome.fields:
                 raise outcome
-            self._skip(listing.described(path), outcome)
+            self._skip(file_listing.described(path), outcome)
         return sound
 
     def _check(self, found: File) -> Offered | HoldfastError:
         """A file as it is now, if its outside is right."""
         try:
-            file = listing.described(found.path)
+            file = file_listing.described(found.path)
             if self._format == "parquet":
-                footer = parquet.read_footer(file.path)
-                parquet.check_schema(file.path, footer.schema, self.fields)
+                footer = parquet_files.read_footer(file.path)
+                parquet_files.check_schema(file.path, footer.schema, self.fields)
                 self._footers[file] = footer
             return Offered(file, self._taken.mark(file.path))
         except (InputError, SchemaError) as error:
             return error
         except OSError as error:
-            return listing.unreadable(found.path, error)
+            return file_listing.unreadable(found.path, error)
 
     def _moved_from(self, offered: Offered) -> FileMoved | None:
         """The error for a file that was taken where it was before; a warning for one that may have been."""
@@ -351,7 +351,7 @@ class Files(Source):
         """Whether a file has no rows, as far as that can be seen without Spark."""
         if self._format == "parquet":
             return file in self._footers and self._footers[file].rows == 0
-        return text.is_empty(file.path, file.size, self._format, self._options)
+        return text_files.is_empty(file.path, file.size, self._format, self._options)
 
     def _files_now(self, offer: Offer) -> list[File]:
         """The files of an offer, where they are now. Raises `BadFile` if one is not the same."""
@@ -359,14 +359,14 @@ class Files(Source):
             files = [offered.file for offered in files_of(offer)]
             for file in files:
                 if file not in self._footers:
-                    listing.check_unchanged(file)
+                    file_listing.check_unchanged(file)
             return files
         return _side_by_side(self._found_again, files_of(offer))
 
     def _found_again(self, offered: Offered) -> File:
         file = offered.file
         try:
-            listing.check_unchanged(file)
+            file_listing.check_unchanged(file)
             if marked_as(file.path, offered.mark):
                 return file
             raise BadFile(
@@ -378,7 +378,7 @@ class Files(Source):
             place = self._place_of(offered)
             if place is None:
                 raise
-            return listing.described(place)
+            return file_listing.described(place)
 
     def _place_of(self, offered: Offered) -> str | None:
         """Where a file is now that is known by its content."""
@@ -386,7 +386,7 @@ class Files(Source):
             if path is not None and same_content(path, offered):
                 return path
         for tree in self._trees if is_whole(offered.mark) else ():
-            for file in listing.find(tree.path, lambda _: False):
+            for file in file_listing.find(tree.path, lambda _: False):
                 if same_content(file.path, offered):
                     self._moved[offered.mark] = file.path
                     return file.path
@@ -396,7 +396,7 @@ class Files(Source):
         self._unrecorded.append((file, str(error)))
 
     def _bad_file(self, file: File, error: Exception) -> BadFile:
-        reason = text.reason(str(error))
+        reason = text_files.reason(str(error))
         return BadFile(
             f"file {file.path!r}: it does not read as {self._format} ({reason})", path=file.path, reason=reason
         )
@@ -414,5 +414,5 @@ def _culprit(offer: Offer, error: Exception) -> File | None:
     known = {offered.file.path: offered.file for offered in files_of(offer)}
     if isinstance(error, HoldfastError):
         return known.get(str(error.fields.get("path")))
-    path = text.named_in(str(error), list(known))
+    path = text_files.named_in(str(error), list(known))
     return None if path is None else known[path]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast import arguments
 from holdfast.connectors.source import Offer, Part, Source
+from holdfast.foundation import arguments
 from holdfast.plan.nodes import Field
 
 PART_ROWS = 1 << 18

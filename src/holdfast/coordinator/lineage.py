@@ -43,7 +43,7 @@ class Lineage:
     """Operator → question → answer: what its nondeterministic functions returned, in the operator's own words."""
 
     views: Mapping[str, Any] | None = None
-    """What the flow keeps from this epoch on (`coordinator/forms.py`); None where that is as it was."""
+    """What the flow keeps from this epoch on (`coordinator/view_versions.py`); None where that is as it was."""
 
     @cached_property
     def digest(self) -> str:

@@ -175,7 +175,7 @@ def stand_by(handle: Handle, home: Path, plan: Plan) -> Answer:
 
 
 def _lease(home: Path) -> Any:
-    from holdfast.lease.address import open_lease
+    from holdfast.standby.address import open_lease
 
     lease = open_lease(f"file://{home / 'lease'}", _LEASE_TIMEOUT)
     lease.connect()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
-from holdfast.frontend.cycles import in_a_cycle, in_order
-from holdfast.frontend.nearest import did_you_mean
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.frontend.view_order import in_a_cycle, in_order
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
 
@@ -44,9 +44,7 @@ class Planner(Protocol):
     ) -> Planned:
         """The plan of a view over ``collections``, whose columns are ``schemas``."""
 
-    def expiring(
-        self, source: nodes.Source, expires: str, functions: Mapping[str, nodes.UserFunction]
-    ) -> nodes.Node:
+    def expiring(self, source: nodes.Source, expires: str, functions: Mapping[str, nodes.UserFunction]) -> nodes.Node:
         """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
 
 

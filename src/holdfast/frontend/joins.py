@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.frontend.attach import Item
-from holdfast.frontend.build import columns, extend, linear
-from holdfast.frontend.draws import is_timed
-from holdfast.frontend.factor import factored
-from holdfast.frontend.labels import label, unique
+from holdfast.frontend.build_nodes import columns, extend, linear
+from holdfast.frontend.column_names import label, unique
+from holdfast.frontend.factored_conditions import factored
+from holdfast.frontend.placeholders import is_timed
+from holdfast.frontend.uncorrelated_subqueries import Item
 from holdfast.plan.expression import TRUE, Column, Tree, choice, conjunction, is_operation, null, references
 from holdfast.plan.nodes import Join, Node, Union
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators.accumulators import Totals, advance, combine, count_of, distinct_sums, partial_sums
-from holdfast.operators.calls import (
+from holdfast.operators.aggregates.accumulators import Totals, advance, combine, count_of, distinct_sums, partial_sums
+from holdfast.operators.aggregates.calls import (
     EXTREMES,
     VALUES,
     AggregateSpec,
@@ -30,13 +30,13 @@ from holdfast.operators.calls import (
     layouts,
     ordered,
 )
-from holdfast.operators.digits import Bools, Ints
-from holdfast.operators.distinct import distinct_change
-from holdfast.operators.extremes import change_of, ends
-from holdfast.operators.groups import Groups
-from holdfast.operators.results import describe, results
+from holdfast.operators.aggregates.distinct_values import distinct_change
+from holdfast.operators.aggregates.extremes import change_of, ends
+from holdfast.operators.aggregates.results import describe, results
+from holdfast.operators.aggregates.touched_groups import Groups
+from holdfast.operators.aggregates.values import evaluate, gather
+from holdfast.operators.numbers.digits import Bools, Ints
 from holdfast.operators.step import Context, Step
-from holdfast.operators.values import evaluate, gather
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows

@@ -25,9 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators import randomness
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
-from holdfast.operators.outside import ask
+from holdfast.operators.numbers import randomness
+from holdfast.operators.outside_functions import ask
 from holdfast.operators.step import Context, Step
 from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows

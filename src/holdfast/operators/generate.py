@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.expressions import as_array, columns_by_name, columns_of
-from holdfast.operators.reading import read
-from holdfast.operators.terms import Term
+from holdfast.operators.expressions.compile_term import read
+from holdfast.operators.expressions.native_stretch import as_array, columns_by_name, columns_of
+from holdfast.operators.expressions.terms import Term
 from holdfast.plan.nodes import Generate
 from holdfast.plan.types import arrow_type
 from holdfast.trace import physical

@@ -5,7 +5,7 @@ dR their changes, the output changes by
 
     dL ⋈ (R + dR)  +  L ⋈ dR
 
-Of L only the rows whose key dR has are read, of R those whose key dL has (`sides`). Then every pair of rows with
+Of L only the rows whose key dR has are read, of R those whose key dL has (`join_sides`). Then every pair of rows with
 something changed on one side or both is made once, with its whole diff
 
     dl · (r + dr) + l · dr
@@ -24,9 +24,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import sides
+from holdfast.operators import join_sides
 from holdfast.operators.arrangement import change_table
-from holdfast.operators.sides import Indices, JoinSpec, Side, distinct, pair_diffs, pairs_by_hash, side
+from holdfast.operators.join_sides import Indices, JoinSpec, Side, distinct, pair_diffs, pairs_by_hash, side
 from holdfast.operators.step import Context, Step
 from holdfast.trace import physical
 from holdfast.trace.equality import equal_rows
@@ -36,7 +36,7 @@ from holdfast.trace.trace import Trace
 
 __all__ = ["JoinSpec", "layouts", "prepare", "step"]
 
-prepare = sides.prepare
+prepare = join_sides.prepare
 
 
 def layouts(spec: JoinSpec) -> dict[str, Layout]:

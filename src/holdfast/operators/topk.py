@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.operators.arrangement import as_block, change_table
-from holdfast.operators.front import front
+from holdfast.operators.first_rows import front
 from holdfast.operators.ordering import Order, is_ordered, sort_rows
 from holdfast.operators.step import Context, Step
 from holdfast.trace import physical

@@ -27,15 +27,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from holdfast.operators.aggregates.results import describe
+from holdfast.operators.aggregates.touched_groups import Groups
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
-from holdfast.operators.digits import Bools, Ints, Words
-from holdfast.operators.frames import Ends, Places, reached
-from holdfast.operators.front import front, together
-from holdfast.operators.groups import Groups
+from holdfast.operators.first_rows import front, together
+from holdfast.operators.numbers.digits import Bools, Ints, Words
 from holdfast.operators.ordering import Order, sort_rows
-from holdfast.operators.over import OverSpec, evaluate
-from holdfast.operators.results import describe
 from holdfast.operators.step import Context, Step
+from holdfast.operators.window_frames import Ends, Places, reached
+from holdfast.operators.window_functions import OverSpec, evaluate
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.order import order_prefix

@@ -1,6 +1,6 @@
 """Errors that tasks meet, on their way to the user.
 
-An error of the data (a bad file, a row deleted twice) is a result like any other (`operators/stage.py`): the task sends
+An error of the data (a bad file, a row deleted twice) is a result like any other (`task/stage.py`): the task sends
 it to the driver and ends well, so that Spark neither retries what can only fail again nor buries it under traces. What
 Spark itself raises (an overflow in an expression, say) is translated here, and so is what the file system said to a
 task about the flow's own files: Spark may have tried it several times by then.
@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 import holdfast
 from holdfast.errors import EvaluationError, ExchangeFailed, HoldfastError, LogError, TasksLost
-from holdfast.store.reasons import fix
+from holdfast.foundation.os_errors import fix
 
 
 def translated(

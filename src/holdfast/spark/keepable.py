@@ -15,7 +15,7 @@ from holdfast.plan.expression import readable
 from holdfast.plan.nodes import Aggregate, Linear, Node, Temporal
 from holdfast.plan.types import arrow_type, doubled_field
 from holdfast.plan.walk import reachable
-from holdfast.spark.zones import keeps_dates, keeps_days
+from holdfast.spark.time_zones import keeps_dates, keeps_days
 
 
 class Subject(NamedTuple):

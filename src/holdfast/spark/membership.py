@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from pyspark import InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
-from holdfast import arguments
 from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
-from holdfast.redaction import warn
+from holdfast.foundation import arguments
+from holdfast.foundation.redaction import warn
 from holdfast.spark.listener import Event, Joined, Lost, listener_of
 
 Handler = Callable[[Change], object]

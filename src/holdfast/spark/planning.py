@@ -25,24 +25,24 @@ from holdfast.errors import (
     UnknownName,
     Unsupported,
 )
-from holdfast.frontend.build import columns, extend, linear
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.frontend.cycles import in_a_cycle
-from holdfast.frontend.labels import unique
-from holdfast.frontend.nearest import did_you_mean
+from holdfast.frontend.column_names import unique
+from holdfast.frontend.view_order import in_a_cycle
 from holdfast.plan.expression import cast, quoted
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
 from holdfast.plan.types import arrow_type
-from holdfast.spark.analysed import Analysed
+from holdfast.spark.analysed_query import Analysed
+from holdfast.spark.flow_leaves import Leaves
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
-from holdfast.spark.leaf import Leaves
-from holdfast.spark.meaning import differing
-from holdfast.spark.names import Names
-from holdfast.spark.quiet import quietly
-from holdfast.spark.renewed import renewed
+from holdfast.spark.quiet_errors import quietly
+from holdfast.spark.replanned_frames import renewed
+from holdfast.spark.session_meaning import differing
+from holdfast.spark.statement_session import Names
 
 Schema = Sequence[Field]
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")

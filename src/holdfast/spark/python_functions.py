@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
 from holdfast.errors import DeclarationError
-from holdfast.frontend.udf import described
-from holdfast.functions import STYLES, Described
+from holdfast.frontend.declared_function import described
+from holdfast.frontend.user_functions import STYLES, Described
 from holdfast.plan.nodes import Function, UserFunction
 from holdfast.spark.jvm import scala_object
 

@@ -14,15 +14,15 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
 from holdfast.connectors.source import Offer, Source
-from holdfast.operators.kept import Kept
-from holdfast.operators.program import partition_range
-from holdfast.pins import Pin, hold
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Order
-from holdfast.since import Edited, Logged
-from holdfast.spark.placement import Placement, check, located
-from holdfast.spark.tables import parts_frame
-from holdfast.spark.types import ddl
+from holdfast.runtime.view_changes import Edited, Logged
+from holdfast.spark.placed_work import Placement, check, located
+from holdfast.spark.query_tables import parts_frame
+from holdfast.spark.schemas import ddl
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
+from holdfast.trace.pins import Pin, hold
 
 
 def read_frame(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from holdfast import arguments
-from holdfast.spark.beside import spare
-from holdfast.spark.configured import configured
+from holdfast.foundation import arguments
+from holdfast.spark.background_slots import spare
+from holdfast.spark.configuration import configured
 
 _WORKERS = "holdfast.spark.workers"
 
@@ -56,9 +56,7 @@ CLUSTER_SETTINGS = {
 }
 """Beside `SETTINGS`, for a session on a cluster."""
 
-_LOCAL_ONLY = frozenset(
-    ["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"]
-)
+_LOCAL_ONLY = frozenset(["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"])
 """Those of `SETTINGS` that a cluster's users decide about."""
 
 

@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from holdfast.operators.applied import Calls
-from holdfast.operators.program import native_step
+from holdfast.operators.user_functions import Calls
 from holdfast.plan.expression import Literal, quoted, sql
 from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
+from holdfast.task.program import native_step
 
 # Spark has variant_explode in lateral joins alone, which it may plan as joins.
 _VARIANT = (

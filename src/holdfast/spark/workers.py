@@ -28,9 +28,9 @@ LOADED = (
     "pyarrow.compute",
     "pyarrow.parquet",
     "pyspark.worker",
-    "holdfast.durability",
-    "holdfast.maintenance",
-    "holdfast.spark.epoch",
+    "holdfast.runtime.replication",
+    "holdfast.runtime.merging",
+    "holdfast.spark.epoch_job",
 )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.errors import UnknownName
-from holdfast.frontend.nearest import did_you_mean
+from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.plan.picture import as_html, as_svg
@@ -28,7 +28,7 @@ def drawn(of: Sequence[str], view: str | None) -> tuple[str, Drawing]:
         flow = load_flow(Path(of[0]))
         name, found = flow.name, flow.drawing()
     else:
-        from holdfast.outside.explained import drawing_of
+        from holdfast.inspect.explain_log import drawing_of
 
         name, found = drawing_of(of)
     if view is None:

@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.lease.events import LeaseEvent
-from holdfast.redaction import redacted
+from holdfast.foundation.redaction import redacted
 from holdfast.results import Epoch
+from holdfast.standby.events import LeaseEvent
 
 _WINDOW = 30.0
 """Seconds over which rates are taken."""

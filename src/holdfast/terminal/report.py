@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from holdfast.outside.findings import Finding, Report
+    from holdfast.inspect.findings import Finding, Report
 
 _SHOWN = 50
 """So many findings fit a person's patience; ``--json`` gives all."""
@@ -19,7 +19,7 @@ _STYLES = {"damaged": "red", "missing": "red", "unreachable": "red", "behind": "
 
 
 def print_status(found: dict[str, Any], console: Console) -> None:
-    """Show what `holdfast.outside.inspect.describe` found."""
+    """Show what `holdfast.inspect.describe.describe` found."""
     # Text, not str, for whatever a user named: rich takes brackets in a str for markup.
     at = f", at {_moment(found['at'])}" if found["at"] is not None else ""
     facts = _facts()
@@ -81,7 +81,7 @@ def _print_collections(found: dict[str, Any], console: Console) -> None:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Show what `holdfast.outside.verify.verify` found."""
+    """Show what `holdfast.inspect.verify.verify` found."""
     facts = _facts()
     facts.add_row("flow", Text(report.flow))
     facts.add_row("epoch", "none yet" if report.epoch < 0 else f"{report.epoch:,}")

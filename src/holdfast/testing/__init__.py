@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.testing.clock import stopped_clock
     from holdfast.testing.cluster import Cluster
-    from holdfast.testing.crash import MARKS, Crash, crash_at
+    from holdfast.testing.crashes import MARKS, Crash, crash_at
     from holdfast.testing.faulty.layer import faults
     from holdfast.testing.faulty.plan import Fault, Plan
     from holdfast.testing.gate import Gate
     from holdfast.testing.memory import MemoryLocation
     from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
     from holdfast.testing.simulator import shrink, simulate
-    from holdfast.testing.simulator.faulty import simulate_faults
+    from holdfast.testing.simulator.faulty_files import simulate_faults
     from holdfast.testing.unreliable import Unreliable
 
 __all__ = [
@@ -61,9 +61,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "MARKS": "crash",
+    "MARKS": "crashes",
     "Cluster": "cluster",
-    "Crash": "crash",
+    "Crash": "crashes",
     "Fault": "faulty.plan",
     "Gate": "gate",
     "MemoryLocation": "memory",
@@ -71,11 +71,11 @@ _HOMES = {
     "Plan": "faulty.plan",
     "Unreliable": "unreliable",
     "assert_same_rows": "oracle",
-    "crash_at": "crash",
+    "crash_at": "crashes",
     "faults": "faulty.layer",
     "shrink": "simulator",
     "simulate": "simulator",
-    "simulate_faults": "simulator.faulty",
+    "simulate_faults": "simulator.faulty_files",
     "stopped_clock": "clock",
     "total_of_changes": "oracle",
 }

@@ -14,7 +14,7 @@ import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.spark.cluster import Cluster
+from holdfast.spark.runner import Cluster
 
 
 class Clock:

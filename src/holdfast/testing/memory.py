@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import NoReturn
 
-from holdfast.store.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal
+from holdfast.log.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal
 
 
 class MemoryLocation(Location):

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.frontend.schema import parse_schema
-from holdfast.frontend.words import words
+from holdfast.frontend.sql_words import words
 from holdfast.plan.expression import quoted
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
 
 Row = tuple[Any, ...]

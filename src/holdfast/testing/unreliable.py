@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from holdfast.store.location import Entries, Location, Names, refusal
+from holdfast.log.location import Entries, Location, Names, refusal
 
 OPERATIONS = ("write", "read", "list", "remove", "move")
 """What can fail. Asking for directories is a listing."""

@@ -33,8 +33,8 @@ import pyarrow as pa
 import xxhash
 
 from holdfast.errors import LogDamaged, LogFormat, LogUnreadable
-from holdfast.store.reasons import fix
-from holdfast.store.retrying import retrying
+from holdfast.foundation.os_errors import fix
+from holdfast.foundation.retries import retrying
 from holdfast.trace import physical
 from holdfast.trace.canonical import canonical
 from holdfast.trace.equality import equal_rows

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.expression import Foreign, readable, sql
 from holdfast.plan.nodes import Field, Linear, Source
+from holdfast.plan.schema import parse_schema
 from holdfast.testing import stopped_clock
 
 from ...planned import expression, expressions, plan_sql
@@ -81,7 +81,7 @@ def test_equal_expressions_have_one_name_and_others_another() -> None:
 def test_legacy_arithmetic_stays_sparks(spark: SparkSession) -> None:
     from holdfast.frontend.catalyst.convert import convert
     from holdfast.frontend.catalyst.statement import Statement
-    from holdfast.spark.analysed import Analysed
+    from holdfast.spark.analysed_query import Analysed
 
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", "false")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SqlError
-from holdfast.frontend.schema import parse_schema
 from holdfast.plan.expression import readable
 from holdfast.plan.nodes import Aggregate, Draw, First, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
 from holdfast.plan.rewrites import rewrite
+from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
 
 from ...planned import plan_sql

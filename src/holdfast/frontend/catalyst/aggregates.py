@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from holdfast.frontend.catalyst.asked import Asked, Calls, Result
+from holdfast.frontend.catalyst.aggregate_calls import Asked, Calls, Result
 from holdfast.frontend.catalyst.lists import by, by_order, first_by, joined, listed
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import Unsupported
-from holdfast.frontend import moments
+from holdfast.frontend import temporal_filters
 from holdfast.frontend.catalyst.literals import NotNative, interval_of
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
-from holdfast.frontend.draws import CLOCK, Wish, clock_in
-from holdfast.frontend.moments import days_later
+from holdfast.frontend.placeholders import CLOCK, Wish, clock_in
+from holdfast.frontend.temporal_filters import days_later
 from holdfast.plan.expression import DAY, MONTHS, SPAN, Operation, Tree, cast, plus, text
 
 CLOCKS = frozenset(("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp"))
@@ -75,7 +75,7 @@ class _Placed:
 
 def check_temporal(tree: Tree, clause: str, statement: Statement) -> None:
     """Refuse conditions on the clock of which it cannot be said when they hold."""
-    moments.check_temporal(tree, clause, _Placed(statement))
+    temporal_filters.check_temporal(tree, clause, _Placed(statement))
 
 
 def check_timeless(tree: Tree, clause: str, statement: Statement) -> None:
@@ -175,7 +175,7 @@ class _Steps:
         if unit not in _PHYSICAL:
             raise NotNative(unit)
         micros = number * _PHYSICAL[unit]
-        return plus(moment, micros) if abs(micros) < DAY else moments.passed(moment, micros)
+        return plus(moment, micros) if abs(micros) < DAY else temporal_filters.passed(moment, micros)
 
     def _literal(self, expression: Expression) -> Expression:
         found = None if has_clock(expression) else self._constant(expression)

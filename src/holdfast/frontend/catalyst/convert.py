@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.errors import SqlError
-from holdfast.frontend.attach import Item
-from holdfast.frontend.build import extend, linear
+from holdfast.frontend.build_nodes import extend, linear
 from holdfast.frontend.catalyst.clock import check_temporal
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.generators import generate
@@ -25,10 +24,11 @@ from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static,
 from holdfast.frontend.catalyst.subqueries import at_most_one
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
 from holdfast.frontend.catalyst.windows import window
-from holdfast.frontend.labels import label, unique
-from holdfast.frontend.schema import RESERVED
+from holdfast.frontend.column_names import label, unique
+from holdfast.frontend.uncorrelated_subqueries import Item
 from holdfast.plan.expression import Tree, plain
 from holdfast.plan.nodes import Node, Order, SetOperation, TopK, Union
+from holdfast.plan.schema import RESERVED
 
 COLLECTION = "holdfast:"
 """How the alias of a leaf begins that stands for a collection of the flow; the collection's name follows."""

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from holdfast.frontend.attach import Subquery
 from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_clock
 from holdfast.frontend.catalyst.literals import NotNative, digits, folded, interval_of, literal
 from holdfast.frontend.catalyst.repeatable import check_repeatable
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression, Operator, sql_type
-from holdfast.frontend.draws import Wish
+from holdfast.frontend.placeholders import Wish
+from holdfast.frontend.uncorrelated_subqueries import Subquery
 from holdfast.plan.expression import (
     BOOLEAN,
     Column,

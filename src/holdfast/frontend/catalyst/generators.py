@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.attach import Item, has_subquery
-from holdfast.frontend.build import extend
+from holdfast.frontend.build_nodes import extend
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.frontend.draws import has_wish
-from holdfast.frontend.labels import label, unique
+from holdfast.frontend.column_names import label, unique
+from holdfast.frontend.placeholders import has_wish
+from holdfast.frontend.uncorrelated_subqueries import Item, has_subquery
 from holdfast.plan.expression import Column, Tree, number
 from holdfast.plan.nodes import Field, Generate
 

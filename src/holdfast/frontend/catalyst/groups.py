@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.build import columns, extend, linear
+from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.catalyst.aggregates import result
 from holdfast.frontend.catalyst.clock import CLOCKS, check_timeless, clock
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.sessions import by_session
 from holdfast.frontend.catalyst.tree import Expression, Operator
-from holdfast.frontend.labels import label, unique
+from holdfast.frontend.column_names import label, unique
 from holdfast.plan.expression import Column, Tree, condition, number, plain
 from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
 

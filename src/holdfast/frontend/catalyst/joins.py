@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.build import columns, linear
+from holdfast.frontend.build_nodes import columns, linear
 from holdfast.frontend.catalyst import subqueries
 from holdfast.frontend.catalyst.clock import check_timeless
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Operator
-from holdfast.frontend.draws import has_wish, is_timed
 from holdfast.frontend.joins import join_all, join_outer, used
+from holdfast.frontend.placeholders import has_wish, is_timed
 from holdfast.plan.expression import Tree, conjunction, conjuncts
 from holdfast.plan.nodes import Node
 

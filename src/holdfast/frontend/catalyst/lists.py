@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.frontend.catalyst.asked import Asked, Result
+from holdfast.frontend.catalyst.aggregate_calls import Asked, Result
 from holdfast.frontend.catalyst.tree import direction
 from holdfast.plan.expression import (
     Lambda,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.frontend.attach import Item
-from holdfast.frontend.build import columns, linear
-from holdfast.frontend.labels import unique
+from holdfast.frontend.build_nodes import columns, linear
+from holdfast.frontend.column_names import unique
+from holdfast.frontend.uncorrelated_subqueries import Item
 from holdfast.plan.expression import Tree, plain
 from holdfast.plan.nodes import Linear, Node, Order
 

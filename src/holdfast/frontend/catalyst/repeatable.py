@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.errors import Unsupported
-from holdfast.frontend import functions
+from holdfast.frontend import unrepeatable_functions
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import Expression
 
@@ -79,5 +79,5 @@ def _culprit(expression: Expression, statement: Statement, is_hole: Callable[[Ex
 
 def _refused(expression: Expression, statement: Statement) -> Unsupported:
     name = _NAMES.get(expression.kind) or str(expression.parameters.get("udfName") or expression.kind)
-    advice = functions.INSTEAD.get(name, functions.INSTEAD_OF_ANY)
+    advice = unrepeatable_functions.INSTEAD.get(name, unrepeatable_functions.INSTEAD_OF_ANY)
     return statement.unsupported(f"the nondeterministic function {name}", expression, advice)

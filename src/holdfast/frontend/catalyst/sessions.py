@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.frontend.attach import Item
-from holdfast.frontend.build import extend, linear
-from holdfast.frontend.labels import unique
+from holdfast.frontend.build_nodes import extend, linear
+from holdfast.frontend.column_names import unique
+from holdfast.frontend.uncorrelated_subqueries import Item
 from holdfast.plan.expression import choice, condition, field, is_null, number, struct
 from holdfast.plan.nodes import Aggregate, Call, Frame, Node, Order, Window, WindowCall
 

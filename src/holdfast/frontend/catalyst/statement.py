@@ -79,9 +79,7 @@ class Catalyst(Protocol):
 class Statement:
     """The query of ``view``; ``subject`` is how errors begin."""
 
-    def __init__(
-        self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction], subject: str = ""
-    ) -> None:
+    def __init__(self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction], subject: str = "") -> None:
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
         self._draws = itertools.count()
@@ -119,9 +117,7 @@ class Statement:
             **fields,
         )
 
-    def unsupported(
-        self, construct: str, node: Expression | Operator | None = None, advice: str = ""
-    ) -> Unsupported:
+    def unsupported(self, construct: str, node: Expression | Operator | None = None, advice: str = "") -> Unsupported:
         """The refusal of a construct that cannot be kept up to date."""
         behind = f": {advice}" if advice else ""
         return self.error(Unsupported, f"{construct} is not supported{behind}", node, construct=construct)

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
-from holdfast.frontend import extremes
-from holdfast.frontend.build import columns, linear
+from holdfast.frontend import exists_by_extremes
+from holdfast.frontend.build_nodes import columns, linear
 from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, used, with_columns
-from holdfast.frontend.labels import label, unique
 from holdfast.plan.expression import (
     FALSE,
     TRUE,
@@ -198,7 +198,7 @@ def _by_extremes(
     """``left`` joined with the extremes of the groups of ``right``, and the condition that decides, if these can."""
     if found.aware or len(found.others) != 1:
         return None
-    compared = extremes.between(found.others[0], left, right)
+    compared = exists_by_extremes.between(found.others[0], left, right)
     if compared is None:
         return None
     kind, value, other = compared
@@ -207,7 +207,7 @@ def _by_extremes(
     names: list[str] = []
     for wanted in [*held[:-1], "least", "greatest", held[-1]]:
         names.append(unique(wanted, [*left.columns, *names]))
-    groups, decisive = extremes.groups(right, held[:-1], held[-1], kind, names, other)
+    groups, decisive = exists_by_extremes.groups(right, held[:-1], held[-1], kind, names, other)
     by = [replace(key, right=groups.column(name)) for key, name in zip(found.keys, names, strict=False)]
     return join(left, groups, by, how), condition("coalesce", decisive, FALSE) if how == "left" else decisive
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.build import extend
+from holdfast.frontend.build_nodes import extend
 from holdfast.frontend.catalyst.clock import check_timeless
 from holdfast.frontend.catalyst.literals import interval_of, literal
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import Expression, Operator, direction
-from holdfast.frontend.labels import label, unique
-from holdfast.frontend.moments import days_later
+from holdfast.frontend.column_names import label, unique
+from holdfast.frontend.temporal_filters import days_later
 from holdfast.plan.expression import (
     DAY,
     MONTHS,

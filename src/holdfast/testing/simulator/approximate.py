@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
-from holdfast.continuing import ContinuingEngine
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
-from holdfast.coordinator.records import History
 from holdfast.errors import SinkError, StoreError
-from holdfast.operators.kept import Kept
-from holdfast.operators.program import partition_range
+from holdfast.runtime.continuing import ContinuingEngine
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
 from holdfast.testing.simulator.model import Bag, edition_of, expected
 from holdfast.testing.simulator.world import Broken, World, bag_of, difference
 from holdfast.trace.name import ALL

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from holdfast import marks
-from holdfast.continuing import ContinuingEngine, engine_of
 from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
-from holdfast.coordinator.records import History
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.declared import Declared, Told
-from holdfast.durability import Settings
-from holdfast.engine import Engine
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
-from holdfast.ready import Ready
-from holdfast.store.replica import Replica
+from holdfast.foundation import failpoints
+from holdfast.log.replica import Replica
+from holdfast.runtime.continuing import ContinuingEngine, engine_of
+from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.replication import Settings
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
@@ -217,7 +217,7 @@ class Simulation:
 
     def _drive(self, host: int, work: object) -> None:
         driver = self.drivers[host]
-        marks.hook = partial(self._reached, driver)
+        failpoints.hook = partial(self._reached, driver)
         try:
             try:
                 work(driver)  # type: ignore[operator]
@@ -238,7 +238,7 @@ class Simulation:
                 driver.die()
                 self.world.edition = self.world.seen_edition()
         finally:
-            marks.hook = None
+            failpoints.hook = None
         self._check_safe(driver)
         self._healed(driver)
         if self.latest is driver and isinstance(driver.engine, ContinuingEngine):
@@ -456,7 +456,7 @@ def run(seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: 
     except (Broken, HoldfastError, OSError, AssertionError, LookupError, ValueError) as error:
         return Failure(f"{type(error).__name__}: {error}", place, tuple(actions))
     finally:
-        marks.hook = None
+        failpoints.hook = None
         for driver in simulation.drivers:
             driver.die()
         shutil.rmtree(root, ignore_errors=True)

@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from holdfast import marks
 from holdfast.coordinator.clock import Reading
-from holdfast.coordinator.placement import assign, inherit
+from holdfast.coordinator.partition_owners import assign, inherit
 from holdfast.errors import HoldfastError
-from holdfast.operators.elsewhere import settle
-from holdfast.operators.intake import read_parts
-from holdfast.operators.messages import BrokenOff, Message, counted, failure
-from holdfast.operators.program import Program, bounds
-from holdfast.operators.stage import Epoch, finish, reports_of, run_stage
-from holdfast.operators.whole import run_whole
+from holdfast.foundation import failpoints
+from holdfast.log.host_paths import LOCAL, MISPLACED, Misplaced
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runner import Beside, Job, Outcome, R, T, Work, moved
-from holdfast.store.here import LOCAL, MISPLACED, Misplaced
+from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, moved
+from holdfast.task.messages import BrokenOff, Message, counted, failure
+from holdfast.task.missing_layers import settle
+from holdfast.task.program import Program, bounds
+from holdfast.task.read_sources import read_parts
+from holdfast.task.single_task import run_whole
+from holdfast.task.stage import Epoch, finish, reports_of, run_stage
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
@@ -120,7 +120,7 @@ class SimulatedRunner:
     ) -> list[R]:
         results: list[R] = []
         for item in items:
-            marks.reach(f"task: {what}")
+            failpoints.reach(f"task: {what}")
             owner = self.owner(0 if low is None else low(item))
             results += self.on(owner, partial(function, [item]))
         return results
@@ -131,7 +131,7 @@ class SimulatedRunner:
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
         found: list[R] = []
         for member, share in sorted(shares.items()):
-            marks.reach(f"task: {what}")
+            failpoints.reach(f"task: {what}")
             found += self.on(member, partial(function, share))
         return found
 
@@ -198,7 +198,7 @@ class SimulatedJob:
                 yield self._runner.owner(item[1].low), [(item[0], replace(item[1], kept=copy(item[1].kept)))]
 
     def _whole(self, epoch: Epoch, items: Sequence[Any]) -> list[Message]:
-        marks.reach("task: epoch")
+        failpoints.reach("task: epoch")
         return list(run_whole(self._program, epoch, items))
 
     def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
@@ -227,7 +227,7 @@ class SimulatedJob:
         return done
 
     def _task(self, epoch: Epoch, stage: int, partition: int, messages: list[Message]) -> list[Message]:
-        marks.reach("task: epoch")
+        failpoints.reach("task: epoch")
         fetched = settle(self._program, stage, partition, epoch, pause=0.0)
         router, report = run_stage(self._program, stage, partition, epoch, messages)
         report.fetched = fetched

@@ -1,0 +1,219 @@
+"""Rows pushed from code: ``flow.input``.
+
+Every call of ``insert``, ``delete`` or ``update`` is one **change**, checked and converted to Arrow at the call, so
+that a wrong row is the caller's error and never the epoch's. Changes wait in order. An offer is a prefix of them, made
+of whole calls: an update is never torn in two. Offers count changes over the flow's whole life; the rows themselves
+wait in memory until an epoch took them, and are then in the log, which is where a replay finds them (``replayable`` is
+False).
+
+All methods may be called from any thread, also while an epoch runs, and from the functions of sinks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.connectors.pushed_rows import to_arrow
+from holdfast.connectors.source import Offer, Part, Source
+from holdfast.errors import InputError, SchemaError
+from holdfast.plan.nodes import Field
+
+PART_BYTES = 16 << 20
+"""Parts travel with the task that reads them; larger ones would make the task itself slow to ship."""
+
+
+class Pending(NamedTuple):
+    """What waits for an epoch."""
+
+    changes: int
+    inserted: int
+    deleted: int
+
+
+class Input(Source):
+    """A collection whose rows come from code."""
+
+    retracts = True
+    replayable = False
+
+    def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
+        self.name = name
+        self.fields = fields
+        self._lock = threading.Lock()
+        self._next = 0
+        self._offer: Offer | None = None
+        self._offered: list[pa.Table] = []
+        self._discarded: Offer | None = None
+        """What was offered when it was discarded: an epoch that is about to read it finds nothing in it."""
+
+        self._taking = False
+        """Whether an epoch has begun to read what is offered, and has neither counted nor failed yet."""
+
+        self._waiting: list[pa.Table] = []
+        self._rejected = False
+        """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
+
+    def insert(self, rows: Any) -> None:
+        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
+
+        From any thread; it waits for no epoch."""
+        self._push((rows, 1))
+
+    def delete(self, rows: Any) -> None:
+        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then.
+
+        From any thread; it waits for no epoch."""
+        self._push((rows, -1))
+
+    def update(self, old: Any, new: Any) -> None:
+        """Remove ``old`` and add ``new``, in the same epoch.
+
+        From any thread; it waits for no epoch."""
+        self._push((old, -1), (new, 1))
+
+    def discard(self) -> Pending:
+        """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch. Those that
+        an epoch is at work on just now are its own: they stay if it succeeds, and wait again if it fails.
+
+        From any thread; it waits for no epoch."""
+        with self._lock:
+            if self._taking:
+                forgotten, self._waiting = _counted(self._waiting), []
+                return forgotten
+            forgotten = _counted(self._offered + self._waiting)
+            self._discarded = self._offer or self._discarded
+            self._offer, self._offered, self._waiting = None, [], []
+        return forgotten
+
+    @property
+    def pending(self) -> Pending:
+        """The changes that no epoch has taken yet. From any thread."""
+        with self._lock:
+            return _counted(self._offered + self._waiting)
+
+    def _push(self, *changes: tuple[Any, int]) -> None:
+        tables = []
+        for rows, diff in changes:
+            table = to_arrow(rows, self.fields, subject=f"input '{self.name}'")
+            tables.append(table.append_column("_diff", pa.array(np.full(table.num_rows, diff, dtype=np.int64))))
+        change = pa.concat_tables(tables)
+        if change.num_rows:
+            with self._lock:
+                self._waiting.append(change)
+
+    def poll(self) -> Offer | None:
+        with self._lock:
+            if self._offer is None and self._waiting:
+                self._offered, self._waiting = self._waiting, []
+                self._offer = {"first": self._next, "changes": len(self._offered)}
+            return self._offer
+
+    def advance(self, offer: Offer) -> None:
+        with self._lock:
+            self._next = offer["first"] + offer["changes"]
+            self._rejected = False
+            # An offer of the past has nothing waiting here.
+            if offer == self._offer:
+                self._offer, self._offered, self._taking = None, [], False
+
+    def reject(self, offer: Offer, error: Exception) -> bool:
+        # The offer was in no epoch. The next one takes what was pushed since as well: it may put things right.
+        with self._lock:
+            if offer == self._offer:
+                self._offer, self._offered, self._waiting = None, [], self._offered + self._waiting
+                self._taking, self._rejected = False, True
+        return False
+
+    def parts(self, offer: Offer) -> list[Part]:
+        with self._lock:
+            if self._offer is None and offer == self._discarded:
+                return []
+            if offer != self._offer:
+                last = offer["first"] + offer["changes"] - 1
+                raise InputError(
+                    f"input '{self.name}': changes {offer['first']} to {last} are not held "
+                    "any more; they are in the log if their epoch is complete",
+                    name=self.name,
+                )
+            self._taking = True
+            rows = pa.concat_tables(self._offered)
+            rows = _net(rows) if self._rejected else rows
+        return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return [{"first": offers[0]["first"], "changes": sum(offer["changes"] for offer in offers)}]
+
+    def waiting(self) -> int:
+        with self._lock:
+            return sum(table.num_rows for table in self._waiting)
+
+
+@dataclass(frozen=True)
+class InlinePart:
+    """Rows that are in the part itself, as an Arrow IPC stream."""
+
+    buffer: bytes
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        with pa.ipc.open_stream(self.buffer) as reader:
+            table = reader.read_all()
+        if not [field.type for field in table.schema][:-1] == [field.type for field in schema]:
+            raise SchemaError(f"rows of schema {table.schema.types} cannot be read as {schema.types}")
+        yield table.rename_columns([*schema.names, "_diff"])
+
+
+def _counted(changes: Sequence[pa.Table]) -> Pending:
+    diffs = [table.column("_diff").to_numpy() for table in changes]
+    inserted = sum(int(np.count_nonzero(diff > 0)) for diff in diffs)
+    return Pending(len(changes), inserted, sum(len(diff) for diff in diffs) - inserted)
+
+
+def _net(rows: pa.Table) -> pa.Table:
+    """The change without the copies of rows that it both inserts and deletes, so that no expression can fail on them.
+
+    Cost: a text for every row that is deleted, and for every one that may be one of them.
+    """
+    gone = rows.filter(pc.less(rows.column("_diff"), 0))
+    maybe = pc.greater(rows.column("_diff"), 0)
+    for name in rows.column_names[:-1]:
+        if not pa.types.is_nested(rows.schema.field(name).type):
+            maybe = pc.and_(maybe, pc.is_in(rows.column(name), gone.column(name).combine_chunks()))
+    inserted, deleted = maybe.to_numpy(), rows.column("_diff").to_numpy() < 0
+    copies = Counter(_texts(gone)) & Counter(_texts(rows.filter(maybe)))
+    kept = np.ones(rows.num_rows, np.bool_)
+    for some in (inserted, deleted):
+        left = copies.copy()
+        for place, text in zip(np.flatnonzero(some), _texts(rows.filter(pa.array(some))), strict=True):
+            if left[text] > 0:
+                left[text] -= 1
+                kept[place] = False
+    return rows.filter(pa.array(kept))
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """A text for each row: equal rows have equal texts."""
+    columns = [column.to_pylist() for column in rows.columns[:-1]]
+    return [repr(row) for row in zip(*columns, strict=True)]
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.Table]:
+    pieces = max(1, -(-rows.nbytes // PART_BYTES))
+    step = max(1, -(-rows.num_rows // pieces))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _encoded(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    buffer: bytes = sink.getvalue().to_pybytes()
+    return buffer

@@ -1,0 +1,149 @@
+"""Parquet files, read by the tasks themselves with Arrow: no row passes through the JVM.
+
+A footer is checked on the driver before an epoch starts, so that a truncated file, a missing column or a wrong type is
+found while nothing has happened yet. A file is cut into parts at its row groups.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.connectors.file_listing import File, check_unchanged, unreadable
+from holdfast.connectors.fit_types import Misfit, fit, fits
+from holdfast.errors import BadFile, HoldfastError, SchemaError
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.plan.nodes import Field
+from holdfast.plan.types import arrow_type
+
+PART_BYTES = 32 << 20
+"""A part is closed when its row groups reach this size (compressed). Smaller ones would not pay for a task."""
+
+_BATCH_ROWS = 1 << 19
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What the driver keeps of a file's footer."""
+
+    schema: pa.Schema
+    groups: tuple[int, ...]
+    """The compressed size of each row group."""
+
+    rows: int
+    counts: tuple[int, ...] = ()
+    """The rows of each row group."""
+
+
+def read_footer(path: str) -> Footer:
+    """Raises `BadFile` when there is none, as in a truncated file."""
+    try:
+        with _opened(path) as file:
+            metadata = file.metadata
+            groups = tuple(_compressed(metadata.row_group(place)) for place in range(metadata.num_row_groups))
+            counts = tuple(metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+            return Footer(file.schema_arrow, groups, metadata.num_rows, counts)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _bad(path, error) from error
+
+
+def check_schema(path: str, found: pa.Schema, fields: Sequence[Field]) -> None:
+    """Raise `SchemaError` unless the file has every declared column, in a type that can fit."""
+    for field in fields:
+        places = found.get_all_field_indices(field.name)
+        if len(places) != 1:
+            what = "is missing" if not places else f"is there {len(places)} times"
+            hint = "" if places else did_you_mean(field.name, found.names)
+            there = ", ".join(found.names)
+            raise SchemaError(
+                f"file {path!r}: column {field.name!r} ({field.type}) {what}; the file has {there}{hint}",
+                path=path,
+                column=field.name,
+                expected=field.type,
+                found=None,
+            )
+        kind = found.field(places[0]).type
+        if not fits(kind, arrow_type(field.type)):
+            raise misfit(path, field.name, field.type, f"found {kind}")
+
+
+def misfit(path: str, column: str, expected: str, found: str) -> SchemaError:
+    """The error for a column of a file that does not fit."""
+    return SchemaError(
+        f"file {path!r}: column {column!r}: expected {expected}, {found}",
+        path=path,
+        column=column,
+        expected=expected,
+        found=found.removeprefix("found "),
+    )
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Some row groups of a file."""
+
+    file: File
+    groups: tuple[int, ...]
+    fields: tuple[Field, ...]
+    size: tuple[int, int] = (0, 0)
+    """Rows and compressed bytes, as the footer has them."""
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        check_unchanged(self.file)
+        path, names = self.file.path, [field.name for field in self.fields]
+        try:
+            with _opened(path) as file:
+                # A file that is exchanged for another of the same size and time is still no reason to read wrong
+                # columns.
+                check_schema(path, file.schema_arrow, self.fields)
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=list(self.groups), columns=names):
+                    yield self._fitted(pa.Table.from_batches([batch]), schema)
+        except HoldfastError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _bad(path, error) from error
+
+    def _fitted(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        columns = []
+        for field, target in zip(self.fields, schema, strict=True):
+            try:
+                columns.append(fit(table.column(field.name), target.type))
+            except Misfit as error:
+                raise misfit(self.file.path, field.name, field.type, str(error)) from None
+        return pa.Table.from_arrays(columns, schema=schema)
+
+
+def cut(file: File, footer: Footer, fields: tuple[Field, ...]) -> list[ParquetPart]:
+    """A file as parts of about `PART_BYTES`."""
+    parts: list[ParquetPart] = []
+    taken: list[int] = []
+    size = 0
+    for place, group in enumerate(footer.groups):
+        taken.append(place)
+        size += group
+        if size >= PART_BYTES or place == len(footer.groups) - 1:
+            rows = sum(footer.counts[each] for each in taken)
+            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size)))
+            taken, size = [], 0
+    return parts
+
+
+def _opened(path: str) -> pq.ParquetFile:
+    # Old writers' 96-bit times are read as nanoseconds by default, which end in the year 2262. The file is not mapped
+    # into memory: if somebody cuts it off while it is read, that must be an error and not the end of the process.
+    return pq.ParquetFile(path, memory_map=False, coerce_int96_timestamp_unit="us")
+
+
+def _compressed(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+
+
+def _bad(path: str, error: Exception) -> BadFile:
+    reason = str(error).split("\n", 1)[0]
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return unreadable(path, error)
+    return BadFile(f"file {path!r}: it does not read as Parquet ({reason}); is it truncated?", path=path, reason=reason)

@@ -1,0 +1,160 @@
+"""JSON and CSV files as Spark reads them: each path literally, and with options that are all said.
+
+**Paths.** Spark takes a path for a pattern: ``a[12].json`` would read ``a1.json`` and ``a2.json``. A path that could be
+one is escaped. Hadoop cannot resolve a pattern in whose path there is a colon, nor (with its checksums) open a file
+with a colon in its name: such files are read through the plain local file system, and those that have both one by one.
+
+**Options.** An option that changes rows is passed on; one that would change which files are read, what a bad record
+means, or nothing at all (Spark infers no schema here), is refused when the source is declared. What was used is part of
+the offer, with the time zone, so a replay in another session or after another declaration reads the same rows.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote
+
+from holdfast.errors import BadFile, DeclarationError
+from holdfast.foundation.nearest_name import did_you_mean
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+_BOTH = _names("""
+    timeZone dateFormat timestampFormat timestampNTZFormat enableDateTimeParsingFallback locale
+    multiLine lineSep encoding charset
+""")
+_JSON = _names("""
+    allowComments allowUnquotedFieldNames allowSingleQuotes allowNumericLeadingZeros allowNonNumericNumbers
+    allowBackslashEscapingAnyCharacter allowUnquotedControlChars maxNestingDepth maxNumLen maxStringLen
+""")
+_CSV = _names("""
+    sep delimiter header enforceSchema quote escape charToEscapeQuoteEscaping comment
+    ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace nullValue emptyValue nanValue positiveInf negativeInf
+    maxColumns maxCharsPerColumn unescapedQuoteHandling inputBufferSize
+""")
+_ACCEPTED = {"json": [*_BOTH, *_JSON], "csv": [*_BOTH, *_CSV]}
+
+_CHOOSING = _names("path paths basePath pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter")
+_INFERRING = _names("""
+    inferSchema samplingRatio preferDate prefersDate prefersDecimal primitivesAsString dropFieldIfAllNull
+    inferTimestamp singleVariantColumn
+""")
+_WRITING = _names("""
+    compression codec quoteAll escapeQuotes ignoreNullFields pretty writeNonAsciiCharacterAsCodePoint extension
+""")
+_REFUSED = {
+    **dict.fromkeys(["mode", "ignoreCorruptFiles", "ignoreMissingFiles"], "use on_bad_file to say what to do"),
+    "columnNameOfCorruptRecord": "use on_bad_file to say what becomes of a file with a record that does not read",
+    **dict.fromkeys(_CHOOSING, "which files are read is what the source's path says"),
+    **dict.fromkeys(_INFERRING, "the schema is declared, and nothing is inferred"),
+    **dict.fromkeys(_WRITING, "it is an option for writing"),
+}
+
+ZONE = "timeZone"
+
+_HEADER = 32 << 10
+"""No header is longer."""
+
+_PLAIN = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+"""Spark's way to Hadoop's local file system without checksum files."""
+
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
+_URI = re.compile(r"file:/+([^\s\"'<>]*)")
+
+
+def checked_options(given: Mapping[str, object], format: str, subject: str) -> dict[str, str]:
+    """The options, under Spark's names, as Spark wants their values. Raises for one that is not for reading rows."""
+    known = {name.lower(): name for name in _ACCEPTED[format]}
+    refused = {name.lower(): reason for name, reason in _REFUSED.items()}
+    options: dict[str, str] = {}
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
+            raise DeclarationError(
+                f"{subject}: options must be texts, numbers or booleans by name, not {key!r}: {value!r}", option=key
+            )
+        low = key.lower()
+        if low not in known:
+            hint = f"; {refused[low]}" if low in refused else did_you_mean(key, list(known.values()))
+            hint = hint or f"; {format} has {', '.join(sorted(known.values()))}"
+            raise DeclarationError(f"{subject}: option {key!r} cannot be set{hint}", option=key)
+        if known[low] in options:
+            raise DeclarationError(f"{subject}: option {key!r} is there twice", option=key)
+        options[known[low]] = str(value).lower() if isinstance(value, bool) else str(value)
+    return options
+
+
+def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: Sequence[str]) -> Any:
+    """The rows of exactly the files at ``paths``, as a DataFrame."""
+    plain = [path for path in paths if not _PATTERN.search(path)]
+    patterns = [path for path in paths if _PATTERN.search(path)]
+    together = [_escaped(path) for path in patterns if ":" not in path]
+    alone = [path for path in patterns if ":" in path]
+    frames = []
+    if plain or together:
+        colons = _PLAIN if any(":" in path for path in plain) else {}
+        # A pattern is resolved component by component, which colons elsewhere in the list do not disturb.
+        frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together]))
+    for path in alone:
+        # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
+        frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path]))
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def check_whole(frame: Any, size: int, subject: str) -> None:
+    """Raise `BadFile` unless Spark has found so many bytes in the files of a frame. Java says of a file at which it
+    cannot look that it has none, and Spark would read no rows of it."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = sum(leaves.apply(place).relation().location().sizeInBytes() for place in range(leaves.size()))
+    if found != size:
+        raise BadFile(
+            f"{subject}: Spark finds {found:,} bytes in the files of an epoch, which have {size:,}: one of them cannot "
+            "be looked at now; nothing of them counts until it can",
+            errno=errno.EIO,
+        )
+
+
+def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> bool:
+    """Whether there is nothing in a file but blanks and, in CSV with a header, one line."""
+    if size > _HEADER:
+        return False
+    with open(path, "rb") as file:
+        lines = [line for line in file.read(_HEADER).splitlines() if line.strip()]
+    return len(lines) <= (format == "csv" and options.get("header") == "true")
+
+
+def _frame(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str]) -> Any:
+    fixed = {"mode": "FAILFAST", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    reader = spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed})
+    return reader.json(paths) if format == "json" else reader.csv(paths)
+
+
+def _escaped(path: str) -> str:
+    return _PATTERN.sub(lambda found: f"\\{found.group()}", path)
+
+
+def named_in(text: str, paths: Sequence[str]) -> str | None:
+    """Which of ``paths`` an error of Spark's is about: it names the file as a URI, or (not found) as it is."""
+    known = set(paths)
+    for found in _URI.finditer(text):
+        path = f"/{unquote(found.group(1), errors='surrogateescape')}"
+        while path:  # a sentence may go on behind the name
+            if path in known:
+                return path
+            path = path[:-1] if path[-1:] in ".,;:)]'" else ""
+    # One file's name may begin with another's.
+    return max((path for path in known if path in text), key=len, default=None)
+
+
+def reason(text: str) -> str:
+    """What Spark says was wrong, without the file (said already), the stack and the state codes."""
+    sentences = re.findall(r"\[([A-Z][A-Z_.0-9]+)\] ([^\n]*)", text)
+    told = [sentence for condition, sentence in sentences if not condition.startswith("FAILED_READ_FILE")]
+    sentence = told[-1] if told else text.split("\n", 1)[0]
+    return re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()

@@ -1,0 +1,152 @@
+"""What to compute again after a loss: the least that brings every trace back to the last epoch.
+
+Given how far each operator's traces are covered in each partition (by local layers and all replicas together), a walk
+back through the dataflow finds what each lost layer needs: its operator, in its partition, at its epoch; for that the
+change of its producers at that epoch, wherever it comes from. A producer in the same task (no exchange between) is
+needed in the same partition only; one behind an exchange is needed everywhere. The walk ends at whatever a log can give
+at that epoch (`runtime/recovery/replay.py` gives the dataflow in which such logs are sources); where no log is on the
+way, sources are read again from the lineage. Survivors are not rolled back: they are read as of the epoch before,
+compute their output once more, and write nothing.
+
+Epochs are computed again one by one, in order, each a `Replay`. An operator that is new is filled by one compound epoch
+first, which covers 0 up to ``fill``; so is one that lost a long history altogether, and one whose producers cannot be
+read as of that far back any more. A fill gives the same rows, but not the values that were drawn at each epoch; so
+operators that draw, and those that read them, are never filled unless they are new.
+
+Pure: covers in, replays out; it never asks to write a layer that some log holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.errors import LogDamaged
+from holdfast.plan.dataflow import Dataflow
+
+LONG = 64
+"""A history of so many epochs that is lost altogether is not computed again epoch by epoch."""
+
+Places = Mapping[str, frozenset[int]]
+"""Operator → partitions."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Compute epochs ``first`` … ``epoch`` (one epoch, or 0 … fill in one go) of some operators again."""
+
+    first: int
+    epoch: int
+    write: Places
+    """Where layers are lost, and to be written."""
+
+    run: Places
+    """Where operators must be computed for that; more than ``write``, where a producer's output is needed."""
+
+    sources: frozenset[str] = field(default_factory=frozenset)
+    """The sources whose input of the epoch is needed."""
+
+    asking: frozenset[str] = field(default_factory=frozenset)
+    """Operators that are new: they may ask outside, as nobody has done so for them. All others never ask again."""
+
+
+def plan_recovery(
+    flow: Dataflow,
+    covers: Mapping[tuple[str, int], int],
+    partitions: int,
+    last: int,
+    fill: int,
+    readable: Callable[[str, int, int], bool],
+    fresh: Collection[str] = (),
+    drawing: Collection[str] = (),
+    base: int = -1,
+) -> list[Replay]:
+    """``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: how far to fill those
+    that are not held at all. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and
+    all later ones up to its cover. ``fresh``: the operators that are new; ``drawing``: those that a fill would change.
+    ``base``: epochs up to this one were folded, and cannot be computed again one by one.
+    """
+    lost = {place: upto for place, upto in covers.items() if upto < last}
+    if not lost:
+        return []
+    anew = {
+        (operator, partition)
+        for (operator, partition), upto in lost.items()
+        if operator in fresh or (upto < 0 and last >= LONG and operator not in drawing)
+    }
+    fill = min(fill, last)
+
+    def able(operator: str, partition: int, upto: int) -> bool:
+        """Whether all that an operator needs can be read, or will have been computed again, as of ``upto``."""
+        if upto < base:
+            return False
+        for other, where in demand(flow, {operator: frozenset({partition})}, partitions).items():
+            for each in where:
+                if (other, each) == (operator, partition):
+                    continue
+                if (other, each) in anew:
+                    if fill > upto:
+                        return False
+                elif covers[other, each] > upto and not readable(other, each, upto):
+                    return False
+        return True
+
+    # Who cannot be computed again epoch by epoch, since a producer has forgotten so far back, is filled anew.
+    grown = True
+    while grown:
+        grown = False
+        for operator, partition in sorted(lost.keys() - anew):
+            if not able(operator, partition, lost[operator, partition]):
+                if operator in drawing:
+                    raise LogDamaged(
+                        f"operator {operator}: what it drew after epoch {lost[operator, partition]} is lost, and "
+                        "cannot be computed again, since what it was drawn for was compacted",
+                        operator=operator,
+                        epoch=lost[operator, partition],
+                    )
+                anew.add((operator, partition))
+                grown = True
+    plan = []
+    if anew and fill >= 0:
+        plan.append(_replay(flow, 0, fill, anew, partitions))
+    start = min([upto for place, upto in lost.items() if place not in anew], default=last)
+    if anew:
+        start = min(start, fill)
+    for epoch in range(start + 1, last + 1):
+        places = {place for place, upto in lost.items() if (fill if place in anew else upto) < epoch}
+        if places:
+            plan.append(_replay(flow, epoch, epoch, places, partitions))
+    return plan
+
+
+def _replay(flow: Dataflow, first: int, epoch: int, places: set[tuple[str, int]], partitions: int) -> Replay:
+    write: dict[str, set[int]] = {}
+    for operator, partition in places:
+        write.setdefault(operator, set()).add(partition)
+    frozen = {operator: frozenset(where) for operator, where in write.items()}
+    run = demand(flow, frozen, partitions)
+    return Replay(first, epoch, frozen, run, sources_of(flow, run))
+
+
+def sources_of(flow: Dataflow, run: Places) -> frozenset[str]:
+    """The sources whose input operators need."""
+    return frozenset(path.producer for path in flow.paths if path.consumer in run and path.producer in flow.sources)
+
+
+def demand(flow: Dataflow, places: Places, partitions: int) -> dict[str, frozenset[int]]:
+    """Where which operators must be computed so that those at ``places`` can be."""
+    everywhere = frozenset(range(partitions))
+    needed = {operator: frozenset(where) for operator, where in places.items()}
+    frontier: Sequence[str] = list(needed)
+    while frontier:
+        above: list[str] = []
+        for path in flow.paths:
+            if path.consumer not in frontier or path.producer not in flow.operators:
+                continue
+            where = needed[path.consumer] if path.local else everywhere
+            before = needed.get(path.producer, frozenset())
+            if not where <= before:
+                needed[path.producer] = before | where
+                above.append(path.producer)
+        frontier = above
+    return needed

@@ -1,0 +1,138 @@
+"""Which history is the true one: a chain of lineages, chosen from all records that were found anywhere.
+
+Records come from the local stash, from the segments in each log location, from what sinks were given, and from the
+footers of layers. Each names its parent's digest, so together they form a tree that grows from the genesis: a driver
+that went on although another had taken over, or an epoch that two drivers ran at once, is a fork.
+
+At a fork the branch wins that something outside has seen (a sink's last commit must be in the history, invariant 6);
+then the one of the higher term, since who opened the log later had read all that was durable before; then the longer.
+Two sinks that have seen different branches cannot both be right: that is an error, never a guess.
+
+A history that was folded (`coordinator/folded.py`) begins with a base instead of the genesis. Bases are written of
+epochs that are safe, so all of them lie on one history, unless a part of the log was lost for good: then they are like
+the branches of a fork.
+
+Pure: records in, a chain out. O(n) for n records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.history import History
+from holdfast.coordinator.lineage import GENESIS, Lineage
+from holdfast.errors import LogDamaged, SinkError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The last commit of a sink: what the outside has seen."""
+
+    subject: str
+    epoch: int
+    digest: str
+
+
+def choose(records: Iterable[Lineage], seen: Iterable[Seen] = ()) -> History:
+    """The history: from epoch 0 on, or from a base."""
+    records = list(records)
+    required = {one.digest: one for one in seen}
+    # Some records know no answers; one that has them says more.
+    plain = sorted(
+        (record for record in records if not isinstance(record, Folded)), key=lambda record: bool(record.answers)
+    )
+    tree = _Tree({record.digest: record for record in plain}, required)
+    bases = {record.digest: record for record in records if isinstance(record, Folded)}
+    found = [tree.walk(base) for base in (None, *bases.values())]
+    history = max((each for each in found if len(each) or not bases), key=lambda each: _preference(each, required))
+    _check_seen(history, required)
+    return history
+
+
+def _preference(history: History, required: Mapping[str, Seen]) -> tuple[int, int, int, int]:
+    """Which of several beginnings leads to the true history. Where one base lies on the way of another they come to the
+    same end, and the later one is taken. Where not, the same counts as at a fork: what sinks have seen, then the higher
+    term, since who opened the log later had read all that was durable before; then the longer."""
+    known = set(history.digests().values())
+    held = sum(one.digest in known for one in required.values())
+    return held, history[-1].term if len(history) else -1, history.last, history.first
+
+
+class _Tree:
+    """Records by their parents."""
+
+    def __init__(self, known: Mapping[str, Lineage], required: Mapping[str, Seen]) -> None:
+        self._required = required
+        self._children: dict[str, list[Lineage]] = {}
+        for record in known.values():
+            self._children.setdefault(record.parent, []).append(record)
+        self._depth: dict[str, int] = {}
+        self._holds: dict[str, frozenset[str]] = {}
+        for record in sorted(known.values(), key=lambda record: -record.epoch):
+            below = self._children.get(record.digest, [])
+            self._depth[record.digest] = 1 + max((self._depth[child.digest] for child in below), default=0)
+            own = {record.digest} if record.digest in required else set()
+            self._holds[record.digest] = frozenset(own).union(*(self._holds[child.digest] for child in below))
+
+    def walk(self, base: Folded | None) -> History:
+        """The history that begins with a base, or with epoch 0."""
+        history = History([] if base is None else [base])
+        head = GENESIS if base is None else base.digest
+        while branches := [each for each in self._children.get(head, []) if each.epoch == len(history)]:
+            claimed = [branch for branch in branches if self._holds[branch.digest]]
+            if len(claimed) > 1:
+                raise _disagree(claimed, self._holds, self._required)
+            chosen = (
+                claimed[0]
+                if claimed
+                else max(branches, key=lambda each: (each.term, self._depth[each.digest], each.digest))
+            )
+            history.append(chosen)
+            head = chosen.digest
+        return history
+
+
+def extend(history: History, records: Iterable[Lineage], complete: int) -> History:
+    """``history`` with those records of later epochs, up to ``complete``, that follow it: epochs whose driver died
+    before it said that they were complete, but whose layers are all there."""
+    following = {record.parent: record for record in sorted(records, key=lambda each: (each.term, each.digest))}
+    grown = history.copy()
+    while len(grown) <= complete:
+        after = following.get(grown[-1].digest if len(grown) else GENESIS)
+        if after is None or after.epoch != len(grown):
+            break
+        grown.append(after)
+    return grown
+
+
+def _disagree(claimed: list[Lineage], holds: Mapping[str, frozenset[str]], required: Mapping[str, Seen]) -> SinkError:
+    sides = [required[next(iter(holds[branch.digest]))] for branch in claimed]
+    return SinkError(
+        f"{sides[0].subject} and {sides[1].subject} have seen different histories from epoch {claimed[0].epoch} on: "
+        "two drivers were at work at once, and at least one of the sinks does not refuse a stale one; "
+        "start one of them anew in an empty place",
+        epoch=claimed[0].epoch,
+    )
+
+
+def _check_seen(history: History, required: Mapping[str, Seen]) -> None:
+    digests = set(history.digests().values())
+    for one in required.values():
+        if one.digest in digests:
+            continue
+        if history.base is not None and one.epoch < history.base.epoch:
+            continue  # it is not known any more what that epoch was; what the sink lacks is compacted, or nothing
+        if one.epoch < len(history):
+            raise SinkError(
+                f"{one.subject}: it has epoch {one.epoch} of another history than the log's; "
+                "give it the log that it belongs to, or start it anew in an empty place",
+                epoch=one.epoch,
+            )
+        raise LogDamaged(
+            f"{one.subject}: it has epoch {one.epoch}, and the log's history ends with epoch {len(history) - 1}: "
+            "the lineage between is in none of the places that were looked at; give the flow all its log locations, "
+            "or start the sink anew in an empty place",
+            epoch=one.epoch,
+        )

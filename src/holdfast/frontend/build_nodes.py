@@ -1,0 +1,99 @@
+"""Building plan nodes from expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from holdfast.frontend.column_names import label, unique
+from holdfast.frontend.placeholders import Wish, has_wish, innermost
+from holdfast.frontend.temporal_filters import split
+from holdfast.frontend.uncorrelated_subqueries import Item, attach, has_subquery
+from holdfast.plan.expression import Operation, Tree, conjunction, conjuncts, plain
+from holdfast.plan.nodes import Applied, Apply, Draw, Drawn, Function, Linear, Named, Node, Temporal
+
+
+def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:
+    """``items`` of the rows of ``node`` that ``predicate`` keeps; ``node`` itself where that changes nothing.
+
+    Conditions on the clock are kept by a `Temporal` below. What the expressions wish to draw is drawn below, and users'
+    functions are called there, for the rows that the part of the predicate without wishes keeps. The subqueries in them
+    are joined below.
+    """
+    node, predicate, trees = drawn(node, predicate, [tree for _, tree in items])
+    items = [(name, tree) for (name, _), tree in zip(items, trees, strict=True)]
+    if any(has_subquery(tree) for tree in [*trees, *([] if predicate is None else [predicate])]):
+        node, predicate, items = attach(node, predicate, items)
+    same = tuple(name for name, _ in items) == node.columns
+    if predicate is None and same and all(plain(tree) == name for name, tree in items):
+        return node
+    return Linear(node, predicate, tuple(Named(name, tree) for name, tree in items))
+
+
+def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[Node, Tree | None, list[Tree]]:
+    """The rows of ``node`` with all that the trees wish to draw, and predicate and trees over that."""
+    node, predicate = timed(node, predicate)
+    trees = list(trees)
+    while wishes := innermost(trees + ([] if predicate is None else [predicate])):
+        parts = conjuncts(predicate)
+        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
+        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
+        trees = [_granted(tree, known) for tree in trees]
+    return node, predicate, trees
+
+
+def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
+    """The rows of ``node`` while the conditions on the clock hold, and what is left of the predicate."""
+    times, parts = split(predicate)
+    if times is None:
+        return node, predicate
+    plain = [part for part in parts if not has_wish(part) and not has_subquery(part)]
+    rest = [part for part in parts if has_wish(part) or has_subquery(part)]
+    items = columns(node)
+    moments: list[str | None] = []
+    for name, function, trees in (("since", "greatest", times.starts), ("until", "least", times.ends)):
+        found = tuple(dict.fromkeys(trees))
+        moments.append(unique(name, [each for each, _ in items]) if found else None)
+        if found:
+            # Both pass over NULLs, which stand for no bound.
+            tree = found[0] if len(found) == 1 else Operation(function, found, "timestamp")
+            items.append((moments[-1] or "", tree))
+    below = linear(node, conjunction([*plain, *dict.fromkeys(times.known)]), items)
+    return Temporal(below, moments[0], moments[1], times.calendar), conjunction(rest)
+
+
+def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Wish]) -> tuple[Node, dict[Tree, Tree]]:
+    """The rows of ``node`` that ``predicate`` keeps with the wishes' draws, and the columns in which they are."""
+    held: dict[Tree, str] = {tree: name for name, tree in columns(node)}
+    for argument in (each for wish in wishes for each in wish.arguments):
+        if argument not in held:
+            held[argument] = unique(label(argument), held.values())
+    names: dict[Wish, str] = {}
+    draws: list[Drawn] = []
+    calls: list[Applied] = []
+    for wish in wishes:
+        names[wish] = unique(label(wish), [*held.values(), *names.values()])
+        arguments = tuple(held[each] for each in wish.arguments)
+        if isinstance(wish.draw, Function):
+            calls.append(Applied(names[wish], wish.draw, arguments))
+        else:
+            draws.append(replace(wish.draw, name=names[wish], arguments=arguments))
+    node = linear(node, predicate, [(name, tree) for tree, name in held.items()])
+    node = Draw(node, tuple(draws)) if draws else node
+    node = Apply(node, tuple(calls)) if calls else node
+    return node, {wish: node.column(name) for wish, name in names.items()}
+
+
+def _granted(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
+    """``tree`` with each wish that is ``known`` replaced by its column."""
+    return tree.transform(lambda each: known.get(each) if isinstance(each, Wish) else None)
+
+
+def columns(node: Node, names: Sequence[str] | None = None) -> list[Item]:
+    """Columns of ``node``, or all of them, as they are."""
+    return [(name, node.column(name)) for name in (node.columns if names is None else names)]
+
+
+def extend(node: Node, items: Sequence[Item]) -> Node:
+    """``node`` with further columns."""
+    return linear(node, None, [*columns(node), *items])

@@ -1,0 +1,65 @@
+"""Alternatives, taken apart: what all branches of an OR have in common, and what they say of each relation.
+
+``(k = j AND a) OR (k = j AND b)`` is ``k = j AND (a OR b)``: only so is the equality a key to join by, and not a
+condition on all rows with all rows. And ``(a1 AND b1) OR (a2 AND b2)``, where the a's are of one relation, implies
+``a1 OR a2``, which that relation's rows can be asked before any join. Both hold for conditions that a row must satisfy,
+NULLs included: what is added is true wherever the whole is.
+
+Left alone: alternatives with subqueries or draws in them, which are joins and operators of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from holdfast.frontend.placeholders import has_wish
+from holdfast.frontend.uncorrelated_subqueries import has_subquery
+from holdfast.plan.expression import Tree, chained, conjuncts, is_operation, references
+
+
+def factored(conditions: Sequence[Tree], relations: Sequence[Collection[str]]) -> list[Tree]:
+    """Conditions that say the same, with what alternatives have in common as conditions of their own, and with what
+    they imply for each of the ``relations`` (given by their columns)."""
+    result: list[Tree] = []
+    for condition in conditions:
+        parts = _common_first(condition) if _is_open(condition) else [condition]
+        result += parts
+        if len(relations) > 1:
+            found = (_implied(part, set(columns)) for part in parts if _is_open(part) for columns in relations)
+            result += [each for each in found if each is not None]
+    return list(dict.fromkeys(result))
+
+
+def _is_open(tree: Tree) -> bool:
+    return is_operation(tree, "or") and not has_subquery(tree) and not has_wish(tree)
+
+
+def _branches(tree: Tree) -> list[Tree]:
+    return [part for each in tree.parts for part in _branches(each)] if is_operation(tree, "or") else [tree]
+
+
+def _common_first(tree: Tree) -> list[Tree]:
+    branches = [conjuncts(branch) for branch in _branches(tree)]
+    common = [part for part in dict.fromkeys(branches[0]) if all(part in branch for branch in branches[1:])]
+    if not common:
+        return [tree]
+    rests = [[part for part in branch if part not in common] for branch in branches]
+    return common if not all(rests) else [*common, _any_of(rests)]
+
+
+def _implied(tree: Tree, columns: set[str]) -> Tree | None:
+    """What ``tree`` says of the relation with these columns; None if a branch says nothing of it, or it says all."""
+    told = [[part for part in conjuncts(branch) if _is_about(part, columns)] for branch in _branches(tree)]
+    if not all(told):
+        return None
+    implied = _any_of(told)
+    return None if implied == tree else implied
+
+
+def _is_about(tree: Tree, columns: set[str]) -> bool:
+    used = set(references(tree))
+    return bool(used) and used <= columns
+
+
+def _any_of(branches: list[list[Tree]]) -> Tree:
+    return chained("or", [chained("and", branch) for branch in branches])

@@ -1,0 +1,145 @@
+"""What running a flow as it is declared would do to its log: what is added, rebuilt and dropped, and from what.
+
+Only looks (`inspect/unopened_flow.py`): the flow's present dataflow is compared with what the log says was kept. An
+operator's name is a hash of its meaning, so whatever has the same name is found again, and the rest is computed: from
+the nearest logs of views and inputs that are kept, else from the sources, all over again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holdfast.inspect.unopened_flow import Log
+from holdfast.runtime.compiled_flow import State
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of one view, or of one input whose rows are kept."""
+
+    name: str
+    kind: str
+    """``"view"`` or ``"source"``."""
+
+    action: str
+    """``"adds"``, ``"rebuilds"``, ``"drops"`` or ``"keeps"``."""
+
+    reads: tuple[str, ...] = ()
+    """What is read again for it: ``view 'v'`` (from its log), ``source 's'`` (from the beginning)."""
+
+    bytes: int = 0
+    """So many bytes of logs; of sources it is not known."""
+
+    def __str__(self) -> str:
+        what = self.name if self.kind == "view" else f"{self.kind} {self.name}"
+        if not self.reads:
+            return f"{self.action} {what}"
+        size = f", {_size(self.bytes)} of it in the log" if self.bytes else ""
+        return f"{self.action} {what} (reads {', '.join(self.reads)} again{size})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a flow would do; see ``flow.plan()``."""
+
+    flow: str
+    epoch: int
+    """The last epoch of the log; -1: there is none yet."""
+
+    changes: tuple[Change, ...] = ()
+    running: dict[str, Any] | None = None
+    """Who runs the flow right now, as far as its working directory says."""
+
+    @property
+    def adds(self) -> list[str]:
+        return self._of("adds")
+
+    @property
+    def rebuilds(self) -> list[str]:
+        return self._of("rebuilds")
+
+    @property
+    def drops(self) -> list[str]:
+        return self._of("drops")
+
+    @property
+    def keeps(self) -> list[str]:
+        return self._of("keeps")
+
+    @property
+    def empty(self) -> bool:
+        """Whether the log is as the flow is declared."""
+        return not (self.adds or self.rebuilds or self.drops)
+
+    def _of(self, action: str) -> list[str]:
+        return [change.name for change in self.changes if change.action == action]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "flow": self.flow,
+            "epoch": self.epoch,
+            "running": self.running,
+            "changes": [asdict(change) for change in self.changes],
+        }
+
+    def __str__(self) -> str:
+        there = f"its log ends with epoch {self.epoch}" if self.epoch >= 0 else "it has not run yet"
+        who = ""
+        if self.running is not None:
+            who = f"; a driver runs it (process {self.running.get('pid', '?')} on {self.running.get('host', '?')})"
+        lines = [f"flow '{self.flow}': {there}{who}"]
+        lines += [f"  {change}" for change in self.changes if change.action != "keeps"]
+        if self.empty:
+            lines.append("  nothing changes")
+        return "\n".join(lines)
+
+
+def foresee(state: State, log: Log) -> Plan:
+    """Compare what is declared with what the log keeps."""
+    history = log.history()
+    kept: Mapping[str, Any] = log.kept.get("collections", {})
+    known = set(log.kept.get("operators", {})) if history else set()
+    changes = []
+    for name, mark in state.flow.views.items():
+        kind = "view" if name in state.declared.views else "source"
+        if not history or name not in kept:
+            action = "adds"
+        elif kept[name].get("fingerprint") == mark:
+            action = "keeps"
+        else:
+            action = "rebuilds"
+        reads, size = ((), 0) if action == "keeps" or not history else _read_again(state, log, mark, known)
+        changes.append(Change(name, kind, action, reads, size))
+    for name, entry in kept.items():
+        if name not in state.flow.views:
+            changes.append(Change(name, str(entry.get("kind", "view")), "drops"))
+    return Plan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
+
+
+def _read_again(state: State, log: Log, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:
+    """What is read to compute an operator that is not kept, and the bytes of it that logs hold: what the recovery that
+    fills it would read (`State.reading`)."""
+    names = {operator: name for name, operator in state.flow.views.items()}
+    fresh = ({mark} | state.flow.ancestors({mark})) & state.flow.operators.keys() - known
+    logs = {one for one, operator in state.flow.operators.items() if operator.kind == "log" and one in known}
+    if not fresh:
+        return (), 0
+    reads: dict[str, int] = {}
+    for one in state.reading(fresh, logs)[0].sources:
+        if one in logs:
+            kind = "view" if names[one] in state.declared.views else "input"
+            reads[f"{kind} '{names[one]}'"] = log.sizes(f"{one}.rows")
+        else:
+            reads[f"source '{one}'"] = 0
+    return tuple(sorted(reads)), sum(reads.values())
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

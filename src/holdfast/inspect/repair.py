@@ -1,0 +1,244 @@
+"""Repairing a log: each place is filled up from the intact copies of the others. Only `verify` calls it.
+
+Nothing is thrown away: what is damaged is moved to ``damaged/``, and otherwise files are only added, under names that
+say what they are. So a crash in the middle leaves a log that the same repair, made again, finishes.
+
+Between log locations a layer is copied as it is: the same name and the same bytes. A working directory gets its Arrow
+layers by decoding durable ones, and a location that no other can help gets durable layers encoded from local ones. What
+no copy holds stays missing: the flow computes it again when it opens, if its sources still have the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.coordinator.replication import Ship, trusting
+from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.inspect.places import Durable, Place, Sizes, Working, chain_of
+from holdfast.log.copying import Copied, Fetch, Shipment, fetch_all, read_intact, ship_all
+from holdfast.log.replica import Segment
+from holdfast.log.stash import LineageLog
+from holdfast.log.working_directory import LogDirectory
+from holdfast.runtime.recovery.fetch_layers import look_again, set_aside
+from holdfast.trace.cover import cover, covered
+from holdfast.trace.layer import open_layer
+from holdfast.trace.name import ALL, LayerName
+from holdfast.trace.rows import Layout
+
+if TYPE_CHECKING:
+    from holdfast.inspect.audit import Audit
+
+
+class Repair:
+    """Makes good what an audit found."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._history = audit.history
+        self._last = len(audit.history) - 1
+        self._chain = trusting(self._last)
+        self._places = list(audit.reachable)
+        self._durable = [place for place in self._places if isinstance(place, Durable)]
+        self._working = [place for place in self._places if isinstance(place, Working)]
+        self._held: dict[tuple[Place, str], Sizes] = {}
+
+    def run(self) -> None:
+        for place in self._places:
+            self._describe(place)
+        with ExitStack() as locks:
+            for place in self._working:
+                locks.callback(LogDirectory.open(place.directory, self._audit.flow, exclusive=True).close)
+            for place in self._places:
+                self._look_again(place)
+            for place, trace, name in self._audit.damaged:
+                self._set_aside(place, trace, name)
+            if self._audit.whole:
+                # With a hole in the history, who is to say what follows it?
+                for place in self._places:
+                    self._fill_lineage(place)
+                self._copy_by_name()
+                for trace in self._audit.traces:
+                    self._fill(trace)
+
+    # -- the small files ----------------------------------------------------------------------------------------------
+
+    def _describe(self, place: Place) -> None:
+        """Say whose log it is and what it keeps, where that does not read."""
+        if place in self._audit.headless:
+            self._move_aside(place, "holdfast.json")
+            place.replica.open(self._audit.flow)
+        if place in self._audit.undescribed:
+            self._move_aside(place, "collections.json")
+            place.replica.write_collections(self._audit.kept)
+
+    @staticmethod
+    def _move_aside(place: Place, path: str) -> None:
+        try:
+            place.location.move(path, f"damaged/{path}")
+        except FileNotFoundError:
+            return  # it was not there at all
+
+    def _set_aside(self, place: Place, trace: str, name: LayerName) -> None:
+        if isinstance(place, Working):
+            set_aside(place.directory / place.path(trace, name), place.directory)
+        else:
+            place.replica.set_aside(trace, name)
+
+    def _look_again(self, place: Place) -> None:
+        """Put back what was set aside once, and is what its name says after all."""
+        if isinstance(place, Working):
+            look_again(place.directory / "traces")
+            listed = {trace: place.layers(trace) for trace in place.traces()}
+        else:
+            back = [(trace, name) for trace, name in place.replica.aside() if place.replica.put_back(trace, name)]
+            listed = {trace: place.layers(trace) for trace in {trace for trace, _ in back}}
+        damaged = {(trace, name) for where, trace, name in self._audit.damaged if where is place}
+        for trace, layers in listed.items():
+            held = self._audit.layers.setdefault(place, {}).setdefault(trace, {})
+            held.update({name: size for name, size in layers.items() if (trace, name) not in damaged})
+
+    # -- lineage ------------------------------------------------------------------------------------------------------
+
+    def _fill_lineage(self, place: Place) -> None:
+        found = self._audit.lineages[place]
+        if isinstance(place, Working):
+            if found.damaged:
+                # It is written anew as a whole; what it was is kept for people to look at.
+                self._move_aside(place, "lineage/log.jsonl")
+            if found.damaged or found.upto(self._history) < self._last:
+                LineageLog(place.stash, self._history).close()
+            return
+        for damage in found.damaged:
+            segment = Segment.parse(damage.path.rpartition("/")[2])
+            if segment is not None and segment.last <= self._last:
+                # What nobody else has stays where it is: somebody may still make it out.
+                self._move_aside(place, damage.path)
+        held = {record.digest for record in found.records}
+        start = None
+        for lineage in self._history:
+            if lineage.digest in held:
+                if start is not None:
+                    place.replica.write_lineage(self._history[start : lineage.epoch])
+                start = None
+            elif start is None:
+                start = lineage.epoch
+        if start is not None:
+            place.replica.write_lineage(self._history[start:])
+
+    # -- layers -------------------------------------------------------------------------------------------------------
+
+    def _names(self, place: Place, trace: str) -> Sizes:
+        if (place, trace) not in self._held:
+            self._held[place, trace] = self._audit.true_layers(place, trace)
+        return self._held[place, trace]
+
+    def _copy_by_name(self) -> None:
+        """What was damaged in one location, and is intact under the same name in another, is copied back."""
+        for place, trace, name in self._audit.damaged:
+            for other in self._durable if isinstance(place, Durable) else ():
+                held = self._audit.layers[other].get(trace, {})
+                if other is not place and name in held and self._copy(other, place, trace, name):
+                    break
+
+    def _copy(self, source: Place, target: Place, trace: str, name: LayerName) -> bool:
+        try:
+            data, _ = read_intact(source.replica, trace, name)
+        except LogDamaged:
+            return False  # since the audit
+        target.replica.write_layer(trace, name, data)
+        self._names(target, trace)[name] = len(data)
+        return True
+
+    def _fill(self, trace: str) -> None:
+        for place in self._durable:
+            others = {other: self._names(other, trace) for other in self._durable if other is not place}
+            for name in self._lacking(self._names(place, trace), [n for names in others.values() for n in names]):
+                for other, names in others.items():
+                    if name in names and self._copy(other, place, trace, name):
+                        break
+        for directory in self._working:
+            self._fetch(directory, trace)
+        for place in self._durable:
+            for directory in self._working:
+                self._ship(directory, place, trace)
+
+    def _lacking(self, own: Iterable[LayerName], others: Iterable[LayerName]) -> list[LayerName]:
+        """Those of the others that let a place cover as much as all together do."""
+        mine = set(own)
+        both = [*mine, *(name for name in others if name not in mine)]
+        wanted: dict[LayerName, None] = {}
+        for low, high in _strips(both):
+            here = covered(mine, low, high, self._chain)
+            there = covered(both, low, high, self._chain)
+            if there <= here:
+                continue
+            try:
+                pieces = cover(both, low, high, there, self._chain, after=here)
+            except (EpochUnavailable, LogDamaged):
+                pieces = cover(both, low, high, there, self._chain)
+            wanted.update(dict.fromkeys(piece.name for piece in pieces if piece.name not in mine))
+        return list(wanted)
+
+    def _fetch(self, place: Working, trace: str) -> None:
+        locations = [other.location for other in self._durable]
+        names = [self._names(other, trace) for other in self._durable]
+        fetches = [
+            Fetch(
+                trace,
+                name,
+                str(place.directory / "traces" / trace),
+                tuple(number for number, held in enumerate(names) if name in held),
+            )
+            for name in self._lacking(self._names(place, trace), [name for held in names for name in held])
+        ]
+        for result in fetch_all(fetches, locations):
+            if isinstance(result, Copied):
+                self._names(place, trace)[result.name] = result.bytes
+
+    def _ship(self, source: Working, place: Place, trace: str) -> None:
+        """Encode from local layers what a location lacks and no other location has."""
+        local = self._names(source, trace)
+        if not local:
+            return
+        directory = source.directory / "traces" / trace
+        layout = open_layer(directory / next(iter(local)).text()).layout
+        for low, high in _strips([*local, *self._names(place, trace)]):
+            reach = covered(local, low, high, self._chain)
+            while (held := covered(self._names(place, trace), low, high, self._chain)) < reach:
+                # Up to the next layer that is there; if local layers cannot be cut there, all that they hold.
+                there = _within(self._names(place, trace), low, high)
+                later = [name.first - 1 for name in there if name.first > held + 1]
+                ships = [Ship(trace, low, high, held, upto, (0,)) for upto in {min([reach, *later]): 0, reach: 0}]
+                if not any(self._ship_one(directory, layout, place, ship) for ship in ships):
+                    break
+
+    def _ship_one(self, directory: Path, layout: Layout, place: Place, ship: Ship) -> bool:
+        shipment = Shipment(
+            ship=ship,
+            directory=str(directory),
+            layout=layout,
+            chain=chain_of(self._history),
+            digest=self._history.digest(ship.upto) or "",
+            since=-1,
+            metadata={},
+        )
+        copied = [result for result in ship_all([shipment], [place.location]) if isinstance(result, Copied)]
+        for result in copied:
+            self._names(place, ship.trace)[result.name] = result.bytes
+        return bool(copied)
+
+
+def _strips(names: Iterable[LayerName]) -> Sequence[tuple[int, int]]:
+    """Ranges of hashes in which every layer is or is not."""
+    bounds = {0, ALL}
+    for name in names:
+        bounds |= {name.low, name.high}
+    return list(pairwise(sorted(bounds)))
+
+
+def _within(names: Iterable[LayerName], low: int, high: int) -> list[LayerName]:
+    return [name for name in names if name.low < high and low < name.high]

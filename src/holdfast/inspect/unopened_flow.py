@@ -1,0 +1,140 @@
+"""A flow that is declared and not open, seen as its log stands: nothing is locked, claimed, recovered or written.
+
+Another driver may be running it meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.coordinator.history import History
+from holdfast.errors import LogForeign
+from holdfast.inspect.describe import describe_places
+from holdfast.inspect.places import Place, Working, declared, find_places, read_history, running
+from holdfast.log.location import Location
+from holdfast.results import Status, TraceStatus
+
+if TYPE_CHECKING:
+    from holdfast.connectors.sink import Sink
+    from holdfast.connectors.source import Source
+    from holdfast.runtime.replication import Settings
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is there of a flow's log."""
+
+    places: Sequence[Place]
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """What the flow kept when it ran last (``collections.json``); nothing if it never ran."""
+
+    @property
+    def there(self) -> bool:
+        return bool(self.places)
+
+    def history(self) -> History:
+        return read_history(self.places)[0] if self.places else History()
+
+    def driver(self) -> dict[str, Any] | None:
+        """Who runs the flow right now, as far as its working directory says."""
+        return running(self.places)
+
+    def sizes(self, trace: str) -> int:
+        """The bytes of a trace, in the place that is nearest."""
+        return max((sum(place.layers(trace).values()) for place in self.places), default=0)
+
+
+def look_at(name: str, locations: Sequence[Location], local: Path | None) -> Log:
+    """The log of a flow, at its locations and in its working directory, as far as it is there."""
+    named: list[Location | Path] = [*locations]
+    if local is not None and all(one.local() != local for one in locations):
+        named.append(local)
+    places = []
+    for place in find_places(named):
+        owner = place.flow()
+        if owner is None:
+            continue
+        if owner != name:
+            raise LogForeign(
+                f"log {place.uri}: it belongs to flow '{owner}', not to '{name}'; give each flow a log of its own",
+                path=place.uri,
+                found=owner,
+                expected=name,
+            )
+        places.append(place)
+    return Log(places, declared(places) if places else {})
+
+
+def status_unopened(
+    name: str,
+    log: Log,
+    local: Path,
+    locations: Sequence[Location],
+    settings: Settings,
+    texts: Mapping[str, str],
+    sources: Mapping[str, Source],
+    sinks: Sequence[tuple[str, Sink]],
+    partitions: int,
+) -> Status:
+    """How a flow stands that is not open here."""
+    found = describe_places(name, log.places, settings.min_replicas) if log.there else {}
+    kept = log.kept.get("collections", {})
+    levels = {level["level"]: level for level in found.get("levels", ())}
+    risk = found.get("at_risk") or {}
+    epoch = found.get("epoch", -1)
+    safe = found.get("safe")
+    return Status(
+        flow=name,
+        log=str(local),
+        epoch=epoch,
+        views={
+            view: {"sql": text, "operator": kept.get(view, {}).get("fingerprint"), "approximate": False}
+            for view, text in texts.items()
+        },
+        sources={source: {"waiting": one.waiting()} for source, one in sources.items()},
+        sinks=[{"view": view, "kind": type(sink).__name__, "epoch": None} for view, sink in sinks],
+        traces=[
+            TraceStatus(one["trace"], _kind(log.kept, one["trace"]), one["layers"], one["bytes"])
+            for one in found.get("traces", ())
+        ],
+        latency={"median": 0.0, "p99": 0.0},
+        partitions=partitions,
+        maintenance={"merges": 0, "busy": False, "failure": None},
+        durability={
+            "strategy": settings.strategy,
+            "safe": -1 if safe is None else safe,
+            "lineage": max((level["lineage"] for level in levels.values()), default=-1),
+            "levels": {
+                view: found["collections"][view]["levels"] for view in texts if view in found.get("collections", {})
+            },
+            "locations": [
+                {
+                    "uri": location.uri,
+                    "layers": levels.get(location.uri, {}).get("layers", 0),
+                    "bytes": levels.get(location.uri, {}).get("bytes", 0),
+                    "failure": None,
+                }
+                for location in locations
+            ],
+            "unsafe": {"epochs": risk.get("epochs", epoch + 1), "bytes": risk.get("bytes") or 0},
+            "back_pressure": False,
+            "recovery_seconds": 0.0,
+            "shipped": 0,
+            "busy": False,
+            "failure": None,
+        },
+        open=False,
+        running=log.driver(),
+    )
+
+
+def _kind(kept: Mapping[str, Any], trace: str) -> str:
+    return str(kept.get("operators", {}).get(trace.partition(".")[0], ""))
+
+
+def traces_directory(log: Log, local: Path) -> Path:
+    """Where the local layers are, if there are any."""
+    return next((place.directory / "traces" for place in log.places if isinstance(place, Working)), local / "traces")

@@ -1,0 +1,101 @@
+"""Epochs that were begun: a second local copy of the lineage, in a file that has nothing to do with the stash.
+
+A line is appended before the first layer of its epoch is written, so layers that nobody called complete can be told
+from garbage, and an epoch counts whose driver died after the last of them (`runtime/recovery/find_history.py`). It is
+also where lines that the stash lost are found again. Layers themselves carry no lineage: an epoch that takes 20,000
+files has it written twice here and in the stash, and not once in each of its layers.
+
+The file holds what no log location has yet, and is written anew, without the rest, when it has grown and when a flow is
+opened. It is not synced: it is for layers that are not synced either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.coordinator.lineage import Lineage, to_lines
+from holdfast.errors import LogError
+from holdfast.foundation.atomic_files import read_file
+
+FILE = "begun.jsonl"
+_GROWN = 256
+"""So many lines more than needed, and it is written anew."""
+
+
+def read_begun(path: Path) -> list[Lineage]:
+    """The epochs that were begun and not abandoned, in order. A line that is damaged says nothing."""
+    try:
+        text = read_file(path)
+    except FileNotFoundError:
+        return []
+    found: dict[str, Lineage] = {}
+    for line in text.split(b"\n"):
+        try:
+            said = json.loads(line)
+            if isinstance(said, dict) and "abandoned" in said:
+                found.pop(said["abandoned"], None)
+                continue
+            lineage = Lineage.from_json(line.decode())
+        except ValueError:
+            continue
+        found[lineage.digest] = lineage
+    return sorted(found.values(), key=lambda lineage: lineage.epoch)
+
+
+class Begun:
+    """The file, open for appending."""
+
+    def __init__(self, path: Path, known: Sequence[Lineage]) -> None:
+        """``known``: complete epochs that no location has. The file is always made anew: another driver that still has
+        the one before open appends to one that nobody reads."""
+        self.path = path
+        self._file = -1
+        self._start(known)
+
+    def add(self, lineage: Lineage) -> None:
+        """An epoch begins, or its answers are known."""
+        self._append(lineage.to_json().encode() + b"\n")
+        self._lines += 1
+
+    def abandon(self, lineage: Lineage) -> None:
+        """An epoch that was begun will not be completed."""
+        self._append(json.dumps({"abandoned": lineage.digest}).encode() + b"\n")
+
+    def grown(self, needed: int) -> bool:
+        """Whether it holds much more than the ``needed`` epochs."""
+        return self._lines > 2 * needed + _GROWN
+
+    def shorten(self, known: Sequence[Lineage]) -> None:
+        """Write it anew with these complete epochs alone."""
+        self._start(known)
+
+    def _start(self, known: Sequence[Lineage]) -> None:
+        hidden = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        try:
+            hidden.write_bytes(to_lines(known))
+            os.replace(hidden, self.path)
+            self.close()
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._lines = len(known)
+
+    def _append(self, line: bytes) -> None:
+        try:
+            size = os.fstat(self._file).st_size
+            if os.write(self._file, line) != len(line):
+                os.ftruncate(self._file, size)
+                raise LogError(f"lineage {self.path}: the disk is full", path=str(self.path))
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> LogError:
+        return LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path), errno=error.errno)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

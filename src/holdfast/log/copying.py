@@ -1,0 +1,309 @@
+"""Copies of layers: from the local directory to log locations, back, and from many to one inside a location.
+
+All functions run in tasks, touch only what their arguments name, and are idempotent: the same copy made twice is the
+same blob. A failure of one location is a result, not an exception, so that it costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.coordinator.replication import Compact, Ship, trusting
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, StoreError
+from holdfast.foundation.os_errors import fix
+from holdfast.foundation.processor_priority import in_spare_time
+from holdfast.log.durable_layer import decode_layer, durable_name, encode_layer
+from holdfast.log.host_paths import here
+from holdfast.log.location import Location
+from holdfast.log.replica import Replica
+from holdfast.trace.cover import Chain, Piece, cover
+from holdfast.trace.layer import list_layers, write_layer
+from holdfast.trace.merge import outline
+from holdfast.trace.name import LayerName
+from holdfast.trace.quiet import changed_metadata
+from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.search import open_slice
+
+_STREAMS = 8
+"""So many transfers go on at once in a task: they wait for the network, not for the processor."""
+
+_ENCODING = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 4))
+"""So many layers are encoded at once in a process: copies may fall behind."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A layer that is in a location now."""
+
+    location: int
+    trace: str
+    name: LayerName
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What did not work: a location that failed (``location`` ≥ 0), a damaged layer (``path`` names it), or the local
+    disk."""
+
+    location: int
+    trace: str
+    error: HoldfastError
+    name: LayerName | None = None
+
+
+Result = Copied | Failed
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A `Ship` with all that a task needs to know."""
+
+    ship: Ship
+    directory: str
+    layout: Layout
+    chain: Chain
+    digest: str
+    since: int
+    metadata: dict[str, str]
+
+
+def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[Result]:
+    """Make the copies, several at a time."""
+    if not shipments:
+        return []
+    with ThreadPoolExecutor(_STREAMS) as pool:
+        return [result for found in pool.map(lambda one: _ship(one, locations), shipments) for result in found]
+
+
+def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
+    ship = shipment.ship
+    try:
+        name, data = _durable(shipment)
+    except HoldfastError as error:
+        return [Failed(-1, ship.trace, error)]
+    return _write(ship, name, data, locations)
+
+
+def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Location]) -> list[Result]:
+    results: list[Result] = []
+    for number in ship.locations:
+        replica = Replica(locations[number])
+        try:
+            replica.write_layer(ship.trace, name, data)
+            results.append(Copied(number, ship.trace, name, len(data)))
+        except HoldfastError as error:
+            results.append(Failed(number, ship.trace, error))
+            with suppress(StoreError):
+                # What a failed write left must not be counted as a copy.
+                replica.remove_layer(ship.trace, name)
+    return results
+
+
+def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, bytes]:
+    """Encode a shipment, with the time that everything else leaves."""
+    with _ENCODING:
+        return in_spare_time(lambda: _encode(shipment, exactly))
+
+
+def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
+    """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
+    is all epochs where they cannot be told from those before any more."""
+    ship, directory = shipment.ship, here(shipment.directory)
+    after = ship.after
+    for attempt in range(5):
+        try:
+            names = list_layers(directory)
+        except FileNotFoundError:
+            names = []
+        try:
+            pieces = cover(names, ship.low, ship.high, ship.upto, shipment.chain, after=after)
+            slices = [open_slice(directory, piece, shipment.layout) for piece in pieces]
+            blocks = [opened.block() for opened in slices]
+            break
+        except FileNotFoundError:
+            continue  # a merge was faster: what it wrote instead is in the next listing
+        except (EpochUnavailable, LogDamaged) as error:
+            if after >= 0 and not exactly and "path" not in error.fields:
+                # Local compaction has passed that epoch: the location gets the whole trace anew.
+                after = -1
+                continue
+            if exactly or attempt == 4 or "path" in error.fields:
+                raise
+    else:
+        raise LogDamaged(f"trace {directory} changes faster than it can be read", path=str(directory))
+    since = _since(pieces, after, ship.upto, shipment.since)
+    block = _collapsed(blocks, shipment.layout, since)
+    found = [(each.layer.name, each.layer.metadata, rows.epoch) for each, rows in zip(slices, blocks, strict=True)]
+    metadata = {**shipment.metadata, **changed_metadata(found, since)}
+    data = encode_layer(block, shipment.layout, epoch=ship.upto, metadata=metadata)
+    name = durable_name(ship.low, ship.high, after + 1, ship.upto, shipment.digest, since, data)
+    return name, data
+
+
+def _since(pieces: Sequence[Piece], after: int, upto: int, since: int) -> int:
+    floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
+    since = min(max([since, *floors]), upto)
+    return since if since > after + 1 else -1
+
+
+def _collapsed(blocks: Sequence[Block], layout: Layout, since: int) -> Block:
+    block = Block.concat(blocks) if blocks else Block.empty(layout)
+    if since >= 0:
+        block = replace(block, epoch=np.maximum(block.epoch, since))
+    return consolidate(block, layout)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Bring a durable layer back to the local directory; any of these locations has it."""
+
+    trace: str
+    name: LayerName
+    directory: str
+    locations: tuple[int, ...]
+    low: int = 0
+    """The partition that needs it begins here."""
+
+
+def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[Result]:
+    """Bring layers back, several at a time."""
+    if len(fetches) < 2:
+        return [result for one in fetches for result in _fetch(one, locations)]
+    with ThreadPoolExecutor(_STREAMS) as pool:
+        return [result for found in pool.map(lambda one: _fetch(one, locations), fetches) for result in found]
+
+
+def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
+    results: list[Result] = []
+    for number in fetch.locations:
+        replica = Replica(locations[number])
+        try:
+            data, (block, layout, metadata) = read_intact(replica, fetch.trace, fetch.name)
+        except LogDamaged as error:
+            results.append(Failed(number, fetch.trace, error, fetch.name))
+            continue
+        except (FileNotFoundError, StoreError) as error:
+            known = error if isinstance(error, StoreError) else StoreError(f"{fetch.name.durable()} is not there")
+            results.append(Failed(number, fetch.trace, known))
+            continue
+        name = fetch.name
+        try:
+            local = write_layer(
+                here(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
+                digest=name.digest, since=name.since, metadata=metadata,
+            )  # fmt: skip
+        except OSError as error:
+            # The copy is good, and no other would fit better.
+            results.append(Failed(-1, fetch.trace, _no_room(here(fetch.directory), error)))
+            break
+        results.append(Copied(number, fetch.trace, local, len(data)))
+        break
+    return results
+
+
+def _no_room(directory: Path, error: OSError) -> LogError:
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:
+        free = -1
+    return LogError(f"{directory}: {fix(error)}", path=str(directory), errno=error.errno, free=free)
+
+
+def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
+    """The bytes of a durable layer, and what they mean. LogDamaged only if it is damaged whenever it is read: a
+    connection that breaks off, or memory that errs, is not damage of the file."""
+    where = f"{replica.location.uri}/{trace}/{name.durable()}"
+    data = replica.read_layer(trace, name)
+    try:
+        return data, decode_layer(data, name, where)
+    except LogDamaged:
+        data = replica.read_layer(trace, name)
+        return data, decode_layer(data, name, where)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """The merge that some locations want, each by itself, with all that a task needs to know."""
+
+    shipment: Shipment
+    """The merged layer, made of the local ones: they hold the same rows, and are mapped already."""
+
+    wanted: tuple[Wanted, ...]
+    """One per location."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A `Compact`, for when the local layers do not have those epochs any more: a location's own are merged then."""
+
+    compact: Compact
+    among: tuple[LayerName, ...]
+    """All layers that the location holds of the trace."""
+
+    since: int
+    last: int
+
+
+def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[Result]:
+    """Merge layers inside their locations, several at a time. Nothing is removed."""
+    with ThreadPoolExecutor(_STREAMS) as pool:
+        return [result for found in pool.map(lambda one: _merged(one, locations), compactions) for result in found]
+
+
+def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[Result]:
+    try:
+        name, data = _durable(compaction.shipment, exactly=True)
+    except HoldfastError:
+        return [_compact(wanted, locations) for wanted in compaction.wanted]
+    return _write(compaction.shipment.ship, name, data, locations)
+
+
+def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:
+    compact = compaction.compact
+    replica, chain = Replica(locations[compact.location]), trusting(compaction.last)
+    try:
+        low, high = compact.low, compact.high
+        after, upto, since = outline(compact.names, low, high, compaction.since, chain, among=compaction.among)
+        pieces = cover(compact.names, low, high, upto, chain, after=after)
+        blocks, found, layout = [], [], None
+        for piece in pieces:
+            try:
+                _, (block, layout, said) = read_intact(replica, compact.trace, piece.name)
+            except LogDamaged as error:
+                return Failed(compact.location, compact.trace, error, piece.name)
+            blocks.append(_within(block, piece))
+            found.append((piece.name, said, blocks[-1].epoch))
+        assert layout is not None  # a merge has at least two layers
+        digest = next(name.digest for name in compaction.among if name.last == upto)
+        merged = _collapsed(blocks, layout, since)
+        data = encode_layer(merged, layout, epoch=upto, metadata=changed_metadata(found, since))
+        name = durable_name(low, high, after + 1, upto, digest, since, data)
+        try:
+            replica.write_layer(compact.trace, name, data)
+        except StoreError:
+            with suppress(StoreError):
+                replica.remove_layer(compact.trace, name)
+            raise
+        return Copied(compact.location, compact.trace, name, len(data))
+    except FileNotFoundError as error:
+        return Failed(compact.location, compact.trace, StoreError(f"{replica.location.uri}: {error} is gone"))
+    except HoldfastError as error:
+        return Failed(compact.location, compact.trace, error)
+
+
+def _within(block: Block, piece: Piece) -> Block:
+    """The rows of a piece."""
+    keep = (block.epoch > piece.after) & (block.epoch <= piece.upto) & (block.hash >= np.uint64(piece.low))
+    if piece.high < 1 << 64:
+        keep &= block.hash < np.uint64(piece.high)
+    return block if keep.all() else block.filter(keep)

@@ -1,0 +1,108 @@
+"""Where local layers are, on the host that asks.
+
+On one host, a trace's directory is what its path says. On a cluster whose hosts have a directory each
+(``HOLDFAST_LOCAL`` in the environment of the executors), the driver does not know those directories: paths that it
+hands out begin with `SCATTERED`, and every task puts its own host's directory there. A host directory has a name of its
+own, by which the driver tells members apart.
+
+    <host directory>/member                       its name
+    <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
+    <host directory>/<flow>/traces-<term>-approximate/    those of its approximate epochs (`runtime/approximation.py`)
+
+A driver of a higher term takes the layers over by renaming their directory (`take`), as a lease does with a local one
+(`generation.py`): whatever a driver before still writes, it writes by the old name, where nobody reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+from holdfast.errors import Fenced
+
+LOCAL = "HOLDFAST_LOCAL"
+SCATTERED = Path("/@holdfast-local")
+MISPLACED = "holdfast: misplaced task"
+_TRACES = re.compile(r"traces-(\d{12,})")
+_APPROXIMATE = "-approximate"
+
+
+class Misplaced(RuntimeError):
+    """A task runs on another member than the one whose layers it needs. It fails, for Spark to try it again."""
+
+    def __init__(self, wanted: str, found: str, why: str = "") -> None:
+        at = found or "a host without a directory"
+        super().__init__(f"{MISPLACED}: it needs member {wanted}, and is on {at}{why and ': '}{why}")
+
+
+def scattered(local: Path) -> Path:
+    """The working directory ``local``, on whichever host."""
+    return SCATTERED / hashlib.blake2b(str(local.absolute()).encode(), digest_size=8).hexdigest()
+
+
+def traces_of(local: Path, term: int) -> Path:
+    """Where the layers of a flow are, on whichever host, for the driver of a term."""
+    return scattered(local) / f"traces-{term:012d}"
+
+
+def approximate_of(directory: Path) -> Path:
+    """Where the layers of approximate epochs are, beside those of the exact ones."""
+    return directory.with_name(f"{directory.name}{_APPROXIMATE}")
+
+
+def take(directory: Path) -> None:
+    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. What was
+    approximate then is of no use."""
+    own = here(directory)
+    own.parent.mkdir(parents=True, exist_ok=True)
+    number = _number(own)
+    others = sorted(path for path in own.parent.iterdir() if _number(path) >= 0 and path != own)
+    if any(_number(path) > number for path in others):
+        raise Fenced(f"{own}: another driver has taken the layers over; this one has stopped", path=str(own))
+    if others and not own.is_dir():
+        os.rename(others.pop(), own)
+    own.mkdir(exist_ok=True)
+    before = [path for path in own.parent.glob(f"traces-*{_APPROXIMATE}") if path != approximate_of(own)]
+    for other in [*others, *before]:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _number(path: Path) -> int:
+    found = _TRACES.fullmatch(path.name)
+    return int(found[1]) if found else -1
+
+
+def here(directory: str | Path) -> Path:
+    """A directory as this host has it."""
+    path = Path(directory)
+    if not path.is_relative_to(SCATTERED):
+        return path
+    root = os.environ.get(LOCAL)
+    if not root:
+        raise RuntimeError(f"{path} is on the executors' own disks, and this process has no {LOCAL}")
+    return Path(root) / path.relative_to(SCATTERED)
+
+
+def member() -> str:
+    """The name of this host's directory: drawn by whoever is first there."""
+    root = os.environ.get(LOCAL)
+    if not root:
+        return ""
+    name = Path(root) / "member"
+    try:
+        return name.read_text()
+    except FileNotFoundError:
+        Path(root).mkdir(parents=True, exist_ok=True)
+        hidden = Path(root) / f".member.{secrets.token_hex(8)}"
+        hidden.write_text(secrets.token_hex(8))
+        try:
+            os.link(hidden, name)  # whoever links first has named it
+        except FileExistsError:
+            pass
+        finally:
+            hidden.unlink()
+        return name.read_text()

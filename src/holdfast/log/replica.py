@@ -1,0 +1,355 @@
+"""A log location: one complete, self-sufficient copy of a flow's log, in any place that holds blobs.
+
+    <location>/holdfast.json                              {"format": 3, "flow": "revenue"}
+    <location>/collections.json                           what the flow keeps; for tools that only read
+    <location>/roster/<term>-<count>-<location>.json      which locations the log has, and which one this is
+    <location>/claims/<term>-<owner>.json                 which driver claims the log; the highest wins
+    <location>/lineage/<first>-<last>-<digest>.jsonl      segments of the lineage
+    <location>/layers/<trace>/<layer>.parquet             durable layers
+    <location>/damaged/<trace>/<layer>.parquet            what did not have its checksum, set aside
+
+Everything is written whole, under a name that says what it is, and never changed; only the two small JSON files are
+replaced. So no write needs a lock or a protocol: two drivers that write at once write different names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.history import History
+from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
+from holdfast.coordinator.replication import Holding
+from holdfast.coordinator.roster import Roster, Version
+from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
+from holdfast.log.location import Location
+from holdfast.log.working_directory import FORMAT, READABLE
+from holdfast.trace.layer import check_bytes
+from holdfast.trace.name import LayerName
+
+_SEGMENT = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})\.jsonl")
+_ROSTER = re.compile(r"(\d{12,})-(\d{6,})-([0-9a-f]{16})\.json")
+_CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
+_SEGMENTS = 8
+"""So many segments of the lineage are merged into one."""
+
+
+AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+"""Calls a function on all items, at once if it can."""
+
+
+def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    return [work(item) for item in items]
+
+
+@dataclass(frozen=True, order=True)
+class Claim:
+    """A driver's claim to a log. Of two, the greater wins."""
+
+    term: int
+    owner: str
+
+
+@dataclass(frozen=True, order=True)
+class Segment:
+    """The lineage of epochs first … last; ``digest`` is the digest of ``last``, so it names all of them."""
+
+    first: int
+    last: int
+    digest: str
+
+    def text(self) -> str:
+        return f"{self.first:012d}-{self.last:012d}-{self.digest}.jsonl"
+
+    @staticmethod
+    def parse(text: str) -> Segment | None:
+        match = _SEGMENT.fullmatch(text)
+        return Segment(int(match[1]), int(match[2]), match[3]) if match else None
+
+
+class Replica:
+    """One location, as a log."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.identity = ""
+        """Which location it is (`coordinator/roster.py`), as it was seen last; none if it has none."""
+
+        self.roster_version: Version = (-1, -1)
+        self.torn: list[Segment] = []
+        """Segments of the lineage that were read and do not hold what their names say."""
+
+        self._segments: list[Segment] = []
+        """Those that were there when it was last looked at."""
+
+    def __repr__(self) -> str:
+        return f"Replica({self.location.uri})"
+
+    # -- whose it is ------------------------------------------------------------------------------------------------
+
+    def open(self, flow: str) -> None:
+        """Make sure that the location can be used and is this flow's."""
+        self.location.check()
+        try:
+            name = self.flow()
+        except LogDamaged:
+            name = None  # a torn write: the rest of the log says by its digests whose it is
+        if name is None:
+            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
+        elif name != flow:
+            raise LogForeign(
+                f"log {self.location.uri}: it belongs to flow '{name}', not to '{flow}'; "
+                "give each flow a log of its own",
+                path=self.location.uri,
+                found=name,
+                expected=flow,
+            )
+        elif (self._json("holdfast.json") or {}).get("format") != FORMAT:
+            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
+
+    def flow(self) -> str | None:
+        """Whose log it is; None if there is none."""
+        header = self._json("holdfast.json")
+        if header is None:
+            return None
+        found, name = header.get("format"), header.get("flow")
+        if not isinstance(found, int) or not isinstance(name, str):
+            raise LogDamaged(f"log {self.location.uri}: holdfast.json does not say whose log it is")
+        if found not in READABLE:
+            raise LogFormat(
+                f"log {self.location.uri}: it was written in format {found}, and this Holdfast reads format {FORMAT}",
+                found=found,
+                expected=FORMAT,
+            )
+        return name
+
+    def write_collections(self, collections: dict[str, Any]) -> None:
+        with suppress(LogDamaged):
+            if self.read_collections() == collections:
+                return
+        self.location.write("collections.json", _text(collections))
+
+    def read_collections(self) -> dict[str, Any]:
+        return self._json("collections.json") or {}
+
+    def _json(self, path: str) -> dict[str, Any] | None:
+        try:
+            held = json.loads(self.location.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise LogDamaged(f"log {self.location.uri}: {path} does not read as JSON ({error})") from None
+        if not isinstance(held, dict):
+            raise LogDamaged(f"log {self.location.uri}: {path} does not hold a JSON object")
+        return held
+
+    # -- which location it is ---------------------------------------------------------------------------------------
+
+    def identify(self) -> list[tuple[Version, str]]:
+        """Look which location this is; the rosters that are there, the newest first."""
+        found = [_ROSTER.fullmatch(entry.name) for entry in self.location.list("roster")]
+        there = sorted((((int(each[1]), int(each[2])), each[3]) for each in found if each), reverse=True)
+        self.roster_version, self.identity = there[0] if there else ((-1, -1), "")
+        return there
+
+    def read_roster(self) -> Roster | None:
+        """The newest roster that is there, and reads."""
+        for version, identity in self.identify():
+            with suppress(LogDamaged, FileNotFoundError, KeyError, TypeError, ValueError):
+                held = self._json(_roster_path(version, identity)) or {}
+                locations = {str(each): str(uri) for each, uri in held["locations"].items()}
+                return Roster(version, int(held["min_replicas"]), locations)
+        return None
+
+    def write_roster(self, roster: Roster, identity: str) -> None:
+        """Have this be the location ``identity`` of a log with this roster."""
+        said = {"min_replicas": roster.min_replicas, "locations": dict(roster.locations)}
+        self.location.write(_roster_path(roster.version, identity), _text(said))
+        for version, other in self.identify():
+            if (version, other) < (roster.version, identity) or other != identity:
+                self.location.remove(_roster_path(version, other))
+        self.roster_version, self.identity = roster.version, identity
+
+    # -- who drives -------------------------------------------------------------------------------------------------
+
+    def claims(self) -> list[Claim]:
+        found = (_CLAIM.fullmatch(entry.name) for entry in self.location.list("claims"))
+        return sorted(Claim(int(match[1]), match[2]) for match in found if match)
+
+    def claim(self, claim: Claim, said: dict[str, Any]) -> None:
+        """Claim the log; claims of drivers before are removed."""
+        self.location.write(_claim_path(claim), _text(said))
+        for other in self.claims():
+            if other < claim:
+                self.location.remove(_claim_path(other))
+
+    def claimed_by(self, claim: Claim) -> dict[str, Any]:
+        return self._json(_claim_path(claim)) or {}
+
+    # -- lineage ----------------------------------------------------------------------------------------------------
+
+    def segments(self) -> list[Segment]:
+        found = (Segment.parse(entry.name) for entry in self.location.list("lineage"))
+        return sorted(segment for segment in found if segment is not None)
+
+    def read_segment(self, segment: Segment) -> list[Lineage]:
+        """The lineages of a segment. LogDamaged if it does not hold what its name says."""
+        path = f"lineage/{segment.text()}"
+        for attempt in range(2):
+            try:
+                lineages = from_lines(self.location.read(path))
+                _check_chain(lineages, segment)
+                break
+            except ValueError as error:
+                if attempt:  # it was so at a second look, too
+                    self.torn.append(segment)
+                    raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
+        return lineages
+
+    def write_lineage(self, lineages: Sequence[Lineage]) -> None:
+        """Add a segment."""
+        path = f"lineage/{Segment(_first(lineages), lineages[-1].epoch, lineages[-1].digest).text()}"
+        try:
+            self.location.write(path, to_lines(lineages))
+        except StoreError:
+            with suppress(StoreError):
+                # What a failed write left must not be counted as a copy.
+                self.location.remove(path)
+            raise
+
+    def merge_lineage(self, history: History, at_once: AtOnce = in_turn) -> None:
+        """Keep the number of segments small: if the last look saw many, the newest ones become one, as large as those
+        before allow. Those of other histories stay for as long as their epochs may matter to somebody: they are
+        small."""
+        mine = [segment for segment in self._segments if _is_of(segment, history)]
+        # Segments that lie behind the history's base are replaced by it, with what follows.
+        folded = bool(mine) and history.base is not None and min(segment.last for segment in mine) < history.base.epoch
+        if len(mine) < _SEGMENTS and not folded:
+            return
+        first, last = mine[-1].first, max(segment.last for segment in mine)
+        for segment in reversed(mine):
+            if not folded and segment.last - segment.first + 1 >= 2 * (last - first + 1):
+                break
+            first = min(first, segment.first)
+        lineages = history[first : last + 1]
+        if not lineages:
+            return
+        first = _first(lineages)
+        self.write_lineage(lineages)
+        merged = [
+            segment
+            for segment in mine
+            if first <= segment.first and segment.last <= last and (segment.first, segment.last) != (first, last)
+        ]
+        at_once(lambda segment: self.location.remove(f"lineage/{segment.text()}"), merged)
+
+    def ends(self) -> set[int]:
+        """The last epochs of the segments that there were when it was last looked at."""
+        return {segment.last for segment in self._segments}
+
+    # -- layers -----------------------------------------------------------------------------------------------------
+
+    def layers(self, trace: str) -> dict[LayerName, int]:
+        """All durable layers of a trace, of any history."""
+        found = ((LayerName.parse_durable(entry.name), entry.size) for entry in self.location.list(f"layers/{trace}"))
+        return {name: size for name, size in found if name is not None}
+
+    def traces(self) -> list[str]:
+        return self.location.directories("layers")
+
+    def holding(self, history: History, traces: Sequence[str], at_once: AtOnce = in_turn) -> Holding:
+        """What of this history it holds, from names alone."""
+        looks: list[Callable[[], Any]] = [
+            self.identify, self.segments, *(partial(self.layers, trace) for trace in traces)
+        ]  # fmt: skip
+        _, self._segments, *found = at_once(lambda look: look(), looks)
+        upto = -1
+        for segment in self._segments:
+            if segment.first <= upto + 1 and _is_of(segment, history):
+                upto = max(upto, segment.last)
+        layers = {
+            trace: {name: size for name, size in all_of_it.items() if is_true(name, history)}
+            for trace, all_of_it in zip(traces, found, strict=True)
+        }
+        return Holding(layers, upto, self.identity, self.roster_version)
+
+    def read_layer(self, trace: str, name: LayerName) -> bytes:
+        return self.location.read(layer_path(trace, name))
+
+    def write_layer(self, trace: str, name: LayerName, data: bytes) -> None:
+        self.location.write(layer_path(trace, name), data)
+
+    def remove_layer(self, trace: str, name: LayerName) -> None:
+        self.location.remove(layer_path(trace, name))
+
+    def set_aside(self, trace: str, name: LayerName) -> None:
+        """A damaged layer counts no more; it is kept, and looked at again when the flow is opened."""
+        with suppress(FileNotFoundError):
+            self.location.move(layer_path(trace, name), f"damaged/{trace}/{name.durable()}")
+
+    def aside(self) -> list[tuple[str, LayerName]]:
+        """The layers that were set aside, with their traces."""
+        return [
+            (trace, name)
+            for trace in self.location.directories("damaged")
+            for entry in self.location.list(f"damaged/{trace}")
+            if (name := LayerName.parse_durable(entry.name)) is not None
+        ]
+
+    def put_back(self, trace: str, name: LayerName) -> bool:
+        """Have a layer that was set aside count again if it has its checksum after all; whether it has."""
+        path = f"damaged/{trace}/{name.durable()}"
+        try:
+            check_bytes(self.location.read(path), name, path)
+        except (FileNotFoundError, LogDamaged):
+            return False
+        self.location.move(path, layer_path(trace, name))
+        return True
+
+
+def layer_path(trace: str, name: LayerName) -> str:
+    return f"layers/{trace}/{name.durable()}"
+
+
+def is_true(name: LayerName, history: History) -> bool:
+    """Whether a layer is of this history: it carries the digest of its last epoch."""
+    return history.digest(name.last) == name.digest
+
+
+def _is_of(segment: Segment, history: History) -> bool:
+    return history.digest(segment.last) == segment.digest
+
+
+def _check_chain(lineages: list[Lineage], segment: Segment) -> None:
+    parent = lineages[0].parent if lineages else GENESIS
+    last = segment.first - 1
+    for place, lineage in enumerate(lineages):
+        folded = place == 0 and segment.first == 0 and isinstance(lineage, Folded)
+        if not folded and (lineage.epoch != last + 1 or lineage.parent != parent):
+            raise ValueError(f"epoch {lineage.epoch} does not follow the one before")
+        parent, last = lineage.digest, lineage.epoch
+    if last != segment.last or parent != segment.digest:
+        raise ValueError("it does not hold the epochs that its name says")
+
+
+def _roster_path(version: Version, identity: str) -> str:
+    return f"roster/{version[0]:012d}-{version[1]:06d}-{identity}.json"
+
+
+def _first(lineages: Sequence[Lineage]) -> int:
+    """The first epoch that these records are about."""
+    return 0 if isinstance(lineages[0], Folded) else lineages[0].epoch
+
+
+def _claim_path(claim: Claim) -> str:
+    return f"claims/{claim.term:012d}-{claim.owner}.json"
+
+
+def _text(held: dict[str, Any]) -> bytes:
+    return (json.dumps(held, indent=1) + "\n").encode()

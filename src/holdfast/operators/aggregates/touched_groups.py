@@ -1,0 +1,68 @@
+"""The groups that an epoch touches, and how rows of traces find theirs.
+
+Groups are sorted by the hash of their key. The hash finds candidates, the key decides: while no two touched groups
+share a hash (practically always) a row is compared with its one candidate; otherwise groups and rows are arranged
+together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.operators.numbers.digits import Ints, Words
+from holdfast.trace import exact, physical
+from holdfast.trace.rows import Block, equal_rows, group_rows
+
+
+def once(hashes: Words) -> Words:
+    """Sorted hashes without repetitions."""
+    fresh = hashes[1:] != hashes[:-1]
+    return hashes if fresh.all() else hashes[np.concatenate(([True], fresh))]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Distinct keys with their hashes, sorted by hash."""
+
+    hash: Words
+    keys: tuple[pa.Array, ...]
+
+    def __len__(self) -> int:
+        return len(self.hash)
+
+    @cached_property
+    def hashes(self) -> Words:
+        """Every hash once."""
+        return once(self.hash)
+
+    def locate(self, block: Block, candidates: npt.NDArray[np.integer] | None = None) -> Ints:
+        """The group of each row, -1 for a row of no group. ``candidates``: places of the rows' hashes in `hashes`."""
+        if not len(self) or not block.rows:
+            return np.full(block.rows, -1, dtype=np.int64)
+        if not self.keys:
+            # The empty key: one group, and its hash.
+            return np.where(block.hash == self.hash[0], 0, -1)
+        keys = block.columns[: len(self.keys)]
+        if len(self.hashes) == len(self.hash):
+            if candidates is None:
+                candidates = np.minimum(np.searchsorted(self.hash, block.hash), len(self) - 1)
+            same = (self.hash[candidates] == block.hash) & equal_rows(physical.take_all(self.keys, candidates), keys)
+            return np.where(same, candidates, -1)
+        arranged, starts = group_rows(
+            np.concatenate([self.hash, block.hash]),
+            [physical.concat([mine, other]) for mine, other in zip(self.keys, keys, strict=True)],
+        )
+        label = np.empty(len(arranged), dtype=np.int64)
+        label[arranged] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(arranged)))
+        owner = np.full(len(starts), -1, dtype=np.int64)
+        owner[label[: len(self)]] = np.arange(len(self))
+        return owner[label[len(self) :]]
+
+    def sums(self, places: Ints, values: Ints) -> Ints:
+        """The sum of the values of each group's rows; rows at -1 are left out."""
+        return exact.sums_at(places, values, len(self) + 1)[:-1]

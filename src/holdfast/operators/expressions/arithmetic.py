@@ -1,0 +1,183 @@
+"""Arithmetic terms: integers that raise on overflow, doubles as IEEE has them, division that refuses zero.
+
+The fast path is Arrow's checked kernel over the whole batch. Only when that reports an overflow are the rows found on
+which it happened (a second, slower pass): Spark forgets a failure in an operand that it did not need to look at, so
+the rows matter, not just the fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.operators.expressions.terms import Failure, Frame, Mask, Term, Value, by_zero, in_order, overflow
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+Operator = Literal["+", "-", "*"]
+
+_CHECKED: dict[str, Callable[[Any, Any], Any]] = {
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+}
+_PLAIN: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_INSTEAD = {"+": "try_add", "-": "try_subtract", "*": "try_multiply"}
+
+
+@dataclass(frozen=True)
+class Arithmetic(Term):
+    """``+ - *`` between two values of one numeric type, which is the result's type too."""
+
+    operator: Operator
+    left: Term
+    right: Term
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.left, self.right)
+
+    @property
+    def raises(self) -> bool:
+        return pa.types.is_integer(self.type) or super().raises
+
+    def value(self, frame: Frame) -> Value:
+        left, right = self.left.value(frame), self.right.value(frame)
+        failed, why = in_order(left, right)
+        if pa.types.is_floating(self.type):
+            return Value(_one_nan(_PLAIN[self.operator](left.data, right.data)), failed, why)
+        try:
+            return Value(_CHECKED[self.operator](left.data, right.data), failed, why)
+        except pa.ArrowInvalid:
+            data, over = find_overflow(self.operator, left.data, right.data)
+            return failing(data, over, overflow(self.type, self.text, _INSTEAD[self.operator]), failed, why)
+
+
+@dataclass(frozen=True)
+class Negate(Term):
+    """Unary minus."""
+
+    operand: Term
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    @property
+    def raises(self) -> bool:
+        return pa.types.is_integer(self.type) or super().raises
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        if pa.types.is_floating(self.type):
+            return inner._replace(data=_one_nan(pc.negate(inner.data)))
+        try:
+            return inner._replace(data=pc.negate_checked(inner.data))
+        except pa.ArrowInvalid:
+            data, over = find_overflow("-", pa.scalar(0, self.type), inner.data)
+            return failing(data, over, overflow(self.type, self.text), inner.failed, inner.why)
+
+
+@dataclass(frozen=True)
+class Divide(Term):
+    """``/`` between doubles; a zero of either sign below the line fails."""
+
+    left: Term
+    right: Term
+    never_zero: bool
+    """The divisor is a literal other than zero."""
+
+    text: str
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.left, self.right)
+
+    @property
+    def raises(self) -> bool:
+        return not self.never_zero or super().raises
+
+    def value(self, frame: Frame) -> Value:
+        left, right = self.left.value(frame), self.right.value(frame)
+        failed, why = in_order(right, left)  # Spark looks at the divisor first
+        data = _one_nan(pc.divide(left.data, right.data))
+        if self.never_zero:
+            return Value(data, failed, why)
+        zero = pc.fill_null(pc.and_(pc.equal(right.data, pa.scalar(0.0)), pc.is_valid(left.data)), False)
+        if not pc.any(zero).as_py():
+            return Value(data, failed, why)
+        return failing(data, zero.to_numpy(zero_copy_only=False), by_zero(self.text), failed, why)
+
+
+@dataclass(frozen=True)
+class Remainder(Term):
+    """``%`` of an integer by a literal other than 0 and -1; the sign is the dividend's, as in Java."""
+
+    operand: Term
+    divisor: int
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return (self.operand,)
+
+    def value(self, frame: Frame) -> Value:
+        inner = self.operand.value(frame)
+        numbers = _numbers(inner.data)
+        rest = np.fmod(numbers, np.asarray(self.divisor, numbers.dtype))
+        return inner._replace(data=pa.array(rest, self.type, mask=_nulls(inner.data)))
+
+
+def _one_nan(data: Any) -> Any:
+    """Give all NaNs the one bit pattern (the processor makes others: inf - inf has its sign bit set)."""
+    strange = pc.is_nan(data)
+    if not pc.any(strange).as_py():
+        return data
+    return pc.if_else(strange, pa.scalar(np.nan, data.type), data)
+
+
+def failing(data: Any, over: Mask, what: Failure, failed: Mask | None, why: Failure | None) -> Value:
+    """The value with NULL on the rows that failed here, and these added to the rows that failed below."""
+    kept = pc.if_else(pa.array(over), pa.scalar(None, data.type), data)
+    return Value(kept, over, what) if failed is None else Value(kept, failed | over, why)
+
+
+def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
+    """The wrapped result, and the rows (NULL in neither operand) on which it is not the true one."""
+    with np.errstate(over="ignore"):
+        a, b = np.broadcast_arrays(_numbers(left), _numbers(right))
+        match operator:
+            case "+":
+                wrapped = a + b
+                over = ((a ^ wrapped) & (b ^ wrapped)) < 0
+            case "-":
+                wrapped = a - b
+                over = ((a ^ b) & (a ^ wrapped)) < 0
+            case "*":
+                wrapped = a * b
+                # Dividing back finds every wrap but MIN * -1, which wraps to MIN itself.
+                divisor = np.where((a == 0) | (a == -1), np.ones_like(a), a)
+                over = (a != 0) & (a != -1) & ((wrapped // divisor != b) | (wrapped % divisor != 0))
+                over |= (a == -1) & (b == np.iinfo(b.dtype).min)
+    nulls = np.broadcast_to(_nulls(left) | _nulls(right), wrapped.shape)
+    return pa.array(wrapped, left.type, mask=nulls), over & ~nulls
+
+
+def _numbers(data: Any) -> Integers:
+    """The integers of an array or a scalar, with 0 for NULL."""
+    if isinstance(data, pa.Scalar):
+        return np.asarray([data.as_py() or 0], dtype=data.type.to_pandas_dtype())
+    numbers: Integers = (pc.fill_null(data, 0) if data.null_count else data).to_numpy()
+    return numbers
+
+
+def _nulls(data: Any) -> Mask:
+    if isinstance(data, pa.Scalar):
+        return np.asarray([not data.is_valid])
+    return data.is_null().to_numpy(zero_copy_only=False) if data.null_count else np.zeros(len(data), np.bool_)

@@ -1,0 +1,333 @@
+"""From an expression of the plan to a term, or to None when Spark must run it.
+
+The set is small on purpose. Whatever is not certain to give Spark's very bits is Spark's to run, and then the whole
+stretch is. Reasons for which an expression that looks harmless is not read:
+
+- Failure under a condition (AND, OR, CASE, COALESCE, IN, ...): Spark's optimiser may move or drop what can fail.
+- Sums and products of integers of three or more operands with a literal among them: Spark collects the literals, which
+  changes where it overflows.
+- A failing comparison of a thing with itself: Spark knows the answer without looking.
+- A bigint compared with a double: Spark compares as doubles, or as bigints, as its optimiser likes.
+- Arithmetic of constants alone: Spark computes it before there are any rows.
+
+Spark has written out every cast, so the operands of a comparison or of arithmetic have one type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal as Choice
+
+import pyarrow as pa
+
+from holdfast.errors import SchemaError
+from holdfast.operators.expressions import decimals
+from holdfast.operators.expressions import terms as t
+from holdfast.operators.expressions.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
+from holdfast.operators.expressions.same_terms import operands_of, same_meaning
+from holdfast.operators.expressions.shifted_timestamp import Shifted
+from holdfast.operators.expressions.terms import Column, Comparison, Constant, Term, Widen
+from holdfast.plan import expression
+from holdfast.plan.expression import DAY, SPAN, Literal, Operation, Tree, readable
+from holdfast.plan.types import arrow_type
+
+Columns = Mapping[str, Column]
+
+BOOL, FLOAT, DOUBLE = pa.bool_(), pa.float32(), pa.float64()
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_COMPARED = re.compile(
+    r"boolean|tinyint|smallint|int|bigint|float|double|decimal.*|string|binary|date|timestamp(_ntz)?"
+)
+"""Types whose values are compared as Arrow compares them."""
+
+_LONGEST = 1 << 20
+_LIKE = re.compile(r"(%*)([^%_]*)(%*)", re.DOTALL)
+
+
+class _NotNative(Exception):
+    """Not in the set that is computed natively: Spark runs it."""
+
+
+def read(tree: Tree, columns: Columns) -> Term | None:
+    """The term that an expression over ``columns`` stands for; None if Spark must run it."""
+    try:
+        return _term(tree, columns)
+    except (_NotNative, SchemaError, RecursionError):
+        return None
+
+
+def _term(tree: Tree, columns: Columns) -> Term:
+    match tree:
+        case expression.Column():
+            return columns[tree.name]
+        case Literal():
+            return Constant(arrow_type(tree.type), tree.value)
+        case Operation() if tree.name in _READERS:
+            return _READERS[tree.name](tree, columns)
+    raise _NotNative(type(tree).__name__)
+
+
+def _certain(tree: Tree, columns: Columns) -> Term:
+    """A term that cannot fail."""
+    term = _term(tree, columns)
+    if term.raises:
+        raise _NotNative("can fail under a condition")
+    return term
+
+
+def _all_certain(tree: Operation, columns: Columns) -> list[Term]:
+    return [_certain(each, columns) for each in tree.operands]
+
+
+def _both(tree: Operation, columns: Columns) -> tuple[Term, Term]:
+    left, right = (_term(each, columns) for each in tree.operands)
+    return left, right
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    return kind in _INTEGERS
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+
+
+def _cast(tree: Operation, columns: Columns) -> Term:
+    """A value in a type that holds it: an integer in a wider one, an integer or a float in double."""
+    term, kind = _term(tree.operands[0], columns), arrow_type(tree.type)
+    if term.type == kind:
+        return term
+    wider = _is_integer(term.type) and _is_integer(kind) and kind.bit_width > term.type.bit_width
+    doubled = kind == DOUBLE and (_is_integer(term.type) or term.type == FLOAT)
+    if isinstance(term, Constant):
+        if term.content is None or (wider and isinstance(term.content, int)):
+            return Constant(kind, term.content)
+        raise _NotNative("a constant that Spark computes")
+    if wider or doubled or decimals.holds(kind, term.type):
+        return Widen(kind, term)
+    raise _NotNative(f"{term.type} as {kind}")
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def _compared(tree: Operation, left: Term, right: Term) -> None:
+    """Check that comparing two terms gives what Spark's comparison gives."""
+    if left.type != right.type or not _COMPARED.fullmatch(tree.operands[0].type):
+        raise _NotNative(f"comparison of {left.type} with {right.type}")
+    for term in (left, right):
+        if isinstance(term, Widen) and term.type == DOUBLE and term.operand.type == pa.int64():
+            raise _NotNative("a bigint cast to double, which Spark may compare as a bigint")
+    if same_meaning(left, right) and left != right:
+        raise _NotNative("Spark takes the two for one")
+
+
+def _compare(tree: Operation, columns: Columns) -> Term:
+    left, right = _both(tree, columns)
+    _compared(tree, left, right)
+    if left.raises or right.raises:
+        null = any(isinstance(term, Constant) and term.content is None for term in (left, right))
+        if null or same_meaning(left, right):
+            raise _NotNative("Spark knows the answer without looking")
+    return t.Compare(BOOL, _COMPARISONS[tree.name], left, right)
+
+
+def _same(tree: Operation, columns: Columns) -> Term:
+    left, right = _all_certain(tree, columns)
+    _compared(tree, left, right)
+    return t.Same(BOOL, left, right)
+
+
+def _logic(tree: Operation, columns: Columns) -> Term:
+    left, right = _all_certain(tree, columns)
+    return t.Logic(BOOL, "and" if tree.name == "and" else "or", left, right)
+
+
+def _not(tree: Operation, columns: Columns) -> Term:
+    return t.Not(BOOL, _term(tree.operands[0], columns))
+
+
+def _is_null(tree: Operation, columns: Columns) -> Term:
+    return t.IsNull(BOOL, _certain(tree.operands[0], columns))
+
+
+def _is_nan(tree: Operation, columns: Columns) -> Term:
+    return t.IsNan(BOOL, _certain(tree.operands[0], columns))
+
+
+def _in(tree: Operation, columns: Columns) -> Term:
+    term, *choices = _all_certain(tree, columns)
+    if isinstance(term, Constant) or not choices:
+        raise _NotNative("IN of a literal, or of nothing")
+    found: list[object] = []
+    for each in choices:
+        if not isinstance(each, Constant) or each.type != term.type:
+            raise _NotNative("IN a list of expressions")
+        found.append(each.content)
+    # Ten is where Spark goes over to a hash set, whose idea of equal floats is another.
+    if not _COMPARED.fullmatch(tree.operands[0].type) or (len(found) > 10 and term.type in (FLOAT, DOUBLE)):
+        raise _NotNative("IN of that type")
+    known = tuple(each for each in found if each is not None)
+    return t.Member(BOOL, term, known, len(known) < len(found))
+
+
+def _like(tree: Operation, columns: Columns) -> Term:
+    term, pattern = _all_certain(tree, columns)
+    if tree.operands[0].type != "string" or isinstance(term, Constant) or not isinstance(pattern, Constant):
+        raise _NotNative("LIKE of that")
+    text = pattern.content
+    if not isinstance(text, str) or "\\" in text:
+        raise _NotNative("LIKE with an escape")
+    parts = _LIKE.fullmatch(text)
+    if parts is None:
+        return t.Matches(BOOL, term, text)
+    where: Choice["start", "end", "inside", "whole", "any"]
+    if not parts[2]:
+        where = "any" if parts[1] else "whole"
+    elif parts[1]:
+        where = "inside" if parts[3] else "end"
+    else:
+        where = "start" if parts[3] else "whole"
+    return t.Like(BOOL, term, where, parts[2])
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _arithmetic(tree: Operation, columns: Columns) -> Term:
+    if tree.operands[1].type == SPAN:
+        return _shifted(tree, columns)
+    left, right = _both(tree, columns)
+    _check_operands(left, right)
+    kind, operator = arrow_type(tree.type), _ARITHMETIC[tree.name]
+    if pa.types.is_decimal128(kind):
+        precision, scale = decimals.exact_type(operator, left.type, right.type)
+        if precision > decimals.WIDEST or kind != decimals.adjusted(precision, scale):
+            raise _NotNative("more digits than can be computed")
+        return decimals.DecimalArithmetic(kind, operator, left, right, readable(tree))
+    if left.type != kind or right.type != kind or not (_is_integer(kind) or kind in (FLOAT, DOUBLE)):
+        raise _NotNative(f"arithmetic on {left.type} and {right.type}")
+    term = Arithmetic(kind, operator, left, right, readable(tree))
+    chain = operands_of(term)
+    if _is_integer(kind) and len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain):
+        raise _NotNative("Spark collects the literals")
+    return term
+
+
+def _check_operands(*operands: Term) -> None:
+    """Arithmetic needs a column somewhere below: what is the same for all rows (COALESCE(1, 2) + 1) Spark computes
+    before there are any, and its failures are not ours to time."""
+    below = list(operands)
+    for term in below:
+        below.extend(term.operands)
+    if not any(isinstance(term, Column) for term in below):
+        raise _NotNative("arithmetic without a column")
+    if any(isinstance(term, Constant) and term.content is None for term in operands):
+        raise _NotNative("arithmetic with NULL")
+
+
+def _shifted(tree: Operation, columns: Columns) -> Term:
+    moment, span = _term(tree.operands[0], columns), tree.operands[1]
+    if not isinstance(span, Literal) or not isinstance(span.value, int) or abs(span.value) >= DAY:
+        raise _NotNative("an interval that is not constant, or of days of the calendar")
+    if not pa.types.is_timestamp(moment.type):
+        raise _NotNative("an interval that is not added to a timestamp")
+    _check_operands(moment)
+    return Shifted(moment.type, moment, span.value, readable(tree))
+
+
+def _negative(tree: Operation, columns: Columns) -> Term:
+    term = _term(tree.operands[0], columns)
+    _check_operands(term)
+    if not (_is_integer(term.type) or term.type in (FLOAT, DOUBLE)):
+        raise _NotNative(f"the negative of {term.type}")
+    return Negate(term.type, term, readable(tree))
+
+
+def _divide(tree: Operation, columns: Columns) -> Term:
+    left, right = _both(tree, columns)
+    _check_operands(left, right)
+    if isinstance(right, Constant) and right.content == 0:
+        raise _NotNative("division by the literal zero")
+    kind, never_zero = arrow_type(tree.type), isinstance(right, Constant)
+    if pa.types.is_decimal128(kind) and kind == decimals.adjusted(*decimals.quotient_type(left.type, right.type)):
+        return decimals.DecimalDivide(kind, left, right, never_zero, readable(tree))
+    if {left.type, right.type, kind} != {DOUBLE}:
+        raise _NotNative(f"division of {left.type} by {right.type}")
+    return Divide(DOUBLE, left, right, never_zero, readable(tree))
+
+
+def _remainder(tree: Operation, columns: Columns) -> Term:
+    left, right = _both(tree, columns)
+    _check_operands(left)
+    if not _is_integer(left.type) or left.type != right.type:
+        raise _NotNative("remainder of that")
+    if not isinstance(right, Constant) or not isinstance(right.content, int) or right.content in (0, -1):
+        raise _NotNative("remainder by something not a literal")
+    return Remainder(left.type, left, right.content)
+
+
+# -- choices and functions --------------------------------------------------------------------------------------------
+
+
+def _case(tree: Operation, columns: Columns) -> Term:
+    *parts, otherwise = _all_certain(tree, columns)
+    conditions, values = tuple(parts[::2]), tuple(parts[1::2])
+    kind = _one_type(tree, [*values, otherwise])
+    return t.Choose(kind, conditions, values, otherwise)
+
+
+def _coalesce(tree: Operation, columns: Columns) -> Term:
+    choices = _all_certain(tree, columns)
+    return t.Coalesce(_one_type(tree, choices), tuple(choices))
+
+
+def _one_type(tree: Operation, terms: list[Term]) -> pa.DataType:
+    kind = arrow_type(tree.type)
+    if any(term.type != kind for term in terms):
+        raise _NotNative("a choice between several types")
+    return kind
+
+
+def _substring(tree: Operation, columns: Columns) -> Term:
+    term, *places = _all_certain(tree, columns)
+    if term.type != pa.string() or isinstance(term, Constant):
+        raise _NotNative("substring of that")
+    numbers = [each.content for each in places if isinstance(each, Constant) and isinstance(each.content, int)]
+    if len(numbers) < 2 or not 1 <= numbers[0] <= _LONGEST or not 0 <= numbers[1] <= _LONGEST:
+        raise _NotNative("substring from or to somewhere else")
+    return t.Substring(term.type, term, numbers[0] - 1, numbers[1])
+
+
+def _date_part(tree: Operation, columns: Columns) -> Term:
+    term = _certain(tree.operands[0], columns)
+    if term.type != pa.date32() or isinstance(term, Constant):
+        raise _NotNative("a part of a time")
+    part: Choice["year", "month", "day"] = "year"
+    if tree.name != "year":
+        part = "month" if tree.name == "month" else "day"
+    return t.DatePart(pa.int32(), part, term)
+
+
+_COMPARISONS: dict[str, Comparison] = {"=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_ARITHMETIC: dict[str, Operator] = {"+": "+", "-": "-", "*": "*"}
+_READERS: dict[str, Callable[[Operation, Columns], Term]] = {
+    "cast": _cast,
+    **dict.fromkeys(_COMPARISONS, _compare),
+    "<=>": _same,
+    "and": _logic,
+    "or": _logic,
+    "not": _not,
+    "is null": _is_null,
+    "isnan": _is_nan,
+    "in": _in,
+    "like": _like,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    "negative": _negative,
+    "/": _divide,
+    "%": _remainder,
+    "case": _case,
+    "coalesce": _coalesce,
+    "substring": _substring,
+    **dict.fromkeys(("year", "month", "day"), _date_part),
+}

@@ -1,0 +1,188 @@
+"""What all joins have in common: the two sides, and how rows of one find rows of the other.
+
+Each side is brought into one block of rows with two sums: what was (``+old``) and what changed (``+delta``). Only rows
+that matter are in it: those that changed, and those that were there and have the hash of a key that changed on the
+other side.
+
+A row whose key has a NULL that is not null-safe matches nothing. Such a row is *loose*: where it does not come out at
+all it goes no further than ``prepare``; where it comes out by itself, padded or as what an anti join keeps, it does so
+on arrival, and no trace keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.operators.aggregates.touched_groups import Groups
+from holdfast.operators.arrangement import Arrangement
+from holdfast.trace import exact, physical
+from holdfast.trace.hashing import normalise_keys
+from holdfast.trace.physical import AnyArray, Bools, Words
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, group_rows
+from holdfast.trace.trace import Trace
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """Rows of ``left_types`` and ``right_types`` that agree in the columns at ``left_keys`` and ``right_keys``."""
+
+    left_keys: tuple[int, ...]
+    right_keys: tuple[int, ...]
+    left_types: tuple[pa.DataType, ...]
+    right_types: tuple[pa.DataType, ...]
+    how: Literal["inner", "left", "full", "semi", "anti"] = "inner"
+    null_safe: tuple[bool, ...] = ()
+    """A flag per key: whether NULL matches NULL there. Empty: nowhere."""
+
+    @property
+    def arrangements(self) -> tuple[Arrangement, Arrangement]:
+        left = Arrangement.by(self.left_keys, len(self.left_types))
+        return left, Arrangement.by(self.right_keys, len(self.right_types))
+
+    def keeps_loose(self, port: int) -> bool:
+        """Whether rows of a side that match nothing come out."""
+        return self.how == "full" or (port == 0 and self.how in ("left", "anti"))
+
+    def matchable(self, keys: Sequence[AnyArray]) -> Bools | None:
+        """Which rows have a key that can match something; None if all have."""
+        strict = [key for place, key in enumerate(keys) if not (self.null_safe and self.null_safe[place])]
+        found: Bools | None = None
+        for key in (key for key in strict if key.null_count):
+            valid = physical.valid(physical.plain(key))
+            found = valid if found is None or valid is None else found & valid
+        return found
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of one side that matter in this epoch, each once, sorted by hash: row *i* is at place ``at[i]`` of
+    ``columns``. Columns are gathered once only, when the rows that come out are known."""
+
+    hash: Words
+    old: Indices
+    delta: Indices
+    at: Indices
+    columns: tuple[pa.Array, ...]
+    keys: tuple[pa.Array, ...]
+
+    @property
+    def new(self) -> Indices:
+        """How often each row is there after the epoch."""
+        return exact.add(self.old, self.delta)
+
+    @property
+    def changed(self) -> Indices:
+        return np.flatnonzero(self.delta)
+
+    def take_keys(self, rows: Indices) -> tuple[pa.Array, ...]:
+        return physical.take_all(self.keys, self.at[rows])
+
+    def places(self, groups: Groups) -> Indices:
+        """The group of each row, -1 for a row of no group."""
+        rows = Block(self.hash, None, physical.take_all(self.keys, self.at), constant_epoch(0, len(self.at)), {})
+        return groups.locate(rows)
+
+
+def prepare(spec: JoinSpec, port: int, change: pa.Table) -> pa.Table:
+    """The change with the hash of its key in front, without rows that neither match nor come out."""
+    arrangement = spec.arrangements[port]
+    if not spec.keeps_loose(port):
+        matchable = spec.matchable([change.column(place) for place in arrangement.places[: arrangement.key]])
+        change = change if matchable is None else change.filter(pa.array(matchable))
+    return arrangement.prepare(change)
+
+
+def matchable_rows(spec: JoinSpec, block: Block) -> Block:
+    """The rows of a block that are not loose."""
+    mask = spec.matchable(block.columns[: len(spec.left_keys)])
+    return block if mask is None else block.filter(mask)
+
+
+def side(delta: Block, wanted: Words, trace: Trace) -> Side:
+    """The rows that changed, and those that were there and have one of the ``wanted`` hashes (sorted, unique)."""
+    _, before = trace.matching(wanted)
+    # One epoch for all, so that it is not kept row by row.
+    before = replace(before.at(trace.as_of), adds={"+old": before.diff})
+    rows = Block.concat([before, replace(delta.at(trace.as_of), adds={"+delta": delta.diff})])
+    order, starts = group_rows(rows.hash, rows.columns, sub=rows.sub)
+    old, delta_sum = (_sums(rows.add(name), order, starts) for name in ("+old", "+delta"))
+    alive = np.flatnonzero((old != 0) | (delta_sum != 0))
+    at = order[starts[alive]]
+    keys = tuple(normalise_keys(column) for column in rows.columns[: trace.layout.key])
+    return Side(rows.hash[at], old[alive], delta_sum[alive], at, rows.columns, keys)
+
+
+def _sums(values: Indices, order: Indices, starts: Indices) -> Indices:
+    return exact.sums(values[order], starts)
+
+
+def distinct(hashes: Words) -> Words:
+    """Of sorted hashes each once."""
+    fresh = np.ones(len(hashes), np.bool_)
+    fresh[1:] = hashes[1:] != hashes[:-1]
+    return hashes if fresh.all() else hashes[fresh]
+
+
+def pairs_by_hash(left: Side, right: Side, some: Indices, others: Indices) -> tuple[Indices, Indices]:
+    """The pairs of rows, of those left and right rows (ascending), whose hashes are equal."""
+    left_hash, right_hash = left.hash[some], right.hash[others]
+    starts = np.searchsorted(right_hash, left_hash, side="left")
+    lengths = np.searchsorted(right_hash, left_hash, side="right") - starts
+    return np.repeat(some, lengths), others[physical.ranges(starts, lengths)]
+
+
+# -- how many rows a key has ----------------------------------------------------------------------------------------
+
+
+def count_layout(spec: JoinSpec) -> Layout:
+    """A trace of keys, normalised, with the number of their rows."""
+    return Layout(len(spec.left_keys), len(spec.left_keys), "none")
+
+
+def keys_of(spec: JoinSpec, delta: Block) -> Block:
+    """The keys of these rows, normalised, row by row."""
+    keys = tuple(normalise_keys(column) for column in delta.columns[: len(spec.left_keys)])
+    return Block(delta.hash, None, keys, delta.epoch, {"+diff": delta.diff})
+
+
+def counted(spec: JoinSpec, keys: Block) -> Block:
+    """The change of the number of rows of each key."""
+    return consolidate(keys, count_layout(spec))
+
+
+def touched(blocks: Sequence[Block]) -> Groups:
+    """The keys that occur in any of these blocks: also one whose number of rows stays what it was, since its rows may
+    have changed."""
+    rows = Block.concat(blocks)
+    order, starts = group_rows(rows.hash, rows.columns)
+    first = order[starts]
+    return Groups(rows.hash[first], physical.take_all(rows.columns, first))
+
+
+def presence(groups: Groups, change: Block, trace: Trace) -> tuple[Bools, Bools]:
+    """Whether each key has rows before the epoch, and after it; at the end (place -1) False, for any other key."""
+    candidates, block = trace.matching(groups.hashes)
+    before = groups.sums(groups.locate(block, candidates), block.diff)
+    after = exact.add(before, groups.sums(groups.locate(change), change.diff))
+    return np.append(before > 0, False), np.append(after > 0, False)
+
+
+def pair_diffs(left: Side, right: Side, one: Indices, other: Indices) -> Indices:
+    """By how much the number of each pair of rows changes: dl · (r + dr) + l · dr."""
+    gained = exact.multiply(left.delta[one], right.new[other])
+    return exact.add(gained, exact.multiply(left.old[one], right.delta[other]))
+
+
+def take_padded(columns: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:
+    """Rows of the columns; NULL for row -1."""
+    wanted = pa.array(rows, mask=rows < 0)
+    return [pc.take(column, wanted, boundscheck=False) for column in columns]

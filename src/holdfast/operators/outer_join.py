@@ -1,0 +1,134 @@
+"""Left and full outer joins: the pairs that match, and the rows that match nothing, padded with NULLs.
+
+Traces ``left`` and ``right`` hold the rows of each side, key first, as for the inner join. ``right.count`` (and, for a
+full join, ``left.count``) has the number of rows of each key, so that a side's rows need not be read to know whether
+there are any. A key is *present* on a side while that number is positive.
+
+The pairs change as in the inner join (`join`). A left row is padded while its key is absent on the right: with *l* what
+was and *dl* what changed, its padded row changes by
+
+    (l + dl) · absent after  -  l · absent before
+
+and so for the right rows of a full join. A row whose padding can change has either changed itself or a key that changed
+on the other side, and those are the rows that the pairs need anyway.
+
+Pairs are found by hash and decided by key: rows of one key have one place among the keys that the epoch touches. A pair
+equals a padded row only if one of its halves is NULL throughout; only where such a row takes part the output is
+consolidated.
+
+Cost: that of the inner join, O((|dL| + |dR|) · log state), the rows that match and what comes out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrangement import change_table
+from holdfast.operators.join_sides import (
+    Indices,
+    JoinSpec,
+    Side,
+    count_layout,
+    counted,
+    distinct,
+    keys_of,
+    matchable_rows,
+    pair_diffs,
+    pairs_by_hash,
+    prepare,
+    presence,
+    side,
+    take_padded,
+    touched,
+)
+from holdfast.operators.step import Context, Step
+from holdfast.trace import exact, physical
+from holdfast.trace.hashing import hash_columns
+from holdfast.trace.physical import Bools
+from holdfast.trace.rows import Layout, group_rows
+from holdfast.trace.trace import Trace
+
+__all__ = ["JoinSpec", "layouts", "prepare", "step"]
+
+
+def layouts(spec: JoinSpec) -> dict[str, Layout]:
+    left, right = spec.arrangements
+    found = {"left": left.layout, "right": right.layout, "right.count": count_layout(spec)}
+    return {**found, "left.count": count_layout(spec)} if spec.how == "full" else found
+
+
+def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    arrangements = spec.arrangements
+    arrived_left, arrived_right = (each.block(arrived[port], context.epoch) for port, each in enumerate(arrangements))
+    layers = {"left": matchable_rows(spec, arrived_left), "right": matchable_rows(spec, arrived_right)}
+    keys = {name: keys_of(spec, layers[name]) for name in ("left", "right")}
+    counts = {name: counted(spec, keys[name]) for name in keys}
+    groups = touched([keys["left"], keys["right"]])
+    left = side(arrived_left, distinct(layers["right"].hash), traces["left"])
+    right = side(arrived_right, distinct(layers["left"].hash), traces["right"])
+    left_place, right_place = left.places(groups), right.places(groups)
+
+    one, other, diff = _pairs(left, right, left_place, right_place)
+    parts = [(one, other, diff), _padded(left, left_place, presence(groups, counts["right"], traces["right.count"]))]
+    layers["right.count"] = counts["right"]
+    if spec.how == "full":
+        there = presence(groups, counts["left"], traces["left.count"])
+        rows, nothing, gained = _padded(right, right_place, there)
+        parts.append((nothing, rows, gained))
+        layers["left.count"] = counts["left"]
+    one, other, diff = (np.concatenate(each) for each in zip(*parts, strict=True))
+    columns = [
+        *take_padded(arrangements[0].original(left.columns), _at(left, one)),
+        *take_padded(arrangements[1].original(right.columns), _at(right, other)),
+    ]
+    output = change_table(columns, (*spec.left_types, *spec.right_types), diff)
+    if _all_null(left).any() or _all_null(right).any():
+        output = _consolidated(output)
+    return Step(layers, output)
+
+
+def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -> tuple[Indices, Indices, Indices]:
+    """The pairs whose number changes, and by how much."""
+    known = left_place >= 0
+    changed = pairs_by_hash(left, right, np.flatnonzero(known & (left.delta != 0)), np.flatnonzero(right_place >= 0))
+    unchanged = pairs_by_hash(
+        left, right, np.flatnonzero(known & (left.delta == 0)), np.flatnonzero((right_place >= 0) & (right.delta != 0))
+    )
+    one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
+    diff = pair_diffs(left, right, one, other)
+    kept = np.flatnonzero((diff != 0) & (left_place[one] == right_place[other]))
+    return one[kept], other[kept], diff[kept]
+
+
+def _padded(rows: Side, place: Indices, there: tuple[Bools, Bools]) -> tuple[Indices, Indices, Indices]:
+    """The rows whose padded form changes, -1 for each in the place of the other side, and by how much."""
+    before, after = ~there[0][place], ~there[1][place]
+    diff = rows.new * after - rows.old * before
+    kept = np.flatnonzero(diff)
+    return kept, np.full(len(kept), -1, np.int64), diff[kept]
+
+
+def _at(rows: Side, picked: Indices) -> Indices:
+    return np.where(picked < 0, -1, rows.at[picked]) if len(rows.at) else picked
+
+
+def _all_null(rows: Side) -> Bools:
+    """Which rows are NULL in every column."""
+    found = np.ones(len(rows.at), np.bool_)
+    for column in rows.columns:
+        valid = physical.valid(column)
+        if valid is None:
+            return np.zeros(len(rows.at), np.bool_)
+        found &= ~valid[rows.at]
+    return found
+
+
+def _consolidated(change: pa.Table) -> pa.Table:
+    columns = [physical.plain(change.column(place)) for place in range(change.num_columns - 1)]
+    diff = physical.fixed(physical.plain(change.column("_diff")))
+    order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
+    total = exact.sums(diff[order], starts)
+    kept = np.flatnonzero(total)
+    rows = physical.take_all(columns, order[starts[kept]])
+    return change_table(rows, [column.type for column in columns], total[kept])

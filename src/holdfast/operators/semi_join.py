@@ -1,0 +1,60 @@
+"""Semi and anti joins: the left rows whose key the right side has, or has not.
+
+Trace ``left`` holds the left rows, key first; trace ``right.count`` has, of the right side, nothing but the number of
+rows of each key. A key is *present* while that number is positive. A left row comes out while its key is present (semi)
+or absent (anti): with *l* what was and *dl* what changed, it changes by
+
+    (l + dl) · out after  -  l · out before
+
+Left rows are read only for keys whose presence changes. Keys are compared normalised; rows come out as they were.
+
+Cost: O((|dL| + |dR|) · log state), and the rows that come out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators import join_sides
+from holdfast.operators.arrangement import change_table
+from holdfast.operators.join_sides import (
+    JoinSpec,
+    count_layout,
+    counted,
+    keys_of,
+    matchable_rows,
+    presence,
+    side,
+    touched,
+)
+from holdfast.operators.step import Context, Step
+from holdfast.trace import physical
+from holdfast.trace.rows import Layout
+from holdfast.trace.trace import Trace
+
+__all__ = ["JoinSpec", "layouts", "prepare", "step"]
+
+prepare = join_sides.prepare
+
+
+def layouts(spec: JoinSpec) -> dict[str, Layout]:
+    return {"left": spec.arrangements[0].layout, "right.count": count_layout(spec)}
+
+
+def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    arrangement, right_arrangement = spec.arrangements
+    arrived_left = arrangement.block(arrived[0], context.epoch)
+    kept_left = matchable_rows(spec, arrived_left)
+    right_keys = keys_of(spec, right_arrangement.block(arrived[1], context.epoch))
+    count = counted(spec, right_keys)
+    groups = touched([keys_of(spec, kept_left), right_keys])
+    before, after = presence(groups, count, traces["right.count"])
+    turned = join_sides.distinct(groups.hash[np.flatnonzero(before[:-1] != after[:-1])])
+    left = side(arrived_left, turned, traces["left"])
+    place = left.places(groups)
+    out_before, out_after = (before[place], after[place]) if spec.how == "semi" else (~before[place], ~after[place])
+    diff = left.new * out_after - left.old * out_before
+    rows = np.flatnonzero(diff)
+    columns = physical.take_all(arrangement.original(left.columns), left.at[rows])
+    return Step({"left": kept_left, "right.count": count}, change_table(columns, spec.left_types, diff[rows]))

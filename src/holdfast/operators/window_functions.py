@@ -1,0 +1,178 @@
+"""The value of each window function for each row, given the rows of whole partitions in order.
+
+As Spark defines them: a frame without rows has the sum NULL and the count 0; ``ntile`` gives the larger buckets first;
+``lag`` and ``lead`` give their default (of the row itself) only where the partition has no such row; IGNORE NULLS
+counts rows that have a value. Sums are exact and rounded once, so they depend on the rows of the frame alone. Of values
+that Spark's order does not tell apart (0.0 and -0.0) ``min`` gives the first in the order of the rows, ``max`` the
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.operators.aggregates.calls import MOMENTS, SUMS, CallSpec
+from holdfast.operators.aggregates.results import Sums, summed
+from holdfast.operators.numbers import sums
+from holdfast.operators.numbers.digits import Bools, Floats, Ints
+from holdfast.operators.ordering import ranks
+from holdfast.operators.window_frames import Ends, Places, bounds, exact_totals, extremes, totals
+from holdfast.plan.nodes import Frame
+from holdfast.trace import physical
+
+WHOLE = Frame(True, None, None)
+
+
+@dataclass(frozen=True)
+class OverSpec:
+    """One window function: its arguments are places in the row."""
+
+    function: str
+    arguments: tuple[int, ...]
+    argument_types: tuple[pa.DataType, ...]
+    result_type: pa.DataType
+    number: int = 1
+    frame: Frame = WHOLE
+    ignore_nulls: bool = False
+    reach: tuple[int | None, int | None] = (None, None)
+    """The places of the columns that hold the least and the greatest value of the order in the row's frame."""
+
+
+def evaluate(
+    call: OverSpec, arguments: Sequence[pa.Array], places: Places, explain: sums.Explain, ends: Ends = (None, None)
+) -> pa.Array:
+    """The function's value for each row; ``explain`` names the partition of a row, for an error. ``ends`` are those of
+    the frames, where they are known already."""
+    if (ranking := RANKINGS.get(call.function)) is not None:
+        found = pa.array(ranking(places, call.number))
+    elif call.function in ("lag", "lead"):
+        found = _neighbours(call, arguments, places)
+    else:
+        # Neighbouring rows often have one frame: a whole partition, or all up to the last peer.
+        low, high = bounds(call.frame, places, ends)
+        fresh = np.ones(len(low), np.bool_)
+        fresh[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+        once = _framed(call, arguments, low[fresh], high[fresh], np.flatnonzero(fresh), explain)
+        found = once if len(once) == len(low) else physical.take(once, np.cumsum(fresh) - 1)
+    return found if found.type.equals(call.result_type) else found.cast(call.result_type)
+
+
+def _row_number(places: Places, number: int) -> Ints:
+    return places.here - places.start + 1
+
+
+def _rank(places: Places, number: int) -> Ints:
+    return places.peer - places.start + 1
+
+
+def _dense_rank(places: Places, number: int) -> Ints:
+    runs: Ints = np.cumsum(places.peer == places.here)
+    found: Ints = runs - runs[places.start] + 1
+    return found
+
+
+def _percent_rank(places: Places, number: int) -> Floats:
+    others = places.end - places.start - 1
+    found: Floats = (places.peer - places.start) / np.maximum(others, 1)
+    return found
+
+
+def _cume_dist(places: Places, number: int) -> Floats:
+    found: Floats = (places.peer_end - places.start) / (places.end - places.start)
+    return found
+
+
+def _ntile(places: Places, number: int) -> Ints:
+    size, left = np.divmod(places.end - places.start, number)
+    place = places.here - places.start
+    in_larger = left * (size + 1)
+    found: Ints = np.where(place < in_larger, place // (size + 1), left + (place - in_larger) // np.maximum(size, 1))
+    return found + 1
+
+
+RANKINGS: dict[str, Callable[[Places, int], Ints | Floats]] = {
+    "row_number": _row_number,
+    "rank": _rank,
+    "dense_rank": _dense_rank,
+    "percent_rank": _percent_rank,
+    "cume_dist": _cume_dist,
+    "ntile": _ntile,
+}
+
+
+def _neighbours(call: OverSpec, arguments: Sequence[pa.Array], places: Places) -> pa.Array:
+    column, here = arguments[0], places.here
+    step = -call.number if call.function == "lag" else call.number
+    if call.ignore_nulls and step:
+        having, before = _having(column)
+        which = before[here] + step if step < 0 else before[here + 1] + step - 1
+        inside = (which >= before[places.start]) & (which < before[places.end])
+        at = having[np.where(inside, which, 0)] if len(having) else here
+    else:
+        at = here + step
+        inside = (at >= places.start) & (at < places.end)
+    if len(arguments) == 1:
+        return _picked(column, at, inside)
+    default = arguments[1]
+    both = physical.concat([column, default if default.type.equals(column.type) else default.cast(column.type)])
+    return physical.take(both, np.where(inside, at, len(column) + here))
+
+
+def _framed(
+    call: OverSpec, arguments: Sequence[pa.Array], low: Ints, high: Ints, rows: Ints, explain: sums.Explain
+) -> pa.Array:
+    """A value or an aggregate of the frames [low, high); frame i is that of the row ``rows[i]``."""
+    if call.function == "count":
+        valid = physical.valid(arguments[0]) if arguments else None
+        return pa.array(high - low if valid is None else totals(valid, low, high))
+    column = arguments[0]
+    if call.function in SUMS | MOMENTS:
+        return _summed(call, column, low, high, lambda place: explain(int(rows[place])))
+    if call.function in ("min", "max"):
+        return _extreme(column, low, high, greatest=call.function == "max")
+    if call.ignore_nulls:
+        having, before = _having(column)
+        low, high = before[low], before[high]
+    at = {"first_value": low, "last_value": high - 1}.get(call.function, low + call.number - 1)
+    inside = (at >= low) & (at < high)
+    if call.ignore_nulls:
+        at = having[np.where(inside, at, 0)] if len(having) else at
+    return _picked(column, at, inside)
+
+
+def _summed(call: OverSpec, column: pa.Array, low: Ints, high: Ints, explain: sums.Explain) -> pa.Array:
+    encoded = sums.encode(column)
+    counts = high - low if encoded.valid is None else totals(encoded.valid, low, high)
+    squared = exact_totals(sums.squares(encoded), low, high) if call.function in MOMENTS else {}
+    specials = {name: totals(mask, low, high) for name, mask in encoded.specials.items() if mask.any()}
+    aggregate = CallSpec(call.function, call.arguments, call.argument_types, call.result_type)
+    found = Sums(exact_totals(encoded.digits, low, high), squared, specials, counts)
+    return summed(aggregate, found, lambda place: f"{aggregate.text} over {explain(place)}")
+
+
+def _extreme(column: pa.Array, low: Ints, high: Ints, *, greatest: bool) -> pa.Array:
+    rank, size = ranks(column), len(column)
+    nothing = -1 if greatest else np.iinfo(np.int64).max
+    # Rank and place in one number: the winner says where it stands.
+    keys = np.where(rank > 0, rank * size + np.arange(size), nothing)
+    best = extremes(keys, low, high, nothing, greatest=greatest)
+    return _picked(column, best % max(size, 1), best != nothing)
+
+
+def _having(column: pa.Array) -> tuple[Ints, Ints]:
+    """The places that have a value, and how many of them stand before each place (and before the end)."""
+    mask = physical.valid(column)
+    valid = np.ones(len(column), np.bool_) if mask is None else mask
+    return np.flatnonzero(valid), np.concatenate(([0], np.cumsum(valid)))
+
+
+def _picked(column: pa.Array, at: Ints, there: Bools) -> pa.Array:
+    """The values at these places; NULL where there is none."""
+    if there.all():
+        return physical.take(column, at)
+    return pc.take(column, pa.array(np.where(there, at, 0), mask=~there), boundscheck=False)

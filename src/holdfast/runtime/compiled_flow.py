@@ -1,0 +1,146 @@
+"""What a flow keeps, and where: its dataflow, compiled, and the traces of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from holdfast.coordinator.view_versions import Form
+from holdfast.operators.log import LogSpec
+from holdfast.plan import nodes
+from holdfast.plan.dataflow import Dataflow, Given, build
+from holdfast.plan.drawing import drawing
+from holdfast.plan.types import arrow_type
+from holdfast.results import TraceStatus
+from holdfast.runtime.declaration import Declared
+from holdfast.runtime.replication import Kept as KeptTrace
+from holdfast.task.program import KINDS, Program, compile_program, is_native
+from holdfast.task.view_log import Kept
+from holdfast.trace.cover import Chain
+from holdfast.trace.rows import Layout
+
+STATE_HISTORY = 8
+"""So many epochs of an operator's state can be read as of; views reach back as far as the flow retains."""
+
+
+class State:
+    """The operators of a flow and their traces, by name. It reads nothing but listings."""
+
+    def __init__(self, declared: Declared, directory: Path) -> None:
+        """``directory`` holds the local traces."""
+        self.declared = declared
+        self.directory = directory
+        # Rows that have expired are not kept either: to what reads the log they are as good as never there.
+        kept = {
+            name: declared.expiring.get(name, nodes.Source(name, source.fields))
+            for name, source in declared.sources.items()
+            if (source.retracts and not source.trusted) or not source.replayable
+        }
+        self._kept = kept
+        self.flow = build(declared.views, kept, is_native)
+        self.program = compile_program(self.flow)
+        self.layouts: dict[str, Layout] = {}
+        """Trace → its layout."""
+
+        self.traces: dict[str, list[str]] = {}
+        """Operator → its traces."""
+
+        for operator in self.program.operators:
+            for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+                self.layouts[f"{operator.id}.{suffix}"] = layout
+                self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
+
+    def kept_traces(self) -> dict[str, KeptTrace]:
+        """All traces, with how far back each can be read."""
+        retention = self.declared.settings.retention
+        everything = retention.epochs is None and retention.seconds is None
+        return {
+            trace: KeptTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
+            for operator in self.program.operators
+            for trace in self.traces[operator.id]
+        }
+
+    def kept(self, name: str, chain: Chain) -> Kept:
+        """The log of a view, or of a source whose rows are kept."""
+        operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
+        return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+
+    def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
+        """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
+        in it each log that is read is a source of that name. With its program."""
+        wanted = {
+            name: node
+            for name, node in self.declared.views.items()
+            if {self.flow.views[name], *self.flow.ancestors({self.flow.views[name]})} & set(operators)
+        }
+        given = [Given(log, self.flow.operators[log].node) for log in logs]
+        kept = {name: source for name, source in self._kept.items() if self.flow.views[name] in operators}
+        flow = build(wanted, kept, is_native, given)
+        return flow, compile_program(flow)
+
+    def forms(self) -> dict[str, Form]:
+        """How each view, and each source whose rows are kept, is kept."""
+        return {name: self._form(mark) for name, mark in self.flow.views.items()}
+
+    def _form(self, mark: str) -> Form:
+        operator = self.flow.operators[mark]
+        return Form(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+
+    def kept_as(self, name: str, form: Form, chain: Chain) -> Kept:
+        """The log of a view in a form that it has, or had."""
+        spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
+        return Kept(str(self.directory / form.trace), spec, self.fields(name), chain)
+
+    def fields(self, name: str) -> tuple[nodes.Field, ...]:
+        """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
+        if name in self.declared.views:
+            names = self.declared.views[name].columns
+        else:
+            names = tuple(field.name for field in self.declared.sources[name].fields)
+        kinds = self.flow.operators[self.flow.views[name]].fields
+        return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
+
+    def traces_behind(self, name: str) -> list[str]:
+        """The traces that a view depends on, its own among them."""
+        mark = self.flow.views[name]
+        above = self.flow.ancestors({mark}) | {mark}
+        return [trace for operator, traces in self.traces.items() if operator in above for trace in traces]
+
+    @cached_property
+    def drawing(self) -> frozenset[str]:
+        """The operators whose values depend on the epoch at which they were drawn."""
+        draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
+
+    def description(self) -> dict[str, Any]:
+        """What the flow keeps, for readers of its log."""
+        none = Chain(-1, ())
+        collections = {
+            name: {
+                "kind": "view" if name in self.declared.views else "source",
+                "sql": self.declared.texts.get(name, ""),
+                "fields": [[field.name, field.type] for field in self.fields(name)],
+                "fingerprint": mark,
+                "key": list(self.kept(name, none).spec.key),
+            }
+            for name, mark in self.flow.views.items()
+        }
+        operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
+        found = {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
+        return {**found, "session": dict(self.declared.session)} if self.declared.session else found
+
+    def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:
+        """The local layers of each trace, of which ``held`` says how many there are, and their bytes."""
+        return [
+            TraceStatus(trace, operator.kind, *held.get(trace, (0, 0, 0))[:2])
+            for operator in self.program.operators
+            for trace in self.traces[operator.id]
+        ]
+
+
+def log_layout(form: Form) -> Layout:
+    """The layout of a log of that form."""
+    spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
+    return spec.arrangement.layout

@@ -1,0 +1,135 @@
+"""What a flow remembers for sinks that cannot tell which epoch they have (``foreach``).
+
+Two questions cannot be answered by such a sink.
+
+**Is it new?** One that is added to an old view is first given the view's contents; one that was there when the flow ran
+last is not. So the flow writes down which of these sinks it has.
+
+**May a number be used again?** A consumer may remember the greatest number it has dealt with, and skip what it knows.
+When a host is lost with epochs that were not safe, the flow goes on from the safe ones, and runs other epochs under the
+same numbers, which that consumer would skip. So a number is
+
+    base · 10^12 + epoch
+
+where ``base`` is 0 until a driver cannot know what the one before it has delivered (it had another working directory,
+or its host was started again): then it is that driver's term, which is greater than any before. An epoch keeps the
+number under which it was delivered first: the base holds from an epoch on, and the one before it for those before.
+
+It is written to the working directory (``delivered.json``) and to each log location (``sinks.json``). A location that
+refuses does no harm: a new base needs no more than the term.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import LogDamaged, StoreError
+from holdfast.log.replica import Replica
+from holdfast.log.working_directory import write_whole
+
+STRIDE = 10**12
+LOCAL, COPY = "delivered.json", "sinks.json"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How epochs are numbered for sinks that cannot tell: from epoch ``first`` on with ``base``, before it with
+    ``before``."""
+
+    base: int = 0
+    first: int = 0
+    before: int = 0
+
+    def of(self, epoch: int) -> int:
+        return (self.base if epoch >= self.first else self.before) * STRIDE + epoch
+
+    def renewed(self, term: int, last: int) -> Numbers:
+        """The numbers after a loss: epochs up to ``last`` keep theirs."""
+        return Numbers(term, last + 1, self.of(last) // STRIDE if last >= 0 else 0)
+
+
+class Deliveries:
+    """What is remembered of the sinks of an open flow that cannot tell."""
+
+    def __init__(self, directory: Path, replicas: Mapping[str, Replica], sinks: Sequence[str], last: int, term: int):
+        """``sinks``: a name for each; ``last``: where the history ends; ``term``: this driver's."""
+        self._path = directory / LOCAL
+        self._replicas = replicas
+        self._term = term
+        local = _object(self._path) or {}
+        # The driver before this one was here, and all that it completed is known here.
+        here = local.get("term") == term - 1 and (local.get("boot") == _boot() or local.get("closed") == last)
+        said = local if here else self._copy() or local or None
+        self._sinks = set(sinks) if said is None and last >= 0 else set((said or {}).get("sinks", []))
+        """Those that were given something. A log of old does not say: then all that are there now."""
+
+        self.numbers = Numbers(**(said or {}).get("numbers", {}))
+        if sinks and not here and term > 1:
+            self.numbers = self.numbers.renewed(term, last)
+        self._sinks &= set(sinks)
+        if sinks or said is None or said.get("sinks"):
+            self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
+
+    def is_new(self, sink: str) -> bool:
+        """Whether it was given nothing yet."""
+        return sink not in self._sinks
+
+    def given(self, sink: str) -> None:
+        """It was given its first epoch."""
+        if sink not in self._sinks:
+            self._sinks.add(sink)
+            self._write(copies=True)
+
+    def close(self, last: int) -> None:
+        """Nothing was given to anybody that is not in a history up to ``last``."""
+        self._write(copies=False, closed=last)
+
+    def _said(self) -> dict[str, Any]:
+        return {"sinks": sorted(self._sinks), "numbers": asdict(self.numbers)}
+
+    def _write(self, copies: bool, closed: int | None = None) -> None:
+        own = {**self._said(), "boot": _boot(), "term": self._term}
+        write_whole(self._path, json.dumps(own if closed is None else {**own, "closed": closed}))
+        for replica in self._replicas.values() if copies else ():
+            with suppress(StoreError):
+                replica.location.write(COPY, json.dumps(self._said()).encode())
+
+    def _copy(self) -> dict[str, Any] | None:
+        """What the locations say; the one that knows the latest base."""
+        found = []
+        for replica in self._replicas.values():
+            with suppress(StoreError, LogDamaged, FileNotFoundError, ValueError, KeyError, TypeError):
+                said = json.loads(replica.location.read(COPY))
+                found.append((int(said["numbers"]["base"]), len(said["sinks"]), said))
+        return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+def names(sinks: Sequence[tuple[str, object]]) -> list[str]:
+    """A name for each sink: its view, its kind, and which one of that kind it is."""
+    found: list[str] = []
+    for view, sink in sinks:
+        stem = f"{view}/{type(sink).__name__}"
+        found.append(f"{stem}/{sum(name.rpartition('/')[0] == stem for name in found)}")
+    return found
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _boot() -> str:
+    """What tells one start of this host from another; the same for all where the system does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,57 @@
+"""Errors of the file system about a flow's own files, said in Holdfast's words.
+
+Where an error means something (a damaged layer, a location that is away), the code that meets it says so. Everything
+else that the system says about the log (too many open files, a stale handle, a disk that fails) becomes a `LogError`
+here, when it leaves the engine: it names the file and the likely fix, and carries the error number. What a user's own
+source or sink raises about other files stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from holdfast.errors import LogError
+from holdfast.foundation.os_errors import fix
+from holdfast.runtime.declaration import Declared
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Declared(Protocol):
+    declared: Declared
+
+
+S = TypeVar("S", bound=_Declared)
+
+
+def speaking(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Have a method of an engine raise a `LogError` where it would raise an OSError about the log."""
+
+    @wraps(method)
+    def told(self: S, /, *args: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(self, *args, **named)
+        except OSError as error:
+            refused = refusal_of(self.declared, error)
+            if refused is None:
+                raise
+            raise refused from error
+
+    return told
+
+
+def refusal_of(declared: Declared, error: OSError) -> LogError | None:
+    """The error that a caller is to see; None if it is not about the log."""
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    places = [declared.local, *filter(None, (location.local() for location in declared.locations))]
+    roots = [os.path.abspath(place) for place in places]
+    if names and not any(os.path.abspath(name).startswith(root) for name in names for root in roots):
+        return None
+    where = names[-1] if names else str(declared.local)
+    return LogError(
+        f"flow '{declared.name}': log {where}: {fix(error)}", flow=declared.name, path=where, errno=error.errno
+    )

@@ -1,0 +1,149 @@
+"""The sources that a flow has, or had: their schemas, since when, and where the rows of inputs are kept.
+
+It is part of the flow's description (``collections.json``). Rows that code pushed are in the log and nowhere else, so
+the log of an *input* outlives its declaration: a flow that runs without it for a while keeps it as it was, and makes it
+durable, and when the input is declared again it goes on where it was. An input whose schema is not what its rows were
+pushed with cannot go on: that is said as such, before anything is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.coordinator.view_versions import Form
+from holdfast.errors import SchemaChanged
+from holdfast.runtime.compiled_flow import State
+
+
+@dataclass(frozen=True)
+class Known:
+    """A source as it was declared last."""
+
+    fields: tuple[tuple[str, str], ...]
+    since: int
+    """The first epoch that could take something of it with these columns."""
+
+    pushed: bool
+    """Whether its rows are in the log alone."""
+
+    log: str | None = None
+    """The operator that keeps its rows, if any does."""
+
+    key: tuple[int, ...] = ()
+    operators: tuple[str, ...] = ()
+    """That operator, and those before it."""
+
+    upto: int | None = None
+    """The last epoch while it was declared; None while it is."""
+
+    @property
+    def form(self) -> Form:
+        assert self.log is not None
+        return Form(self.log, tuple(kind for _, kind in self.fields), self.key)
+
+    def to_json(self) -> dict[str, Any]:
+        said = {"fields": [list(each) for each in self.fields], "since": self.since, "pushed": self.pushed}
+        if self.log is not None:
+            said |= {"log": self.log, "key": list(self.key), "operators": list(self.operators)}
+        return said if self.upto is None else {**said, "upto": self.upto}
+
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Known:
+        return Known(
+            tuple((name, kind) for name, kind in said["fields"]),
+            said.get("since", 0),
+            said.get("pushed", True),
+            said.get("log"),
+            tuple(said.get("key", ())),
+            tuple(said.get("operators", ())),
+            said.get("upto"),
+        )
+
+    def columns(self) -> str:
+        return ", ".join(f"{name} {kind}" for name, kind in self.fields)
+
+
+def known_of(description: Mapping[str, Any]) -> dict[str, Known]:
+    """The sources that a description tells. One of before sources were in it tells those whose rows it keeps."""
+    if "sources" in description:
+        return {name: Known.from_json(said) for name, said in description["sources"].items()}
+    return {
+        name: Known.from_json({**said, "log": said["fingerprint"], "operators": [said["fingerprint"]]})
+        for name, said in description.get("collections", {}).items()
+        if said.get("kind") == "source"
+    }
+
+
+class KnownSources:
+    """What is known of the sources of a flow that is opened."""
+
+    def __init__(self, before: Mapping[str, Known], state: State, last: int) -> None:
+        """``last``: the last epoch of the flow."""
+        declared = state.declared.sources
+        self._now: dict[str, Known] = {}
+        self.changed: dict[str, SchemaChanged] = {}
+        """Source → that its schema is another than it was."""
+
+        self.returned: set[str] = set()
+        """The operators that keep inputs which were not declared when the flow ran last."""
+
+        for name, source in declared.items():
+            log = state.flow.views.get(name)
+            operators = () if log is None else tuple(sorted({log, *state.flow.ancestors({log})}))
+            key = () if log is None else tuple(state.flow.operators[log].keys[0])
+            fields = tuple((field.name, field.type) for field in source.fields)
+            earlier = before.get(name)
+            since = earlier.since if earlier is not None and earlier.fields == fields else last + 1
+            self._now[name] = Known(fields, since, not source.replayable, log, key, operators)
+            if earlier is not None and earlier.fields != fields and last >= 0:
+                self.changed[name] = _schema_changed(name, earlier, self._now[name], last)
+            elif earlier is not None and earlier.upto is not None and not source.replayable:
+                self.returned |= set(operators)
+        self.absent = {
+            name: known if known.upto is not None else _until(known, last)
+            for name, known in before.items()
+            if name not in declared and known.pushed and known.log is not None
+        }
+        """Input → as it was when it was declared last, of those that are not now."""
+
+    @property
+    def absent_traces(self) -> frozenset[str]:
+        """The traces of these."""
+        operators = [each for known in self.absent.values() for each in known.operators]
+        return frozenset(f"{each}.{suffix}" for each in operators for suffix in ("rows", "pending"))
+
+    def check(self, taken: Mapping[str, object]) -> None:
+        """Raise `SchemaChanged` for an input whose rows the log has with other columns; ``taken``: the sources of which
+        an epoch took something."""
+        for name, error in self.changed.items():
+            if self._now[name].pushed and name in taken:
+                raise error
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: known.to_json() for name, known in {**self.absent, **self._now}.items()}
+
+
+def _until(known: Known, last: int) -> Known:
+    return Known(known.fields, known.since, known.pushed, known.log, known.key, known.operators, last)
+
+
+def _schema_changed(name: str, before: Known, now: Known, last: int) -> SchemaChanged:
+    kind = "input" if now.pushed else "source"
+    upto = last if before.upto is None else before.upto
+    what_to_do = (
+        "Rows that were pushed cannot be read as that. Declare it as it was; or give what comes from now on another "
+        "name, and have views read both (UNION ALL)"
+        if now.pushed
+        else "Declare it as it was, or give it another name"
+    )
+    return SchemaChanged(
+        f"{kind} '{name}': its schema changed: in epochs {before.since} to {upto} it was ({before.columns()}), and now "
+        f"it is declared as ({now.columns()}). {what_to_do}",
+        name=name,
+        before=[list(each) for each in before.fields],
+        now=[list(each) for each in now.fields],
+        first=before.since,
+        last=upto,
+    )

@@ -1,0 +1,145 @@
+"""The log locations of an open flow: what they hold, which of them fail, and whether this driver may still write.
+
+A location that fails is left alone for a while, and costs the others nothing. Operations are made at once where they
+can be: over storage that takes a second for each, the time that a round takes is how many follow each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.coordinator.history import History
+from holdfast.coordinator.replication import Holding
+from holdfast.errors import Fenced, LogDamaged, StoreError
+from holdfast.log.location import Location
+from holdfast.log.replica import Claim, Replica
+from holdfast.trace.name import LayerName
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_STREAMS = 16
+"""So many operations go on at once at one location: they wait for the network, not for the processor."""
+
+_LONGEST_PAUSE = 30.0
+"""A location that fails is tried again after one second, then two, four, … up to this."""
+
+
+@dataclass
+class Trouble:
+    """A location that failed: why, how often in a row, and when it is tried again."""
+
+    error: str
+    times: int
+    again: float
+
+
+class Locations:
+    """Known by their numbers."""
+
+    def __init__(self, locations: Sequence[Location], history: History, claim: Claim, threads: bool) -> None:
+        """``history`` is the lineage of all complete epochs, as it grows; ``threads``: whether several things may be
+        done at once."""
+        self.all = list(locations)
+        self.replicas = [Replica(location) for location in locations]
+        self.troubles: dict[int, Trouble] = {}
+        self.fenced: Fenced | None = None
+        self._history = history
+        self._claim = claim
+        self._threads = threads
+
+    def able(self) -> list[int]:
+        """Those that may be asked now."""
+        return [number for number in range(len(self.all)) if self.is_able(number)]
+
+    def is_able(self, number: int) -> bool:
+        """Whether a location may be asked now."""
+        trouble = self.troubles.get(number)
+        return trouble is None or trouble.again <= time.monotonic()
+
+    def note(self, number: int, error: Exception) -> None:
+        """A location failed."""
+        before = self.troubles.get(number)
+        times = before.times + 1 if before is not None else 1
+        pause = min(_LONGEST_PAUSE, 2.0 ** (times - 1)) if self._threads else 0.0
+        self.troubles[number] = Trouble(str(error), times, time.monotonic() + pause)
+
+    def try_again(self) -> None:
+        """Have those that failed asked at once."""
+        for trouble in list(self.troubles.values()):
+            trouble.again = 0.0
+
+    def each(self, numbers: Collection[int], work: Callable[[int], object]) -> None:
+        """Do something at several locations at once. A failure is noted, and the others go on."""
+
+        def attempt(number: int) -> None:
+            try:
+                work(number)
+            except (StoreError, FileNotFoundError, LogDamaged) as error:
+                self.note(number, error)
+            else:
+                if self.is_able(number):
+                    self.troubles.pop(number, None)
+
+        self._at_once(attempt, numbers, len(numbers))
+
+    def at_once(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Do several things at one location."""
+        return self._at_once(work, list(items), _STREAMS)
+
+    def _at_once(self, work: Callable[[T], R], items: Collection[T], streams: int) -> list[R]:
+        if not self._threads or len(items) < 2:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(min(streams, len(items))) as pool:
+            return list(pool.map(work, items))
+
+    def look(self, numbers: Collection[int], traces: Sequence[str]) -> dict[int, Holding]:
+        """What they hold now; those that fail are left out, and noted."""
+        found: dict[int, Holding] = {}
+
+        def look(number: int) -> None:
+            found[number] = self.replicas[number].holding(self._history, traces, self.at_once)
+
+        self.each(numbers, look)
+        return {number: found[number] for number in numbers if number in found}
+
+    def check_claims(self, numbers: Collection[int]) -> bool:
+        """Whether all these say that this driver is the last one to have claimed the log."""
+        said: list[int] = []
+
+        def check(number: int) -> None:
+            claims = self.replicas[number].claims()
+            said.append(number)
+            if claims and claims[-1] > self._claim:
+                by = self.replicas[number].claimed_by(claims[-1])
+                self.fenced = Fenced(
+                    f"log {self.all[number].uri}: another driver has taken over "
+                    f"(process {by.get('pid', '?')} on {by.get('host', '?')}, term {claims[-1].term}); "
+                    f"this one, of term {self._claim.term}, has stopped, and nothing that it wrote since counts",
+                    term=claims[-1].term,
+                )
+
+        self.each(numbers, check)
+        return self.fenced is None and len(said) == len(numbers)
+
+    def flush(self, number: int, has: int, last: int) -> None:
+        """Write the lineage after ``has`` to a location."""
+        if has < last:
+            self.replicas[number].write_lineage(self._history[has + 1 : last + 1])
+
+    def ends(self) -> set[int]:
+        """The last epochs of the segments of lineage that there were when they were last looked at."""
+        return {epoch for replica in self.replicas for epoch in replica.ends()}
+
+    def merge_lineage(self, numbers: Collection[int]) -> None:
+        """Have few segments of lineage in each."""
+        self.each(numbers, lambda number: self.replicas[number].merge_lineage(self._history, self.at_once))
+
+    def remove(self, number: int, names: Iterable[tuple[str, LayerName]]) -> None:
+        """Remove (trace, layer) pairs from a location."""
+        replica = self.replicas[number]
+        self.at_once(lambda one: replica.remove_layer(*one), names)

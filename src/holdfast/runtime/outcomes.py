@@ -1,0 +1,66 @@
+"""What the reports of an epoch's tasks add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from holdfast.results import Approximation, Epoch
+from holdfast.runtime.runner import Outcome
+from holdfast.task.stage import Report, decode
+
+
+def answers_of(reports: Sequence[Report]) -> dict[str, dict[str, str]]:
+    """What outside functions answered, by operator; no two tasks asked the same."""
+    found: dict[str, dict[str, str]] = {}
+    for report in reports:
+        for operator, answers in report.answers.items():
+            found.setdefault(operator, {}).update(answers)
+    return found
+
+
+def delivered(outcome: Outcome, mark: str) -> pa.Table:
+    """What the tasks delivered of one log's change."""
+    return pa.concat_tables([decode(report.outputs[mark]) for report in outcome.reports if mark in report.outputs])
+
+
+def due_of(outcome: Outcome) -> int | None:
+    """At what clock something happens although nothing arrives; None: never."""
+    return min((report.due for report in outcome.reports if report.due is not None), default=None)
+
+
+def written_by(outcome: Outcome) -> int:
+    """The bytes of the layers that were written."""
+    return sum(size for report in outcome.reports for layers in report.written.values() for _, size in layers)
+
+
+def crowded(outcome: Outcome, tolerated: int) -> set[str]:
+    """The traces that have so many layers, or more."""
+    return {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
+
+
+def result_of(
+    epoch: int,
+    outcome: Outcome,
+    logs: Mapping[str, str],
+    seconds: float,
+    waited: float = 0.0,
+    approximate: Approximation | None = None,
+) -> Epoch:
+    """What an epoch did; ``logs``: view → its log."""
+    changed = {view: sum(report.rows.get(log, 0) for report in outcome.reports) for view, log in logs.items()}
+    slowest: dict[int, Report] = {}
+    for report in outcome.reports:
+        if report.stage not in slowest or report.ended - report.started > (
+            slowest[report.stage].ended - slowest[report.stage].started
+        ):
+            slowest[report.stage] = report
+    timings = {"planning": outcome.planning}
+    if waited:
+        timings["back-pressure"] = waited
+    for report in slowest.values():
+        for what, spent in report.seconds.items():
+            timings[what] = timings.get(what, 0.0) + spent
+    arrived = sum(report.arrived for report in outcome.reports if report.stage == 0)
+    return Epoch(epoch, changed, arrived, seconds, timings, approximate)

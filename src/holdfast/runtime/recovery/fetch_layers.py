@@ -1,0 +1,301 @@
+"""Bringing layers back: what is there locally, what the log locations hold, and what to fetch.
+
+Local layers are used as they are. What they lack is fetched from wherever an intact copy is; a copy that does not have
+its checksum is set aside, and another one used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from holdfast.coordinator.history import History
+from holdfast.coordinator.replication import Holding, trusting
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
+from holdfast.foundation import failpoints
+from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
+from holdfast.log.host_paths import here, member
+from holdfast.log.location import Location
+from holdfast.log.replica import Replica, is_true
+from holdfast.results import Recovery
+from holdfast.runtime.runner import Runner
+from holdfast.task.program import partition_range
+from holdfast.trace.cover import Piece, cover, covered
+from holdfast.trace.layer import list_files, list_layers, verify_layer
+from holdfast.trace.name import LayerName
+
+
+def local_layers(directory: Path) -> list[LayerName]:
+    """The layers in a trace's directory; none if there is no such directory."""
+    try:
+        return list_layers(directory)
+    except FileNotFoundError:
+        return []
+
+
+def remove_stale(directories: Sequence[Path], history: History) -> None:
+    """Remove local layers of epochs that are not in the history: what a crash or an abandoned epoch left behind."""
+    for directory in directories:
+        for torn in directory.glob(".*.tmp"):
+            torn.unlink(missing_ok=True)
+        for name in local_layers(directory):
+            if not is_true(name, history):
+                (directory / name.text()).unlink(missing_ok=True)
+
+
+def remove_others(directory: Path, owners: Sequence[str]) -> None:
+    """On a member: remove the layers of partitions that others keep, all of which is there."""
+    own, me = here(directory), member()
+    mine = [partition_range(each, len(owners)) for each, owner in enumerate(owners) if owner == me]
+    for trace in own.iterdir() if own.is_dir() else ():
+        for name in local_layers(trace):
+            if not any(name.low < high and low < name.high for low, high in mine):
+                (trace / name.text()).unlink(missing_ok=True)
+
+
+def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
+    """Move a damaged local layer out of the way; whether there was one. Unless it is ``unfit`` although it is what its
+    name says, it must be damaged at a second look: then the first was wrong, and it stays."""
+    target = root / "damaged" / path.parent.name
+    try:
+        if not unfit:
+            try:
+                verify_layer(path)
+                return True
+            except (LogDamaged, LogFormat):
+                pass
+        target.mkdir(parents=True, exist_ok=True)
+        os.replace(path, target / path.name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def look_again(directory: Path) -> int:
+    """On a member: put back what was set aside once and is what its name says after all; how many layers."""
+    own = here(directory)
+    aside, found = own.parent / "damaged", 0
+    for trace in _names(aside):
+        for name in _names(aside / trace):
+            if LayerName.parse(name) is None:
+                continue
+            try:
+                verify_layer(aside / trace / name)
+            except (LogError, FileNotFoundError):
+                continue  # damaged, or not to be read now: it stays, and is looked at again
+            (own / trace).mkdir(parents=True, exist_ok=True)
+            os.replace(aside / trace / name, own / trace / name)
+            found += 1
+    return found
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(list_files(directory))
+    except (FileNotFoundError, LogUnreadable):
+        return []
+
+
+Listing = Mapping[str, Sequence[LayerName]]
+"""Trace → its local layers."""
+
+
+def listed(directory: Path, traces: Sequence[str]) -> Listing:
+    """The local layers of this host."""
+    return {trace: local_layers(here(directory) / trace) for trace in traces}
+
+
+class Layers:
+    """The layers of all live traces: the local ones, and what the log locations hold.
+
+    The local layers of a partition are those of the member that keeps it; what another has of it does not count.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        traces: Sequence[str],
+        directory: Path,
+        last: int,
+        holdings: Mapping[int, Holding],
+        history: History,
+    ) -> None:
+        self._directory = directory
+        self._chain = trusting(last)
+        self.last = last
+        found = runner.everywhere("listing layers", lambda: listed(directory, traces))
+        self._members = {
+            member: {trace: [name for name in names if is_true(name, history)] for trace, names in listing.items()}
+            for member, listing in found.items()
+        }
+        count = runner.partitions
+        self._owners = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
+        self._holdings = holdings
+
+    @property
+    def count(self) -> int:
+        """How many local layers there are."""
+        return sum(len(names) for listing in self._members.values() for names in listing.values())
+
+    def _local(self, trace: str, low: int, high: int) -> Sequence[LayerName]:
+        """The local layers of a range, which is a partition's, or within one member's."""
+        if len(self._members) == 1:
+            return next(iter(self._members.values()))[trace]
+        return self._members[self._owners[low, high]][trace]
+
+    def _remote(self, trace: str) -> list[LayerName]:
+        return [name for holding in self._holdings.values() for name in holding.layers.get(trace, {})]
+
+    def _others(self, trace: str) -> list[LayerName]:
+        return [name for listing in self._members.values() for name in listing[trace]]
+
+    def _pieces(self, low: int, high: int) -> list[tuple[int, int]]:
+        """The range, or the partitions in it where each has a member of its own."""
+        if (low, high) in self._owners or len(self._members) == 1:
+            return [(low, high)]
+        return [each for each in self._owners if low <= each[0] < high]
+
+    def reach(self, trace: str, low: int, high: int, *, others: bool = False) -> int:
+        """How far the range is covered by all copies together; ``others``: with what other members have."""
+        remote = [*self._remote(trace), *(self._others(trace) if others else ())]
+        return min(
+            covered([*self._local(trace, *each), *remote], *each, self._chain) for each in self._pieces(low, high)
+        )
+
+    def has(self, trace: str) -> int:
+        """How far all partitions are covered by what is where they are kept."""
+        return min(covered(self._local(trace, *each), *each, self._chain) for each in self._pieces(0, 2**64))
+
+    def elsewhere(self, trace: str, low: int, high: int) -> dict[str, list[LayerName]]:
+        """Member → the layers that the range's own one lacks to be covered as far as members can."""
+        if len(self._members) == 1:
+            return {}
+        local = self._local(trace, low, high)
+        names = [*local, *self._others(trace)]
+        there = covered(names, low, high, self._chain)
+        have = covered(local, low, high, self._chain)
+        if there <= have:
+            return {}
+        found: dict[str, list[LayerName]] = {}
+        for piece in self._cover(names, low, high, there, have):
+            if piece.name not in local:
+                giver = min(one for one, listing in self._members.items() if piece.name in listing[trace])
+                found.setdefault(giver, []).append(piece.name)
+        return found
+
+    def _cover(self, names: Sequence[LayerName], low: int, high: int, upto: int, after: int) -> list[Piece]:
+        try:
+            return cover(names, low, high, upto, self._chain, after=after)
+        except (EpochUnavailable, LogDamaged):
+            return cover(names, low, high, upto, self._chain)
+
+    def readable(self, trace: str, low: int, high: int, first: int, last: int) -> bool:
+        """Whether the range can be read as of each of these epochs."""
+        for part in self._pieces(low, high):
+            names = [*self._local(trace, *part), *self._remote(trace)]
+            try:
+                for each in range(max(first, 0), last + 1):
+                    cover(names, *part, each, self._chain)
+            except (EpochUnavailable, LogDamaged):
+                return False
+        return True
+
+    def has_epochs(self, trace: str, first: int, last: int) -> bool:
+        """Whether what is where it is kept can be read as of each of these epochs, in all partitions."""
+        try:
+            for part in self._pieces(0, 2**64):
+                for each in range(max(first, 0), last + 1):
+                    cover(self._local(trace, *part), *part, each, self._chain)
+        except (EpochUnavailable, LogDamaged):
+            return False
+        return True
+
+    def sizes(self, fetches: Sequence[Fetch]) -> int:
+        """How many bytes the layers to fetch have in the locations."""
+        return sum(self._holdings[one.locations[0]].layers[one.trace][one.name] for one in fetches)
+
+    def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
+        """What to fetch so that the local layers cover as much as the log's copies can."""
+        wanted: dict[tuple[LayerName, int], None] = {}
+        remote = self._remote(trace)
+        alone = len(self._members) == 1
+        for low, high in ranges:
+            local = self._local(trace, low, high)
+            have = covered(local, low, high, self._chain)
+            there = covered([*local, *remote], low, high, self._chain)
+            if there <= have:
+                continue
+            pieces = self._cover([*local, *remote], low, high, there, have)
+            mine = set(local)
+            # One host needs a layer once, whichever of its partitions want it.
+            some = ((piece.name, 0 if alone else low) for piece in pieces if piece.name not in mine)
+            wanted.update(dict.fromkeys(some))
+        return [
+            Fetch(
+                trace,
+                name,
+                str(self._directory / trace),
+                tuple(n for n, holding in self._holdings.items() if name in holding.layers.get(trace, {})),
+                low,
+            )
+            for name, low in wanted
+        ]
+
+
+def _low(fetch: Fetch) -> int:
+    return fetch.low
+
+
+def _too_small(error: HoldfastError, size: int, count: int) -> LogError:
+    """The local directory cannot take what has to be brought back."""
+    free = error.fields.get("free", -1)
+    room = f"{free / 1e6:,.1f} MB are free, and " if isinstance(free, int) and free >= 0 else ""
+    return LogError(
+        f"log {error}; {room}{count} layers are to be brought back, {size / 1e6:,.1f} MB in the log's locations, which "
+        "take several times that here. Nothing is lost: make room there, or give the flow a larger directory with "
+        "local=…, and open it again",
+        **{**error.fields, "needed": size, "layers": count},
+    )
+
+
+def fetch_missing(
+    runner: Runner,
+    look: Callable[[], Layers],
+    traces: Sequence[str],
+    ranges: Sequence[tuple[int, int]],
+    locations: Sequence[Location],
+    recovery: Recovery,
+) -> Layers:
+    """Bring back what local traces lack and some location has. A damaged copy is set aside, and another one used."""
+    while True:
+        layers = look()
+        fetches = [fetch for trace in traces for fetch in layers.missing(trace, ranges)]
+        if not fetches:
+            return layers
+        failpoints.reach("recovery.before_fetch")
+        some = len(ranges)
+        results = runner.tasks("bringing layers back", lambda items: fetch_all(items, locations), fetches, some, _low)
+        progress, problem = False, None
+        for result in results:
+            match result:
+                case Copied():
+                    recovery.layers_fetched += 1
+                    recovery.bytes_fetched += result.bytes
+                    progress = True
+                case Failed(name=name) if name is not None:
+                    try:
+                        Replica(locations[result.location]).set_aside(result.trace, name)
+                    except StoreError as error:
+                        problem = problem or error
+                        continue
+                    recovery.damaged.append(str(result.error))
+                    progress = True
+                case Failed(location=-1):
+                    raise _too_small(result.error, layers.sizes(fetches), len(fetches))
+                case Failed():
+                    recovery.unreachable[locations[result.location].uri] = str(result.error)
+        if not progress:
+            if problem is not None:
+                raise problem
+            raise next(result.error for result in results if isinstance(result, Failed))

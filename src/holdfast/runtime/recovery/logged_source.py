@@ -1,0 +1,75 @@
+"""A source's own rows as the log keeps them: read again to fill an operator that is new, or to replay an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connectors.source import Offer, Part, Source
+from holdfast.plan.nodes import Field
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
+
+
+@dataclass(frozen=True)
+class RowsPart:
+    """All rows of one partition, as of an epoch."""
+
+    kept: Kept
+    epoch: int
+    low: int
+    high: int
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        table = self.kept.rows(self.low, self.high, self.epoch).rename_columns(schema.names)
+        yield table.append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+
+
+@dataclass(frozen=True)
+class ChangePart:
+    """What one epoch changed in one partition."""
+
+    kept: Kept
+    epoch: int
+    low: int
+    high: int
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        table = self.kept.changes(self.low, self.high, self.epoch - 1, self.epoch).drop_columns(["_epoch"])
+        yield table.rename_columns([*schema.names, "_diff"])
+
+
+class _FromLog(Source):
+    """A source that is read from the log; it offers nothing by itself."""
+
+    retracts = True
+    part: type[RowsPart] | type[ChangePart]
+
+    def __init__(self, fields: tuple[Field, ...], kept: Kept, epoch: int, partitions: int) -> None:
+        self.fields = fields
+        ranges = [partition_range(partition, partitions) for partition in range(partitions)]
+        self._parts: list[Part] = [self.part(kept, epoch, low, high) for low, high in ranges]
+
+    def poll(self) -> Offer | None:
+        return None
+
+    def advance(self, offer: Offer) -> None:
+        pass
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return self._parts
+
+
+class KeptRows(_FromLog):
+    """All rows of a kept source as of an epoch."""
+
+    part = RowsPart
+
+
+class KeptChange(_FromLog):
+    """What an epoch changed in a kept source."""
+
+    part = ChangePart

@@ -1,0 +1,398 @@
+"""Recovery: from whatever is left to a flow that goes on, exactly.
+
+1. **Lineage.** The history is found (`runtime/recovery/find_history.py`). What a sink has seen is always part of it.
+2. **Layers.** Local layers of that history are used as they are; what they lack is fetched
+   (`runtime/recovery/fetch_layers.py`).
+3. **Replay.** What no copy holds is computed again, alone (`coordinator/recovery_plan.py` plans it,
+   `runtime/recovery/replay.py` carries it out), from the nearest logs, and from the lineage where there is none.
+
+Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
+recovery, run again, has less to do. A layer that turns out to be damaged later is treated in the same way: it is set
+aside, steps 2 and 3 are done again, and the work that met it is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.connectors.source import Offer
+from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
+from holdfast.coordinator.replication import Holding
+from holdfast.errors import LogDamaged, SinkError, StoreError
+from holdfast.foundation import failpoints
+from holdfast.log.host_paths import here
+from holdfast.results import Recovery
+from holdfast.runtime.compiled_flow import State, log_layout
+from holdfast.runtime.delivery import Delivery
+from holdfast.runtime.known_sources import Known
+from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_again, remove_others, set_aside
+from holdfast.runtime.recovery.held_input import Pushed
+from holdfast.runtime.recovery.layer_transfer import hand_over
+from holdfast.runtime.recovery.replay import Again, Replaying
+from holdfast.runtime.replication import Durability
+from holdfast.runtime.runner import Runner
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
+from holdfast.trace.rows import Layout
+
+_LOOKS = 3
+_REPAIRS = 10
+"""So often one piece of work may find a damaged layer before it gives up."""
+
+T = TypeVar("T")
+
+
+@contextmanager
+def timed(recovery: Recovery, phase: str) -> Iterator[None]:
+    """Count the time of a phase."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        recovery.seconds[phase] = recovery.seconds.get(phase, 0.0) + time.perf_counter() - started
+
+
+class Recoverer:
+    """Keeps every live trace of an open flow at its last epoch."""
+
+    def __init__(
+        self,
+        state: State,
+        runner: Runner,
+        durability: Durability,
+        delivery: Delivery,
+        offers: Mapping[str, Sequence[tuple[int, Offer]]],
+        kept: Callable[[str], Kept],
+        last: Callable[[], int],
+        again: Again,
+        fresh: Collection[str],
+        later: Collection[str],
+        pushed: Pushed,
+        take: Callable[[], None],
+        recovery: Recovery,
+    ) -> None:
+        """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
+        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
+        those that the flow has had for some epochs only; ``pushed``: rows that are in no source; ``take`` has the
+        members' layers for this driver; ``recovery``: the record of opening the flow."""
+        self._state = state
+        self._runner = runner
+        self._durability = durability
+        self._delivery = delivery
+        self._offers = offers
+        self._last = last
+        self._replaying = Replaying(state, runner, offers, kept, pushed, again)
+        self._fresh: Collection[str] = fresh
+        self._later = later
+        self._pushed = pushed
+        self._take = take
+        self._taken = False
+        self._looked = False
+        self._opening = True
+        self.together = False
+        """Whether what is met from now on belongs to the same recovery."""
+
+        self.rested: frozenset[str] = frozenset()
+        """The operators that keep inputs which were not declared for a while: in that time they got nothing."""
+
+        self.recovery = recovery
+        """What the last recovery did."""
+
+    def open(self) -> None:
+        """Bring every live trace to the last epoch, when a flow is opened."""
+        self._opening = True
+        self.repairing(self._recover)
+        self._opening = False
+        self._fresh = ()  # what is lost from now on was there
+        self._durability.look()
+
+    def repair(self, found: Sequence[LogDamaged]) -> None:
+        """Repair what background work found damaged."""
+        self.recovery = Recovery(epoch=self._last())
+        self._opening = True
+        for error in found:
+            self.repairing(partial(self._set_aside, error))
+        self.open()
+
+    def adopt(self, settle: bool) -> None:
+        """Members came or went: have those that are there now take their share; ``settle``: as it is at rest."""
+        self.adopted(self._runner.refresh(settle))
+
+    def adopted(self, changed: bool) -> None:
+        """The same after a look who is there; ``changed``: a partition has another member than before."""
+        self._taken = False
+        if changed:
+            self.rebalance()
+        else:
+            self.repairing(self._take_over)
+
+    def rebalance(self) -> None:
+        """Partitions have other members than before: bring what they lack. What the members before have of them is of
+        no use then."""
+        self._taken = False
+        if not self.together:
+            self.recovery = Recovery(epoch=self._last())
+        self.open()
+        directory, owners = self._state.directory, self._runner.owners()
+        with suppress(LogDamaged):  # one that cannot be reached keeps it
+            self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
+
+    def repairing(self, work: Callable[[], T]) -> T:
+        """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
+        told = self._opening or self.together  # one record for all that is met on the way
+        for _ in range(_REPAIRS):
+            try:
+                return work()
+            except LogDamaged as error:
+                damage = error
+            if not told:
+                self.recovery, told = Recovery(epoch=self._last()), True
+            self.mend(damage)
+        return work()
+
+    def mend(self, error: LogDamaged) -> None:
+        """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
+        for attempt in range(_REPAIRS):
+            aside, before = False, self.recovery.work
+            if error.fields.get("moved"):
+                # Somebody cannot be reached: see who can, and go on with those.
+                if attempt:
+                    time.sleep(0.2 * attempt if self._runner.threads else 0.0)
+                self._runner.refresh()
+                self._taken = False
+                aside = True
+            try:
+                aside = self._set_aside(error) or aside
+                self._recover()
+            except LogDamaged as another:
+                if not aside and str(another) == str(error):
+                    raise
+                error = another
+                continue
+            if aside or self.recovery.work != before:
+                return
+            raise error
+        raise error
+
+    def _set_aside(self, error: LogDamaged) -> bool:
+        """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
+        away; what to do is the same.)"""
+        path = error.fields.get("path")
+        if not isinstance(path, str):
+            return False
+        directory, name, unfit = self._state.directory, Path(path), bool(error.fields.get("unfit"))
+
+        def aside() -> bool:
+            own = here(directory)
+            return name.parent.parent == own and set_aside(name, own.parent, unfit)
+
+        if not self._runner.scattered and name.parent.parent != directory:
+            return False
+        self._runner.everywhere("setting a damaged layer aside", aside)
+        self.recovery.damaged.append(str(error))
+        return True
+
+    def _recover(self) -> None:
+        last, recovery = self._last(), self.recovery
+        self._take_over()
+        if last < 0:
+            return
+        traces = list(self._state.layouts)
+        directory = self._state.directory
+        ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
+        self._fetch_former(ranges)
+
+        def look() -> Layers:
+            self._durability.look()
+            return self._layers(traces, self._durability.holdings)
+
+        with timed(recovery, "look"):
+            layers = self._layers(traces, {})
+            whole = all(layers.has(trace) >= last for trace in traces)
+            if not whole and self._look_again():
+                layers = self._layers(traces, {})
+                whole = all(layers.has(trace) >= last for trace in traces)
+        if not whole and self._durability.settings.durable:
+            with timed(recovery, "fetch"):
+                layers = self._fetch(look, traces, ranges)
+        if not whole and self._runner.scattered:
+            with timed(recovery, "hand"):
+                layers = hand_over(self._runner, look, traces, ranges, directory, recovery)
+        recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
+        if whole:
+            return
+        self._fresh = {*self._fresh, *self._as_new(layers)}
+        # What is new is filled from what is not: that must be whole first. What reads it comes with it.
+        self._replay(self._plan(layers, ranges, self._with_readers(self._fresh)), layers)
+        if self._fresh:
+            layers = self._layers(traces, self._durability.holdings)
+            self._replay(self._plan(layers, ranges), layers)
+
+    def _look_again(self) -> bool:
+        """What was set aside may have been good, and only not to be read then; whether a local layer was."""
+        if self._looked:
+            return False
+        self._looked = True
+        self._durability.look_again(self._state.layouts)
+        directory = self._state.directory
+        found = self._runner.everywhere("looking again at what was set aside", lambda: look_again(directory))
+        return any(found.values())
+
+    def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
+        found = dict(holdings)  # rounds go on meanwhile
+        return Layers(self._runner, traces, self._state.directory, self._last(), found, self._durability.history)
+
+    def _take_over(self) -> None:
+        if not self._taken:
+            self._take()
+            self._taken = True
+
+    def _with_readers(self, operators: Collection[str]) -> set[str]:
+        flow, new = self._state.flow, set(operators)
+        return new | {operator for operator in flow.operators if flow.ancestors({operator}) & new}
+
+    def _as_new(self, layers: Layers) -> Iterator[str]:
+        """The operators that were filled once, and lost before any copy had what they were filled with. The input of
+        the epochs before may have been released: they are filled again."""
+        for operator in set(self._later) - self._state.drawing:
+            if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._state.traces[operator]):
+                yield operator
+
+    def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
+        recovery = self.recovery
+        with timed(recovery, "replay"):
+            for replay in plan:
+                failpoints.reach("recovery.before_replay")
+                if replay.first == 0:
+                    # All rows so far, also if it is the first epoch alone: its change is what was there after it.
+                    replay = replace(replay, asking=frozenset(self._fresh))
+                self._replaying.carry_out(replay, layers, recovery)
+
+    def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
+        """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
+        computed again, so that is waited for a little, and then an error."""
+        kept = [trace for mark, some in self._state.traces.items() if mark not in self._fresh for trace in some]
+        for attempt in range(_LOOKS):
+            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+            troubles = dict(self._durability.troubles)
+            if not troubles or all(layers.reach(trace, 0, 2**64, others=True) >= layers.last for trace in kept):
+                return layers
+            if self._runner.threads:
+                time.sleep(0.5 * (attempt + 1))
+        number, trouble = next(iter(sorted(troubles.items())))
+        raise StoreError(
+            f"{trouble.error}; state that is missing here may be there: try again when it answers, or take "
+            f"{self._durability.locations[number].uri} out of the log's locations to compute it again",
+            location=self._durability.locations[number].uri,
+        )
+
+    def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
+        from them. They cannot be computed again: what they meant is not declared any more."""
+        former = {
+            form.trace: needed
+            for form, needed in self._delivery.former().items()
+            if form.trace not in self._state.layouts
+        }
+
+        def lacking(layers: Layers) -> list[str]:
+            return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
+
+        traces = list(former)
+        if not traces:
+            return
+
+        def look() -> Layers:
+            return self._layers(traces, self._durability.peek(traces))
+
+        layers = self._layers(traces, {})
+        whole = all(layers.has(trace) >= upto for trace, (upto, _) in former.items())
+        if not whole and self._durability.settings.durable:
+            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+        if not whole and self._runner.scattered:
+            layers = hand_over(self._runner, look, traces, ranges, self._state.directory, self.recovery)
+        for trace in lacking(layers):
+            upto, view = former[trace]
+            reach = layers.reach(trace, 0, 2**64)
+            raise SinkError(
+                f"sink of view '{view}': it was not brought away yet from what the view was before it was edited, and "
+                f"of that log epochs {reach + 1} to {upto} are in none of the places that were looked at; open the "
+                "flow once more with the query as it was, or start the sink anew in an empty place",
+                view=view,
+                first=reach + 1,
+                last=upto,
+            )
+
+    def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]], without: Collection[str] = ()) -> list[Replay]:
+        last = self._last()
+        covers = {
+            (operator, partition): min(layers.reach(trace, low, high) for trace in traces)
+            for operator, traces in self._state.traces.items()
+            if operator not in without
+            for partition, (low, high) in enumerate(ranges)
+        }
+        lost = {operator for (operator, _), upto in covers.items() if upto < last}
+        if not lost:
+            return []
+        self._check_input(covers)
+        rested = self._after_a_rest(covers, last)
+        behind = self._delivery.behind({name for name, mark in self._state.flow.views.items() if mark in lost})
+        return rested + plan_recovery(
+            self._state.flow,
+            covers,
+            len(ranges),
+            last,
+            last if behind is None else max(min(behind, last), self._durability.history.first),
+            lambda operator, partition, epoch: all(
+                layers.readable(trace, *ranges[partition], epoch, covers[operator, partition])
+                for trace in self._state.traces[operator]
+            ),
+            fresh=self._fresh,
+            drawing=self._state.drawing,
+            base=base.epoch if (base := self._durability.history.base) is not None else -1,
+        )
+
+    def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
+        """What brings operators to the last epoch that got nothing for a while, in one go for all of that; what it will
+        have done is taken as done in ``covers``."""
+        places: dict[int, dict[str, set[int]]] = {}
+        for (operator, partition), upto in covers.items():
+            if operator in self.rested and 0 <= upto < last:
+                places.setdefault(upto, {}).setdefault(operator, set()).add(partition)
+                covers[operator, partition] = last
+        replays = []
+        for upto, write in sorted(places.items()):
+            frozen = {operator: frozenset(where) for operator, where in write.items()}
+            replays.append(Replay(upto + 1, last, frozen, demand(self._state.flow, frozen, self._runner.partitions)))
+        return replays
+
+    def kept_for(self, absent: Mapping[str, Known]) -> dict[str, tuple[Layout, int]]:
+        """The logs of inputs that are not declared which are whole here, and so can be copied."""
+        logs = {known.form.trace: (log_layout(known.form), known.upto or 0) for known in absent.values()}
+        if not logs or self._runner.scattered:
+            return {}
+        layers = self._layers(list(logs), {})
+        return {trace: kept for trace, kept in logs.items() if layers.has(trace) >= kept[1]}
+
+    def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
+        """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
+        for name, source in self._state.declared.sources.items():
+            mark = self._state.flow.views.get(name)
+            if source.replayable or mark is None or name not in self._offers:
+                continue
+            upto = min((cover for (operator, _), cover in covers.items() if operator == mark), default=self._last())
+            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto and (name, epoch) not in self._pushed]
+            if lost:
+                raise LogDamaged(
+                    f"log {self._state.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
+                    f"{lost[-1]} are not complete, and there is no copy to take them from",
+                    name=name,
+                    first=lost[0],
+                    last=lost[-1],
+                )

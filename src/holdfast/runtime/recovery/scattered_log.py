@@ -1,0 +1,87 @@
+"""The log of a collection whose layers are on several hosts: read by tasks, each where its partition is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import EpochUnavailable, HoldfastError
+from holdfast.runtime.runner import Runner
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
+
+
+class ScatteredKept(Kept):
+    """A `Kept` that this process can read although it has no layers itself."""
+
+    _runner: Runner
+    _without: Collection[int]
+
+    @staticmethod
+    def of(kept: Kept, runner: Runner, without: Collection[int] = ()) -> ScatteredKept:
+        """``without``: the partitions that are lost, and left out."""
+        found = ScatteredKept(kept.directory, kept.spec, kept.fields, kept.chain)
+        object.__setattr__(found, "_runner", runner)
+        object.__setattr__(found, "_without", without)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Tasks read what is where they are.
+        return Kept, (self.directory, self.spec, self.fields, self.chain)
+
+    def rows(self, low: int, high: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.rows(low, high, at))
+
+    def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.changes(low, high, after, upto))
+
+    def snapshot(self, low: int, high: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
+
+    def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.folded(low, high, after, at))
+
+    def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
+        return self._everywhere(low, high, lambda kept, low, high: kept.quiet(low, high, after, upto, at))
+
+    def check(self, name: str, epoch: int) -> None:
+        def look(kept: Kept, low: int, high: int) -> pa.Table:
+            kept._open(low, high, epoch)
+            return pa.table({})
+
+        try:
+            self._everywhere(0, 2**64, look)
+        except EpochUnavailable as error:
+            raise EpochUnavailable(
+                f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
+            ) from None
+
+    def _everywhere(self, low: int, high: int, read: Callable[[Kept, int, int], pa.Table]) -> pa.Table:
+        """The rows of all partitions, as far as they are in [low, high)."""
+        plain = Kept(self.directory, self.spec, self.fields, self.chain)
+
+        def share(ranges: list[tuple[int, int]]) -> list[pa.Table | HoldfastError]:
+            found: list[pa.Table | HoldfastError] = []
+            for low, high in ranges:
+                try:
+                    found.append(read(plain, low, high))
+                except HoldfastError as error:
+                    found.append(error)
+            return found
+
+        count = self._runner.partitions
+        all_ranges = [partition_range(partition, count) for partition in range(count) if partition not in self._without]
+        ranges = [(max(low, left), min(high, right)) for left, right in all_ranges if left < high and low < right]
+        results = self._runner.tasks("reading a log", share, ranges, count, lambda one: one[0])
+        errors = [result for result in results if isinstance(result, HoldfastError)]
+        # What can be mended comes first; of what is forgotten, the part that is forgotten furthest.
+        for error in sorted(errors, key=lambda error: (isinstance(error, EpochUnavailable), -_earliest(error))):
+            raise error
+        return pa.concat_tables(results)
+
+
+def _earliest(error: HoldfastError) -> int:
+    found = error.fields.get("earliest")
+    return found if isinstance(found, int) else -1

@@ -1,0 +1,81 @@
+"""What changed in a view since an epoch, also if it was edited since.
+
+The content of a view as of an epoch is what `coordinator/view_versions.py` says: the rows of the log that was its form
+then. What changed since is the sum of the logs' own changes, and, where the view was edited, of the difference of two
+logs, at the epoch that says so. Whoever adds it to the rows as of ``since`` has the rows as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.coordinator.view_versions import Form, Span
+from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.task.log_difference import difference
+from holdfast.task.view_log import Kept
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The changes of a log with after < epoch ≤ upto."""
+
+    kept: Kept
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What an edit changed, at its epoch: columns by position, and ``_diff``."""
+
+    epoch: int
+    change: pa.Table
+
+
+def changes_since(
+    view: str, since: int, last: int, past: Sequence[Span], place: int, kept: Callable[[Form], Kept], now: Form
+) -> list[Logged | Edited]:
+    """What makes the content as of ``last`` of that as of ``since``. ``past`` are the forms of the view, the one as of
+    ``since`` at ``place``; ``now`` is its declared form."""
+    found: list[Logged | Edited] = []
+    has = since
+    for span, following in zip(past[place:-1], past[place + 1 :], strict=True):
+        assert span.last is not None  # another one follows
+        if following.form.types != now.types or span.form.types != now.types:
+            raise EpochUnavailable(
+                f"view '{view}': it was edited at epoch {following.first}, and its columns are of other types since: "
+                f"changes cannot be told across that; read it anew, and ask for the changes since epoch "
+                f"{following.first}",
+                view=view,
+                epoch=since,
+                earliest=following.first,
+            )
+        old, new = kept(span.form), kept(following.form)
+        try:
+            if has < span.last:
+                old.check(view, has)
+                found.append(Logged(old, has, span.last))
+            found.append(Edited(following.first, difference(new, following.first, old, span.last)))
+        except (EpochUnavailable, LogDamaged) as error:
+            raise EpochUnavailable(
+                f"view '{view}': it was edited at epoch {following.first}, and its rows before that are not kept any "
+                f"more: read it anew, and ask for the changes since epoch {following.first}",
+                view=view,
+                epoch=since,
+                earliest=following.first,
+            ) from error
+        has = following.first
+    if past[-1].form.types != now.types:
+        raise EpochUnavailable(
+            f"view '{view}': it was edited, and its columns are of other types since: run an epoch, read it anew, and "
+            f"ask for the changes since epoch {last + 1}",
+            view=view,
+            epoch=since,
+            earliest=last + 1,
+        )
+    if has < last:
+        found.append(Logged(kept(past[-1].form), has, last))
+    return found

@@ -1,0 +1,273 @@
+"""A query, analysed by Spark, for `frontend.catalyst` to convert.
+
+The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelated`), which make the keys of groups
+columns and turn correlated subqueries into joins. Spark's optimiser as a whole would also replace ``now()`` by a
+literal.
+
+Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from holdfast.connectors.table import Table
+from holdfast.frontend.catalyst.expressions import NAMED_ARGUMENT
+from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_expression, read_plan
+from holdfast.plan.nodes import Field, Source, UserFunction
+from holdfast.spark import spark_expressions
+from holdfast.spark.decorrelation import decorrelated
+from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
+from holdfast.spark.python_functions import function_of
+from holdfast.spark.schemas import fields_of
+from holdfast.spark.static_tables import static
+
+_LOGICAL = f"{CATALYST}.plans.logical"
+_FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
+_MODES = ("evalMode", "evalContext")
+_OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
+_NUMBERS = re.compile(r"(?<=CommonExpressionId\()\d+|(?<=\)#)\d+")
+"""What Spark counts by itself: parts that it names, calls of Python functions."""
+
+_NO_MEANING = ("origin", "qualifier", "metadata", "name", "nullable")
+
+
+class Analysed:
+    """The analysed plan of a query: ``plan`` for Python, and Spark's own objects behind it."""
+
+    def __init__(
+        self, session: SparkSession, plan: Any, subject: str = "", functions: Mapping[str, UserFunction] | None = None
+    ) -> None:
+        """``plan``: a LogicalPlan of Spark's, analysed. ``functions``: those that were declared for the flow."""
+        self._session, self._subject, self._functions = session, subject, functions or {}
+        self.statics: dict[str, Table] = {}
+        """The leaves that are not the flow's, by the names that they have as sources."""
+
+        schema = StructType.fromJson(json.loads(plan.schema().json()))
+        self.fields: tuple[Field, ...] = fields_of(schema)
+        """The columns of the query."""
+
+        plan = decorrelated(session, plan)
+        # The outputs, by name and id, are the columns of the view.
+        self._root = jvm_class(self._session, f"{_LOGICAL}.Project")(plan.output(), plan)
+        self._found: dict[Path, Any] = {(): self._root}
+        self._lists: set[Path] = set()
+        """The paths of values that are lists of Scala's, not trees."""
+
+        self._ansi: set[Path] = set()
+        """The paths of expressions that are known to fail as ANSI SQL does."""
+
+        shown = str(self._root.toJSON())
+        self.has_collations = "string collate " in shown or "__COLLATIONS" in shown or "ResolvedCollation" in shown
+        self.plan: Operator = read_plan(_completed(json.loads(shown), self._root))
+
+    def object(self, path: Path) -> Any:
+        """Spark's own object at a path of the plan."""
+        if path not in self._found:
+            above, step = self.object(path[:-1]), path[-1]
+            if isinstance(step, int):
+                found = above.apply(step) if path[:-1] in self._lists else above.children().apply(step)
+                known = path[:-1] not in self._lists
+            else:
+                found, known = getattr(above, step)(), False
+            if not known:
+                name = found.getClass().getName()
+                if name.startswith("scala.Some"):
+                    found = found.get()
+                elif name.startswith("scala.collection"):
+                    self._lists.add(path)
+            self._found[path] = found
+        return self._found[path]
+
+    def type_of(self, expression: Expression) -> str:
+        return str(self.object(expression.path).dataType().catalogString())
+
+    def position(self, node: Expression | Operator) -> tuple[int, int] | None:
+        origin = self.object(node.path).origin()
+        line, start = origin.line(), origin.startPosition()
+        return None if line.isEmpty() or start.isEmpty() else (int(line.get()), int(start.get()) + 1)
+
+    def constant(self, expression: Expression) -> Any:
+        try:
+            value = self.object(expression.path).eval(None)
+        except (Py4JJavaError, PySparkException):
+            return None
+        return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
+
+    def function_name(self, expression: Expression) -> str:
+        return str(self.object(expression.path).prettyName())
+
+    def collation_key(self, collation: str) -> str:
+        return spark_expressions.collation_key(self._session, collation)
+
+    def output(self, operator: Operator) -> list[Expression]:
+        found = self.object((*operator.path, "output"))
+        paths = [(*operator.path, "output", place) for place in range(found.size())]
+        return [read_expression(json.loads(self.object(path).toJSON()), path) for path in paths]
+
+    def is_session(self, attribute: Expression) -> bool:
+        return bool(self.object(attribute.path).metadata().contains("spark.sessionWindow"))
+
+    def pivot_values(self, expression: Expression) -> list[Expression]:
+        own, jvm = self.object(expression.path), self._session.sparkContext._jvm
+        types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
+        # Values that crossed to Python by themselves would lose their types.
+        values = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(own.pivotColumnValues())
+        listed = expressions.Literal(values, types.ArrayType(own.pivotColumn().dataType(), True))
+        number = scala_object(self._session, f"{CATALYST}.expressions.Literal")
+        folding = scala_object(self._session, f"{CATALYST}.optimizer.ConstantFolding")
+        found = []
+        for place in range(own.pivotColumnValues().size()):
+            item = expressions.GetArrayItem(listed, number.apply(place), False)
+            path = (*expression.path, "pivotColumnValues", place)
+            self._found[path] = folding.constantFolding(item, False)
+            found.append(read_expression(json.loads(self._found[path].toJSON()), path))
+        return found
+
+    def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
+        own = self.object(expression.path)
+        paths = [tuple(map(int, hole.path[len(expression.path) :])) for hole in holes]
+        return spark_expressions.keep(own, paths, self._meaning(expression, {hole.path for hole in holes}))
+
+    def literal(self, expression: Expression) -> Expression | None:
+        own = self.object(expression.path)
+        if expression.kind != "Literal":
+            nothing = jvm_class(self._session, f"{_LOGICAL}.OneRowRelation")()
+            plan = jvm_class(self._session, f"{_LOGICAL}.Filter")(own, nothing)
+            try:
+                for rule in _FOLDING:
+                    plan = scala_object(self._session, f"{CATALYST}.optimizer.{rule}").apply(plan)
+            except (Py4JJavaError, PySparkException):  # 1 / 0 fails where there are rows, and not before
+                return None
+            own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
+            if own.getClass().getSimpleName() != "Literal":
+                return None
+        parameters = json.loads(own.toJSON())[0]
+        if parameters["dataType"] == "timestamp" and parameters["value"] is not None:
+            parameters["value"] = str(own.value())  # JSON shows it in the session's time zone
+        return Expression("Literal", (), parameters, expression.path)
+
+    def is_deterministic(self, expression: Expression) -> bool:
+        return bool(self.object(expression.path).deterministic())
+
+    def mode(self, expression: Expression) -> str:
+        name = next(each for each in _MODES if each in expression.parameters)
+        found = re.search("ANSI|TRY|LEGACY", str(getattr(self.object(expression.path), name)().toString()))
+        return "" if found is None else found[0]
+
+    def is_ansi(self, expression: Expression) -> bool:
+        for root, *below in _shown_whole(expression):
+            if root.path in self._ansi:
+                continue
+            try:
+                shown = self.object(root.path).asCode()
+            except Py4JJavaError:  # it cannot show NULL
+                shown = " ".join(self.mode(part) for part in (root, *below) if _has_mode(part))
+            if _OTHER_MODES.search(shown):
+                return False
+            self._ansi.update(part.path for part in (root, *below))
+        return True
+
+    def hidden(self, expression: Expression, name: str) -> str:
+        return str(getattr(self.object(expression.path), name)())
+
+    def _meaning(self, expression: Expression, holes: Set[Path]) -> str:
+        """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""
+        shape = json.dumps(self._shape(expression, holes, {}), sort_keys=True, default=str)
+        text = str(self.object(expression.path).toString())
+        for part in expression.walk():
+            if "exprId" in part.parameters:
+                name = part.parameters.get("name", "scalar-subquery")
+                text = text.replace(f"{name}#{part.id}", "#")
+        modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
+        return f"{shape}\n{_NUMBERS.sub('', text)}\n{modes}"
+
+    def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
+        if isinstance(value, Expression):
+            if value.path in holes:
+                return ["hole", value.parameters.get("dataType") or self.type_of(value)]
+            own = {
+                key: self._shape(each, holes, numbers)
+                for key, each in value.parameters.items()
+                if key not in _NO_MEANING
+            }
+            if value.kind == "Literal" and (own["dataType"] == "binary" or not isinstance(own["dataType"], str)):
+                own["value"] = str(self.object(value.path).sql())  # JSON shows where its bytes are in memory
+            if value.kind == "Like":
+                own["escapeChar"] = self.hidden(value, "escapeChar")
+            if value.kind == "ScalaUDF":
+                own["function"] = str(self.object(value.path).function().getClass().getName())
+            return [value.kind, own, [self._shape(child, holes, numbers) for child in value.children]]
+        if isinstance(value, dict):
+            if "jvmId" in value:
+                return numbers.setdefault(str(value["id"]), len(numbers))
+            if "num-children" in value:  # a tree within a tuple: it is among the children
+                return None
+            return {key: self._shape(each, holes, numbers) for key, each in value.items()}
+        return [self._shape(each, holes, numbers) for each in value] if isinstance(value, list) else value
+
+    def raised(self, condition: str) -> str:
+        return spark_expressions.error(self._session, condition)
+
+    def function(self, expression: Expression) -> UserFunction:
+        own = self.object(expression.path)
+        names = [each.parameters["key"] if each.kind == NAMED_ARGUMENT else None for each in expression.children]
+        return function_of(self._subject, self._session, own, names, self._functions)
+
+    def static(self, operator: Operator, view: Operator | None) -> Source:
+        within = "" if view is None else str(self.object(view.path).desc().identifier().table())
+        name, table = static(self._session, self.object(operator.path), within)
+        self.statics.setdefault(name, table)
+        return Source(name, tuple(table.fields))
+
+
+def _has_mode(expression: Expression) -> bool:
+    return any(name in expression.parameters for name in _MODES)
+
+
+def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
+    """All parts of an expression that have a mode, in groups: ``asCode`` of the first of a group shows all of it. It
+    does not look into lists."""
+    waiting = [expression]
+    for root in waiting:
+        within, found = [root], False
+        for part in within:
+            found |= _has_mode(part)
+            scalar = {each for each in part.parameters.values() if type(each) is int}
+            for place, child in enumerate(part.children):
+                (within if place in scalar else waiting).append(child)
+        if found:
+            yield within
+
+
+def _completed(nodes: list[dict[str, Any]], root: Any) -> list[dict[str, Any]]:
+    """The JSON of a plan with what Spark leaves out: lists of lists that a DataFrame made (``unpivot``)."""
+
+    def lacks(node: dict[str, Any]) -> bool:
+        return node["class"].endswith(".Expand") and node["projections"] is None
+
+    if any(map(lacks, nodes)):
+        for node, own in zip(nodes, _operators(root), strict=True):
+            if lacks(node):
+                node["projections"] = [
+                    [json.loads(each.toJSON()) for each in _each(row)] for row in _each(own.projections())
+                ]
+    return nodes
+
+
+def _operators(root: Any) -> Iterator[Any]:
+    yield root
+    for child in _each(root.children()):
+        yield from _operators(child)
+
+
+def _each(found: Any) -> list[Any]:
+    return [found.apply(place) for place in range(found.size())]

@@ -1,0 +1,101 @@
+"""Subqueries to joins, by Spark's own rules.
+
+Spark's optimiser applies these rules to a plan and to the plans of its subqueries, of which some stay what they are: a
+subquery that refers to nothing outside of it is an expression still. `decorrelated` does so too, in the same order:
+what a subquery says of the enclosing query is pulled out of it, then the subqueries inside it are rewritten, then it
+becomes a join itself.
+
+The rules look at nothing but the plan: not at statistics, nor at whether an input is empty, so that a view's plan is
+the same whatever its inputs hold.
+
+NOT is moved inwards first where there is IN below it, as Spark does: ``NOT (a OR x IN (S))`` asks for ``x NOT IN (S)``,
+which is another question where something is NULL.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
+from holdfast.spark.lateral_subqueries import without_laterals
+
+_FIRST = ("optimizer.PullOutGroupingExpressions", "optimizer.PullupCorrelatedPredicates")
+_THEN = (
+    "optimizer.RewriteCorrelatedScalarSubquery",
+    "optimizer.RewriteLateralSubquery",
+    "optimizer.RewritePredicateSubquery",
+)
+_INWARDS = "optimizer.BooleanSimplification"
+
+
+def decorrelated(session: SparkSession, plan: Any) -> Any:
+    """An analysed plan whose correlated subqueries are joins."""
+    return _Rules(session).applied(plan)
+
+
+class _Rules:
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._subquery = self._pattern("PLAN_EXPRESSION")
+
+    def applied(self, plan: Any) -> Any:
+        plan = without_laterals(self._session, plan)
+        for rule in _FIRST:
+            plan = self._rule(rule, plan)
+        if not plan.containsPattern(self._subquery):
+            return plan
+        ensure_callback_server_started(self._session.sparkContext._gateway)
+        plan = self._inside(plan)
+        while plan.containsPattern(self._pattern("IN_SUBQUERY")) and plan.containsPattern(self._pattern("NOT")):
+            before, plan = plan, self._rule(_INWARDS, plan)
+            if plan.fastEquals(before):
+                break
+        for rule in _THEN:
+            plan = self._rule(rule, plan)
+        return plan
+
+    def _rule(self, name: str, plan: Any) -> Any:
+        return scala_object(self._session, f"{CATALYST}.{name}").apply(plan)
+
+    def _pattern(self, name: str) -> Any:
+        patterns = jvm_class(self._session, f"{CATALYST}.trees.TreePattern")
+        return kept(self._session, f"pattern {name}", lambda: getattr(patterns, name)())
+
+    def _inside(self, plan: Any) -> Any:
+        """The plan with the plans of its subqueries rewritten."""
+        if not plan.containsPattern(self._subquery):
+            return plan
+        plan = plan.withNewChildren(self._sequence([self._inside(child) for child in _each(plan.children())]))
+        return plan.mapExpressions(_Function(self._expression)) if not plan.subqueries().isEmpty() else plan
+
+    def _expression(self, expression: Any) -> Any:
+        if not expression.containsPattern(self._subquery):
+            return expression
+        children = [self._expression(child) for child in _each(expression.children())]
+        expression = expression.withNewChildren(self._sequence(children))
+        kind = java_class(self._session, f"{CATALYST}.expressions.PlanExpression")
+        is_subquery = kind.isInstance(expression)
+        return expression.withNewPlan(self.applied(expression.plan())) if is_subquery else expression
+
+    def _sequence(self, values: list[Any]) -> Any:
+        return jvm_class(self._session, "PythonUtils").toSeq(values)
+
+
+def _each(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+class _Function:
+    """A Scala function."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def apply(self, argument: Any) -> Any:
+        return self._function(argument)
+
+    class Java:
+        implements = ("scala.Function1",)

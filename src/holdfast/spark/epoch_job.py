@@ -1,0 +1,369 @@
+"""One epoch as one Spark job.
+
+    parts of the offers ─ stage 0 ─ exchange ─ stage 1 ─ exchange ─ … ─ last stage ─ driver
+
+The exchange moves messages ``(partition, (channel, buffer))``; a partition is a range of key hashes. All operators of a
+stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
+An epoch that is as small as the one before it was is a single task instead (`operators.whole`), unless rows must cross
+through Spark on their way.
+The RDDs are built anew each epoch (an RDD that ran has its exchange behind it); the program is broadcast once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import RDD, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.connectors.source import Part
+from holdfast.errors import HoldfastError
+from holdfast.log.location import Location
+from holdfast.plan.dataflow import Dataflow
+from holdfast.runtime.runner import Outcome, Work, moved
+from holdfast.spark.crossing import (
+    MESSAGE,
+    Crossing,
+    crossing,
+    frame_of_source,
+    messages_of,
+    send_rows,
+    through_spark,
+    to_frame,
+    wide_batches,
+    wide_rows,
+    wide_schema,
+)
+from holdfast.spark.epoch_property import Copies, current_epoch, current_partition, tell
+from holdfast.spark.failing_view import Blame
+from holdfast.spark.failure import lost, not_exchanged, translated
+from holdfast.spark.placed_work import Placement, check, located
+from holdfast.spark.prepared_query import Prepared
+from holdfast.spark.quiet_errors import quietly
+from holdfast.task.messages import COUNT, BrokenOff, Message, counted, failure
+from holdfast.task.missing_layers import settle
+from holdfast.task.program import Program, bounds
+from holdfast.task.read_sources import read_parts
+from holdfast.task.single_task import SMALL, Enough, run_whole
+from holdfast.task.stage import Epoch, Report, Router, finish, reports_of, run_stage
+
+EPOCHS = "holdfast-epochs"
+"""The group of the jobs of epochs, by which they can be cancelled."""
+
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_ITEM = "name string, part binary"
+_ENOUGH: Message = (0, (COUNT, b"enough"))
+"""What a task sends that has more to do than it was sent for."""
+
+
+class EpochJob:
+    """Runs the epochs of a compiled dataflow."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: Dataflow,
+        program: Program,
+        partitions: int,
+        placement: Placement | None = None,
+        heals: bool = True,
+        copies: tuple[Location, ...] = (),
+    ) -> None:
+        """With a ``placement`` each partition's tasks run on the member that has its layers. ``heals``: when one is
+        lost, the error says that it can be made up for. ``copies``: where a task on another member finds layers."""
+        self._heals = heals
+        self._copies: Copies = None if placement is None else spark.sparkContext.broadcast(copies)
+        self._spark = spark
+        self._placement = placement
+        self._flow = flow
+        self._program = program
+        self._partitions = partitions
+        self._broadcast = spark.sparkContext.broadcast(program)
+        self._crossings: dict[int, Prepared] = {}
+        for stage in range(1, program.stages + 1):
+            cross = crossing(flow, program, [operator.id for operator in program.at(stage)])
+            if cross is not None:
+                self._crossings[stage] = self._prepared(
+                    cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
+                )
+        self._reading: dict[tuple[str, ...], Prepared | None] = {}
+        self._blame = Blame(flow, program)
+        self._crosses = any(path.catalyst for path in flow.paths)
+        self._rows: int | None = None
+        """How many rows the last epoch took in; None before the first."""
+
+    def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
+        schema = wide_schema(cross)
+
+        def build(frame: DataFrame) -> DataFrame:
+            return through_spark(frame.mapInArrow(task, schema), cross, self._broadcast, stage)
+
+        return Prepared(self._spark, build)
+
+    def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
+        """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
+        started = time.perf_counter()
+        self._announce(subject)
+        self._blame.sources = frozenset(one.name for one in work)
+        messages = None
+        if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
+            self._tell(epoch)
+            planned = time.perf_counter()
+            messages = self._collected(rdd, subject)
+        if messages is None or messages == [_ENOUGH]:
+            rdd, senders = self.plan(work, epoch.partitions)
+            self._tell(epoch, senders)
+            planned = time.perf_counter()
+            messages = self._collected(rdd, subject)
+        reports = reports_of(messages)
+        self._rows = sum(report.arrived for report in reports if report.stage == 0)
+        return Outcome(reports, planned - started, time.perf_counter() - started)
+
+    def _may_be_small(self, epoch: Epoch) -> bool:
+        """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
+        usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
+        return usual and self._may_be_together and self._rows is not None and self._rows <= SMALL
+
+    @property
+    def _may_be_together(self) -> bool:
+        return self._placement is None and not self._crosses
+
+    def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
+        """The job of a small epoch; None if its rows come from where only Spark reads."""
+        items: list[tuple[str, bytes]] = []
+        for one in work:
+            for offer in one.offers:
+                if one.source.frame(self._spark, offer) is not None:
+                    return None
+                items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
+        return self._whole(items)
+
+    def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
+        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
+
+    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+        """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
+        self._announce(subject)
+        # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
+        likely = {tuple(sorted(sources)), *((name,) for name in sources)}
+        for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
+            owners = self._owners()
+            read = self._read(self._specs([], [], owners), names)
+            self._tell(epoch, read.getNumPartitions())
+            reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
+        if self._may_be_together:
+            reports_of(self._collected(self._whole([]), subject))
+            if self._rows is None:
+                self._rows = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
+
+    def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
+        losses = self._placement.losses if self._placement is not None else 0
+        try:
+            with quietly():
+                messages: list[Message] = rdd.collect()
+            return messages
+        except Exception as error:
+            known = translated(error, subject, self._blame.views)
+            if known is not None:
+                raise known from None
+            if self._placement is not None and self._placement.is_cause(error, losses, self._heals):
+                raise moved(error) from error
+            if (apart := not_exchanged(error, subject)) is not None:
+                raise apart from error
+            if (gone := lost(error, subject)) is not None:
+                raise gone from error
+            raise
+
+    def _announce(self, subject: str) -> None:
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "epoch")
+        context.setLocalProperty("spark.jobGroup.id", EPOCHS)
+        context.setJobDescription(subject)
+
+    def _tell(self, epoch: Epoch, senders: int = 0) -> None:
+        tell(self._spark.sparkContext, replace(epoch, owners=self._owners(), senders=senders))
+
+    def _owners(self) -> tuple[str, ...]:
+        return self._placement.owners() if self._placement is not None else ()
+
+    def plan(self, work: Sequence[Work], partitions: int | None = None) -> tuple[RDD[Message], int]:
+        """The job's RDD, and how many tasks read the sources."""
+        partitions = partitions or self._partitions
+        owners = self._owners()
+        read = self._source_stage(work, owners)
+        return self._after(read, partitions, owners), read.getNumPartitions()
+
+    def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
+        """The stages after the first."""
+        for stage in range(1, self._program.stages + 1):
+            exchanged = rdd.partitionBy(partitions, _own_partition)
+            if stage in self._crossings:
+                rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
+            else:
+                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage, self._copies))
+            if self._placement is not None:
+                rdd = self._placement.pinned(rdd, owners)
+        return rdd
+
+    def _source_stage(self, work: Sequence[Work], owners: tuple[str, ...]) -> RDD[Message]:
+        items: list[tuple[str, bytes]] = []
+        rdds: list[RDD[Message]] = []
+        kept: list[int | None] = []
+        for one in work:
+            for offer in one.offers:
+                frame = one.source.frame(self._spark, offer)
+                if frame is None:
+                    parts = one.source.parts(offer)
+                    items += [(one.name, cloudpickle.dumps(part)) for part in parts]
+                    kept += [getattr(part, "low", None) for part in parts]
+                else:
+                    rdds += self._frame_source(one, frame)
+        rdds.append(self._read(self._specs(items, kept, owners), tuple(sorted({name for name, _ in items}))))
+        return rdds[0] if len(rdds) == 1 else self._spark.sparkContext.union(rdds)
+
+    def _read(self, specs: RDD[tuple[str, bytes]], names: tuple[str, ...]) -> RDD[Message]:
+        """Parts of these sources, read by tasks."""
+        reading = self._reader(names)
+        if reading is None:
+            return specs.mapPartitionsWithIndex(_source_task(self._broadcast))
+        frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
+        return messages_of(reading.over(frame))
+
+    def _specs(
+        self, items: list[tuple[str, bytes]], kept: Sequence[int | None], owners: tuple[str, ...]
+    ) -> RDD[tuple[str, bytes]]:
+        """The parts to read, for tasks to take; those that are read from the log, where it is."""
+        context = self._spark.sparkContext
+        if self._placement is None or all(low is None for low in kept):
+            return context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
+        placed = []
+        for item, low in zip(items, kept, strict=True):
+            owner = "" if low is None else owners[np.searchsorted(bounds(len(owners)), np.uint64(low), "right") - 1]
+            placed.append((cloudpickle.dumps((owner, item)), self._placement.host(owner) if owner else ""))
+        return located(context, placed).map(_where_it_belongs)
+
+    def _reader(self, names: tuple[str, ...]) -> Prepared | None:
+        """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
+        if names not in self._reading:
+            cross = crossing(self._flow, self._program, names)
+            self._reading[names] = (
+                None if cross is None else self._prepared(cross, 0, _wide_source_task(self._broadcast, cross))
+            )
+        return self._reading[names]
+
+    def _frame_source(self, work: Work, frame: Any) -> Iterator[RDD[Message]]:
+        wide = frame_of_source(frame, work.source.fields, work.source.retracts)
+        cross = crossing(self._flow, self._program, [work.name])
+        if cross is not None and not cross.plain:
+            ready = wide.mapInArrow(wide_rows(work.name, self._broadcast, cross), wide_schema(cross))
+            yield messages_of(through_spark(ready, cross, self._broadcast, 0))
+            return
+        if cross is not None:
+            yield messages_of(through_spark(wide, cross, self._broadcast, 0))
+        if any(not route.catalyst for route in self._program.routes.get(work.name, ())):
+            yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
+
+
+def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
+    owner, item = cloudpickle.loads(packed)
+    if owner:
+        check(owner)
+    result: tuple[str, bytes] = item
+    return result
+
+
+def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
+    def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
+        epoch = current_epoch()
+        found = list(lists)
+        if not found:
+            raise BrokenOff("its list of parts did not come")
+        items = [item for one in found for item in one]
+        try:
+            return iter(list(run_whole(broadcast.value, epoch, _unpacked(items))))
+        except Enough:
+            return iter([_ENOUGH])
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+
+    return task
+
+
+def _own_partition(partition: int) -> int:
+    return partition
+
+
+def _stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+    def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
+        epoch = current_epoch(copies)
+        fetched = settle(broadcast.value, stage, partition, epoch)
+        try:
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+        report.fetched = fetched
+        done = finish(router, report, partition)
+        return done if stage == broadcast.value.stages else counted(done, epoch.partitions)
+
+    return task
+
+
+def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, epoch = current_partition(), current_epoch(copies)
+        fetched = settle(broadcast.value, stage, partition, epoch)
+        messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
+        router = Router(broadcast.value, epoch, Report(stage, partition))
+        try:
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+            report.fetched = fetched
+            done = list(finish(router, report, partition))
+        except HoldfastError as error:
+            router.catalyst.clear()
+            done = failure(error, epoch.partitions)
+        yield from wide_batches(cross, done, router)
+
+    return task
+
+
+def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    # A row is a whole buffer of rows: there are few.
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _unpacked(items: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Part]]:
+    return ((name, cloudpickle.loads(part)) for name, part in items)
+
+
+def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
+    def task(index: int, items: Iterable[tuple[str, bytes]]) -> Iterator[Message]:
+        epoch = current_epoch()
+        partition = index % epoch.partitions
+        try:
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+        return counted(finish(router, report, partition), epoch.partitions)
+
+    return task
+
+
+def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        epoch = current_epoch()
+        items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
+        router = Router(broadcast.value, epoch, Report(0, 0))
+        try:
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
+            done = list(finish(router, report, 0))
+        except HoldfastError as error:
+            router.catalyst.clear()
+            done = failure(error, epoch.partitions)
+        yield from wide_batches(cross, done, router)
+
+    return task

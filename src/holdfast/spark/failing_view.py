@@ -1,0 +1,63 @@
+"""Which view it is in whose expressions Spark failed.
+
+All paths that cross through Spark go in one query, so that an error of Spark's says nothing of views. It says, of most
+expressions, where they stand in a text: of one that Holdfast wrote, the text names the path's channel
+(`stretches.failing_channel`); of one of Spark's own (`spark.foreign`), the text is the user's. Where it says nothing,
+or the same expression occurs in several views, it is one of those that got rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.plan.dataflow import Dataflow, Path
+from holdfast.plan.expression import Foreign, Tree
+from holdfast.plan.nodes import Generate, Linear, Step
+from holdfast.spark import spark_expressions
+from holdfast.spark.stretches import failing_channel
+from holdfast.task.program import Program
+
+
+class Blame:
+    """Finds views in the errors of one program."""
+
+    def __init__(self, flow: Dataflow, program: Program) -> None:
+        self._flow, self._program = flow, program
+        self.sources: frozenset[str] | None = None
+        """The sources that the epoch at hand takes rows of; None: any."""
+
+    def views(self, error: str) -> list[str]:
+        """The views that an error of Spark's, in its own words, can be about."""
+        if (channel := failing_channel(error)) is not None:
+            return [self._view(channel)]
+        paths = list(self._crossing())
+        about = [(path, channel) for path, channel in paths if self._is_about(path, error)]
+        return list(dict.fromkeys(self._view(channel) for _, channel in about or paths))
+
+    def _crossing(self) -> Iterator[tuple[Path, int]]:
+        """Paths on which rows of this epoch cross, with their channels."""
+        for producer, routes in self._program.routes.items():
+            origins = {producer, *self._flow.ancestors({producer})}
+            if self.sources is None or origins & self.sources:
+                for path, route in zip(self._flow.out_of(producer), routes, strict=True):
+                    if route.catalyst:
+                        yield path, route.channel
+
+    def _is_about(self, path: Path, error: str) -> bool:
+        trees = [tree for step in path.steps for tree in _expressions(step)]
+        names = {each.name for tree in trees for each in tree.walk() if isinstance(each, Foreign)}
+        return any(spark_expressions.is_about(name, error) for name in names)
+
+    def _view(self, channel: int) -> str:
+        return self._program.operators[self._program.channels[channel][0]].view
+
+
+def _expressions(step: Step) -> list[Tree]:
+    match step:
+        case Linear():
+            predicate = [] if step.predicate is None else [step.predicate]
+            return [*(output.expression for output in step.outputs), *predicate]
+        case Generate():
+            return list(step.arguments)
+        case _:
+            return []

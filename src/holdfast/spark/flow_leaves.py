@@ -1,0 +1,228 @@
+"""A collection of a flow as a table of Spark's: each query over it reads the collection as it is when Spark plans it.
+
+Spark asks a table for its rows on the driver, whenever it plans a query (`V1Scan.toV1TableScan`). The answer is an RDD
+that Python makes then, of the layers as of one epoch, so a plan never changes its mind: adaptive execution, which plans
+again, gets the same RDD. The next query has a new plan. The tables of one query must agree on the epoch: Spark
+optimises a query under a tracker of its own, so whoever asks under the same tracker is the same query, and has the same
+number.
+
+`_SOURCE` is compiled by the compiler that Spark has for its own generated code. It runs in the driver's JVM alone:
+classes that Spark calls while it plans cannot be written in Python where they are not interfaces.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from py4j.clientserver import ClientServer
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from holdfast.plan.nodes import Field
+from holdfast.runtime.turns import acting_for
+from holdfast.spark.jvm import CATALYST, jvm_class, kept, scala_object
+from holdfast.spark.schemas import ddl
+
+_CLASS = "holdfast.Leaf"
+_SOURCE = """
+package holdfast;
+
+import java.util.Collections;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.V1Scan;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.TableScan;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+public class Leaf implements Table, SupportsRead {
+  private static final Map QUERIES = new WeakHashMap();
+  private static long next = 0;
+
+  final String name;
+  final StructType schema;
+  final scala.Function4 read;
+
+  public Leaf() { this(null, null, null); }
+
+  private Leaf(String name, StructType schema, scala.Function4 read) {
+    this.name = name;
+    this.schema = schema;
+    this.read = read;
+  }
+
+  public Leaf reading(scala.Function4 read) { return new Leaf(null, null, read); }
+  public Leaf of(String name, StructType schema) { return new Leaf(name, schema, read); }
+
+  public String name() { return name; }
+  public StructType schema() { return schema; }
+  public Set capabilities() { return Collections.singleton(TableCapability.BATCH_READ); }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    scala.Option tracker = QueryPlanningTracker.get();
+    Object query = tracker.isEmpty() ? new Object() : tracker.get();
+    synchronized (QUERIES) {
+      if (!QUERIES.containsKey(query)) QUERIES.put(query, Long.valueOf(next++));
+      return new Scanning(this, (Long) QUERIES.get(query));
+    }
+  }
+
+  static class Scanning implements ScanBuilder, SupportsPushDownRequiredColumns, V1Scan {
+    final Leaf leaf;
+    final Long query;
+    StructType wanted;
+    RDD rows;
+
+    Scanning(Leaf leaf, Long query) {
+      this.leaf = leaf;
+      this.query = query;
+      this.wanted = leaf.schema;
+    }
+
+    public void pruneColumns(StructType required) { wanted = required; }
+    public Scan build() { return this; }
+    public StructType readSchema() { return wanted; }
+    public BaseRelation toV1TableScan(SQLContext context) { return new Rows(this, context); }
+
+    synchronized RDD rows() {
+      if (rows == null) {
+        Long thread = Long.valueOf(Thread.currentThread().getId());
+        rows = (RDD) leaf.read.apply(leaf.name, wanted.json(), query, thread);
+      }
+      return rows;
+    }
+  }
+
+  static class Rows extends BaseRelation implements TableScan {
+    final Scanning scan;
+    final SQLContext context;
+
+    Rows(Scanning scan, SQLContext context) {
+      this.scan = scan;
+      this.context = context;
+    }
+
+    public SQLContext sqlContext() { return context; }
+    public StructType schema() { return scan.wanted; }
+    public boolean needConversion() { return false; }
+    public String toString() { return scan.leaf.name; }
+    public RDD buildScan() { return scan.rows(); }
+  }
+}
+"""
+
+Read = Callable[[str, Sequence[Field], int], DataFrame]
+"""The rows of a collection: its name, the columns that are wanted (with their types), the number of the query."""
+
+
+class Leaves:
+    """The collections of a flow, as leaves of Spark's plans."""
+
+    def __init__(self, session: SparkSession, read: Read) -> None:
+        self.session, self._read = session, read
+        ensure_callback_server_started(session.sparkContext._gateway)
+        self._first = _compiled(session.sparkContext).reading(_Reading(self))
+        pinned = isinstance(session.sparkContext._gateway, ClientServer)
+        self._threads: Any = jvm_class(session, "java.lang.Thread") if pinned else None
+        self._callers: dict[int, int] = {}
+        """The JVM's thread → the thread of Python for which it is at work."""
+
+        self._failed: dict[int, BaseException] = {}
+        """Thread of Python → why what it wants to read could not be read."""
+
+    def plan(self, name: str, fields: Sequence[Field], aliases: Sequence[str]) -> Any:
+        """A plan of Spark's that reads the collection, under these aliases, innermost first."""
+        schema = jvm_class(self.session, "org.apache.spark.sql.types.StructType").fromDDL(ddl(fields))
+        relations = scala_object(self.session, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+        nothing = kept(self.session, "nothing", lambda: jvm_class(self.session, "scala.Option").apply(None))
+        plan = relations.create(self._first.of(name, schema), nothing, nothing)
+        alias_of = jvm_class(self.session, f"{CATALYST}.plans.logical.SubqueryAlias")
+        named = jvm_class(self.session, f"{CATALYST}.AliasIdentifier")
+        for alias in aliases:
+            plan = alias_of(named(alias), plan)
+        return plan
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method of the JVM's that may read collections. What goes wrong in Python then is raised as it is."""
+        me = threading.get_ident()
+        thread = self._own_thread()
+        if thread is not None:
+            self._callers[thread] = me
+        try:
+            return function(*arguments)
+        except Exception:
+            failure = self._failed.pop(me, None)
+            if failure is None:
+                raise
+            raise failure from None
+        finally:
+            if thread is not None:
+                self._callers.pop(thread, None)
+
+    def _own_thread(self) -> int | None:
+        """The thread of the JVM that does what this one asks for; None if that is another one each time."""
+        return int(self._threads.currentThread().getId()) if self._threads is not None else None
+
+    def rows(self, name: str, schema: str, query: int, thread: int) -> Any:
+        """Called by Spark: the rows, as an RDD of its own rows."""
+        wanted = StructType.fromJson(json.loads(schema))
+        caller = self._callers.get(thread, threading.get_ident())
+        try:
+            fields = [Field(field.name, field.dataType.simpleString()) for field in wanted.fields]
+            with acting_for(caller):
+                frame: Any = self._read(name, fields, query)
+                return frame._jdf.queryExecution().toRdd()
+        except BaseException as error:
+            if thread in self._callers:
+                self._failed[caller] = error
+            raise
+
+
+class _Reading:
+    """A Scala function of (name, schema, query, thread) that gives an RDD."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+
+    def apply(self, name: str, schema: str, query: int, thread: int) -> Any:
+        return self._leaves.rows(name, schema, query, thread)
+
+    def toString(self) -> str:
+        return "holdfast"
+
+    class Java:
+        implements = ("scala.Function4",)
+
+
+_ready: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Gateway to a JVM → an object of the class, there."""
+
+
+def _compiled(context: SparkContext) -> Any:
+    gateway: Any = context._gateway
+    if gateway not in _ready:
+        jvm: Any = context._jvm
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+        compiler.cook(_SOURCE)
+        found = compiler.getClassLoader().loadClass(_CLASS)
+        nothing = gateway.new_array(jvm.java.lang.Object, 0)
+        _ready[gateway] = found.getConstructor(gateway.new_array(jvm.java.lang.Class, 0)).newInstance(nothing)
+    return _ready[gateway]

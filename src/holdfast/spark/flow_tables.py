@@ -1,0 +1,95 @@
+"""A flow's collections as DataFrames: what is read when Spark runs one.
+
+The tables of one query are read as of one epoch: the last one when Spark asked for the first of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.errors import DeclarationError
+from holdfast.plan.nodes import Field
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from holdfast.flow import Flow
+    from holdfast.runtime.engine import Engine
+    from holdfast.spark.flow_leaves import Leaves
+
+_QUERIES = 1000
+"""So many queries at once may be between the first and the last of their tables."""
+
+
+class Live:
+    """The rows of a flow's collections, for Spark."""
+
+    def __init__(self, flow: Flow) -> None:
+        # A DataFrame may outlive its flow, and must not keep it.
+        self._flow = weakref.ref(flow)
+        self.mark = secrets.token_hex(4)
+        """By it a flow knows its own collections."""
+
+        self._epochs: OrderedDict[int, int] = OrderedDict()
+        """Query → its epoch."""
+
+        self._leaves: Leaves | None = None
+
+    def leaves(self) -> Leaves:
+        if self._leaves is None:
+            from holdfast.spark.flow_leaves import Leaves
+
+            flow = self._flow()
+            assert flow is not None  # it asks
+            self._leaves = Leaves(flow._session(), self.rows)
+        return self._leaves
+
+    def rows(self, name: str, wanted: Sequence[Field], query: int) -> DataFrame:
+        """Called when Spark plans a query: the ``wanted`` columns of a collection."""
+        flow = self._flow()
+        if flow is None:
+            raise DeclarationError(f"table '{name}': its flow is not there any more; make the flow and the table again")
+        with flow._turns.taken("running a DataFrame", looks=True):
+            engine = flow._looking()
+            at = self._epochs.setdefault(query, engine.last)
+            while len(self._epochs) > _QUERIES:
+                self._epochs.popitem(last=False)
+            return self._read(flow, engine, name, wanted, at)
+
+    def _read(self, flow: Flow, engine: Engine, name: str, wanted: Sequence[Field], at: int) -> DataFrame:
+        from holdfast.spark.read import empty_frame, offered_frame, read_frame
+
+        spark = flow._session()
+        fields = flow._catalog.schemas.get(name)
+        if fields is None:
+            raise DeclarationError(f"table '{name}': it was dropped", name=name)
+        if missing := [field.name for field in wanted if field not in fields]:
+            raise DeclarationError(
+                f"table '{name}': it has other columns than when the DataFrame was made; make it again",
+                name=name,
+                columns=missing,
+            )
+        columns = [field.name for field in wanted]
+        if engine.keeps(name):
+            if at < 0:
+                return empty_frame(spark, wanted)
+            kept, _ = engine.readable(name, at)
+            order = engine.order(name)
+            return read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, columns)
+        if name not in engine.sources:
+            raise _unread(name, "no view reads it, so nothing of it was taken")
+        source = engine.declared.sources[name]
+        if source.retracts or name in engine.declared.expiring:
+            raise _unread(name, "its rows are not kept")
+        return offered_frame(spark, source, engine.taken(name, at), columns)
+
+
+def _unread(name: str, why: str) -> DeclarationError:
+    return DeclarationError(
+        f"source '{name}': {why}; to read it, keep a view of it: flow.view('{name}_rows', 'SELECT * FROM {name}')",
+        name=name,
+    )

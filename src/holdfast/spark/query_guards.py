@@ -1,0 +1,256 @@
+"""Guards: what an executor had read is left out when it is lost, instead of being read again.
+
+Every leaf of a query's analysed plan (a scan, an RDD, a range) is wrapped in a pass-through task. Run a second time,
+because an executor was lost, it emits nothing and says so; Spark's own machinery then computes the answer from what the
+other tasks read. Leaves whose rows are in the plan itself (literals) cannot be lost, and are left as they are.
+
+A partition of a leaf is known by ``spark_partition_id()`` over that leaf, which holds under unions and coalescing,
+where the number of the task says nothing. A leaf's columns that the query does not use are not read.
+
+This file, like `prepared.py`, uses Spark's internals: it rewrites the plan through py4j, keeping the ids by which the
+rest of the plan refers to the leaf's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
+
+from holdfast.errors import Unsupported
+from holdfast.query_results import Input, Inputs
+from holdfast.spark.query_splits import pieces_of
+from holdfast.spark.query_tables import PARTS
+
+_UNLOSABLE = ("OneRowRelation", "LocalRelation", "EmptyRelation", "CTERelationRef", "UnionLoopRef")
+_ID = "_holdfast_partition"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a guard did."""
+
+    leaf: int
+    partition: int
+    """Of the leaf."""
+
+    stage: int
+    task: int
+    """The partition of the stage."""
+
+    attempt: int
+    rows: int
+    """-1: it emitted nothing, on purpose."""
+
+
+class _Records(AccumulatorParam[list[Record]]):  # type: ignore[misc]  # pyspark is not followed
+    def zero(self, value: list[Record]) -> list[Record]:
+        return []
+
+    def addInPlace(self, value1: list[Record], value2: list[Record]) -> list[Record]:
+        return [*value1, *value2]
+
+
+@dataclass
+class Guarded:
+    """A query with guards on its leaves."""
+
+    frame: DataFrame
+    inputs: list[Inputs]
+    """Leaf → its pieces."""
+
+    _records: Accumulator[list[Record]] = field(repr=False)
+
+    @property
+    def records(self) -> list[Record]:
+        return list(self._records.value)
+
+    @property
+    def stages(self) -> set[int]:
+        """The stages in which guards have run."""
+        return {record.stage for record in self.records}
+
+
+def guarded(
+    session: SparkSession, frame: DataFrame, skip: frozenset[tuple[int, int]], known: Mapping[str, Inputs]
+) -> Guarded:
+    """``frame`` with guards; those of the leaves' partitions in ``skip`` emit nothing from the start. ``known``: what
+    is known of the parts of sources (`spark/query_tables.py`)."""
+    context = session.sparkContext
+    ensure_callback_server_started(context._gateway)
+    records = context.accumulator([], _Records())
+    execution = frame._jdf.queryExecution()
+    replace = _Replace(session, _used(execution.optimizedPlan()), skip, records)
+    plan = execution.analyzed().transformUpWithSubqueries(replace)
+    if replace.failure is not None:
+        raise replace.failure
+    result = _frame(session, plan)
+    inputs = [Inputs(name) for name in replace.names]
+    _find_pieces(_initial(result), replace, inputs, known)
+    return Guarded(result, inputs, records)
+
+
+class _Replace:
+    """A Scala partial function that puts guards on leaves."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        used: set[int],
+        skip: frozenset[tuple[int, int]],
+        records: Accumulator[list[Record]],
+    ) -> None:
+        self._session = session
+        self._jvm: Any = session.sparkContext._jvm
+        self._used = used
+        self._skip = skip
+        self._records = records
+        self.names: list[str] = []
+        self.marks: dict[int, int] = {}
+        """Id of an attribute that a guard gives → its leaf."""
+
+        self.failure: Unsupported | None = None
+
+    def isDefinedAt(self, node: Any) -> bool:
+        return True
+
+    def applyOrElse(self, node: Any, otherwise: Any) -> Any:
+        if node.children().size() or node.nodeName() in _UNLOSABLE or node.output().size() == 0 or self.failure:
+            return node
+        try:
+            return self._guard(node)
+        except Exception as error:
+            text = str(error).split("\n", 1)[0]
+            self.failure = Unsupported(f"query: {node.nodeName()}: its rows cannot be guarded: {text}")
+            return node
+
+    def apply(self, node: Any) -> Any:
+        return self.applyOrElse(node, None)
+
+    def _guard(self, leaf: Any) -> Any:
+        columns = [leaf.output().apply(place) for place in range(leaf.output().size())]
+        kept = [place for place, column in enumerate(columns) if column.exprId().id() in self._used]
+        number = len(self.names)
+        source = _frame(self._session, leaf)
+        self.names.append(_name(leaf, source))
+        renamed = source.toDF(*(f"c{place}" for place in range(len(columns))))
+        read = renamed.select(*(f"c{place}" for place in kept), spark_partition_id().alias(_ID))
+        mine = frozenset(partition for which, partition in self._skip if which == number)
+        passed = read.mapInArrow(_pass(number, mine, self._records), read.schema)
+        plan = passed._jdf.queryExecution().analyzed()
+        given = [plan.output().apply(place) for place in range(plan.output().size())]
+        self.marks.update({attribute.exprId().id(): number for attribute in given})
+        values = dict(zip(kept, given, strict=False))
+        expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
+        aliases = []
+        for place, column in enumerate(columns):
+            value = values.get(place) or expressions.Literal.create(None, column.dataType())
+            nothing = self._jvm.scala.Option.apply(None)
+            empty = self._jvm.PythonUtils.toSeq([])
+            aliases.append(expressions.Alias(value, column.name(), column.exprId(), column.qualifier(), nothing, empty))
+        logical = self._jvm.org.apache.spark.sql.catalyst.plans.logical
+        return logical.Project(self._jvm.PythonUtils.toSeq(aliases), plan)
+
+    class Java:
+        implements = ("scala.PartialFunction",)
+
+
+def _pass(
+    leaf: int, skip: frozenset[int], records: Accumulator[list[Record]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None  # it runs in a task
+        again = context.attemptNumber() > 0
+        rows, partition = 0, -1
+        for batch in batches:
+            if batch.num_rows and partition < 0:
+                partition = batch.column(batch.num_columns - 1)[0].as_py()
+                if again or partition in skip:
+                    rows = -1
+                    break
+            rows += batch.num_rows
+            yield batch
+        if partition >= 0:  # one without rows has nothing to lose
+            place = (context.stageId(), context.partitionId(), context.taskAttemptId())
+            records.add([Record(leaf, partition, *place, rows)])
+        for _ in batches if rows < 0 else ():
+            pass  # what is left unread would be taken for an error
+
+    return task
+
+
+def _used(plan: Any) -> set[int]:
+    """The ids of all attributes that a plan refers to."""
+    found: set[int] = set()
+
+    def add(attributes: Any) -> None:
+        found.update(attributes.apply(place).exprId().id() for place in range(attributes.size()))
+
+    def walk(node: Any) -> None:
+        add(node.references().toSeq())
+        for some in (node.children(), node.subqueries()):
+            for place in range(some.size()):
+                walk(some.apply(place))
+
+    add(plan.output())
+    walk(plan)
+    return found
+
+
+def _frame(session: SparkSession, plan: Any) -> DataFrame:
+    jvm: Any = session.sparkContext._jvm
+    own: Any = session
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, plan), session)
+
+
+def _name(leaf: Any, source: DataFrame) -> str:
+    """What a person calls a leaf."""
+    if leaf.nodeName() == "LogicalRelation" or leaf.nodeName().startswith("Relation"):
+        table = leaf.catalogTable()
+        if table.isDefined():
+            return str(table.get().identifier().unquotedString())
+        files = source.inputFiles()
+        if files:
+            return str(files[0].rpartition("/")[0])
+    output = leaf.output()
+    names = [output.apply(place).name() for place in range(output.size())]
+    return names[0] if names[0].startswith(PARTS) else f"{leaf.nodeName().lower()}({', '.join(names)})"
+
+
+def _initial(frame: DataFrame) -> Any:
+    """The physical plan as it begins; with adaptive execution, before it adapts."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    return plan.initialPlan() if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec" else plan
+
+
+def _find_pieces(plan: Any, replace: _Replace, inputs: list[Inputs], known: Mapping[str, Inputs]) -> None:
+    """What each leaf's partitions read, from the physical plan."""
+
+    def walk(node: Any) -> None:
+        leaf = None
+        if node.getClass().getSimpleName() == "MapInArrowExec" and node.output().size():
+            leaf = replace.marks.get(node.output().apply(0).exprId().id())
+        if leaf is not None and not inputs[leaf].pieces:
+            own = known.get(inputs[leaf].table)
+            if own is not None:
+                inputs[leaf] = own
+            else:
+                inputs[leaf].pieces = pieces_of(inputs[leaf].table, node.children().apply(0))
+        for some in (node.children(), node.subqueries()):
+            for place in range(some.size()):
+                below = some.apply(place)
+                walk(below.child() if below.getClass().getSimpleName() == "SubqueryAdaptiveBroadcastExec" else below)
+
+    walk(plan)
+
+
+def missing_of(inputs: list[Inputs], places: frozenset[tuple[int, int]]) -> tuple[Input, ...]:
+    """The pieces at these places (leaf, partition)."""
+    return tuple(inputs[leaf].pieces[partition] for leaf, partition in sorted(places))

@@ -1,0 +1,211 @@
+"""A lease in a directory that all drivers see: a local path, or any shared POSIX mount.
+
+    <directory>/term-000000000007        who took the 7th term, and a beat that its holder counts up; the highest counts
+
+A term is taken by linking its file, which fails if there is one: of two drivers only one gets it. Its holder renews it
+by replacing the file with one of a higher beat. A driver that has seen the highest term unchanged for the whole
+timeout, by its own clock, takes the next one; so does, without waiting, one that finds it released.
+
+Why two never count on the lease at once, whenever either is paused: the holder, after it wrote a beat, looks for a
+higher term; who took a higher term looks, after that, whether the beat has changed, and steps back if so. Whichever
+came first, the other sees it. A holder that is late does not just go on: it must take the next term itself, as anybody
+else.
+
+What a crash leaves: a hidden file (removed by a later holder), or a term that nobody renews (taken over from after the
+timeout, like any other).
+
+On a network mount the timeout must be longer than attributes are cached there (NFS: ``actimeo``), or a beat is seen
+late.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.errors import LeaseError, LeaseLost
+from holdfast.foundation.os_errors import fix
+from holdfast.standby.lease import Clock, Holder, Lease, since_boot
+
+_TERM = re.compile(r"term-(\d{12,})")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class FileLease(Lease):
+    """See the head of this file."""
+
+    def __init__(
+        self, directory: Path, timeout: float, clock: Clock = since_boot, holder: Holder | None = None
+    ) -> None:
+        super().__init__(directory.absolute().as_uri(), timeout, clock)
+        self._directory = directory.absolute()
+        self._me = holder or Holder.here()
+        self._token = secrets.token_hex(8)
+        self._beat = 0
+        self._seen: tuple[int, bytes] | None = None
+        self._since = 0.0
+        self._holder: Holder | None = None
+
+    def connect(self) -> None:
+        if self._directory.is_file():
+            raise LeaseError(f"lease {self.url}: it is a file; a lease is a directory", lease=self.url)
+        with self._failing():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            hidden = self._hidden(0)
+            hidden.write_bytes(b"")
+            hidden.unlink()
+        self._connected = True
+
+    def look(self) -> bool:
+        with self._failing():
+            started = self._clock()
+            top = self._top()
+            if top == 0:
+                return self._take(1, None, started)
+            found = self._read(top)
+            if found is None:
+                return False  # its holder has just gone on to the next term; look again
+            if self._seen != (top, found):
+                self._seen, self._since = (top, found), self._clock()
+                self._holder = _holder(found)
+            released = _is_released(found)
+            if released or started - self._since >= self.timeout:
+                return self._take(top + 1, None if released else (top, found), started)
+            return False
+
+    def renew(self) -> None:
+        with self._failing():
+            started = self._clock()
+            late = started - self._confirmed >= self.timeout
+            self._check_top()
+            if late:
+                before = self._read(self.term)
+                if not self._take(self.term + 1, None if before is None else (self.term, before), started):
+                    self._check_top()
+                    raise LeaseError(f"lease {self.url}: it was not renewed in time", lease=self.url)
+                return
+            self._beat += 1
+            self._replace(self.term, self._record())
+            self._check_top()
+            self.confirm(started)
+
+    def holder(self) -> Holder | None:
+        return self._holder
+
+    def leave(self) -> None:
+        with self._failing():
+            if self._held and self._lost is None and self._top() == self.term:
+                self._beat += 1
+                self._replace(self.term, self._record(released=True))
+
+    # -- terms ------------------------------------------------------------------------------------------------------
+
+    def _take(self, term: int, before: tuple[int, bytes] | None, started: float) -> bool:
+        """Take a term; ``before`` is the one that nobody renews any more, as it was seen."""
+        if not self._create(term, self._record()):
+            return False
+        moved = before is not None and self._read(before[0]) not in (before[1], None)
+        if moved or self._top() != term:
+            self._path(term).unlink(missing_ok=True)
+            return False
+        self.term, self._holder = term, self._me
+        self.confirm(started)
+        self._tidy()
+        return True
+
+    def _check_top(self) -> None:
+        top = self._top()
+        if top > self.term:
+            found = self._read(top)
+            self._holder = _holder(found or b"")
+            raise LeaseLost(
+                f"lease {self.url}: it went to {self._holder} (term {top}; this driver had term {self.term}); "
+                "this driver has stopped, so that the other may go on",
+                lease=self.url,
+                term=top,
+            )
+
+    def _top(self) -> int:
+        return max(
+            (int(found[1]) for name in os.listdir(self._directory) if (found := _TERM.fullmatch(name))), default=0
+        )
+
+    def _read(self, term: int) -> bytes | None:
+        try:
+            return self._path(term).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _record(self, released: bool = False) -> bytes:
+        record = {"token": self._token, "beat": self._beat, "released": released, **self._me.to_dict()}
+        return json.dumps(record).encode()
+
+    def _create(self, term: int, record: bytes) -> bool:
+        """Put a term's file down, unless there is one."""
+        hidden = self._hidden(term)
+        try:
+            hidden.write_bytes(record)
+            try:
+                os.link(hidden, self._path(term))
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                # A filesystem without links. Until the record is written, a reader sees an empty one: a change more.
+                with open(self._path(term), "xb") as file:
+                    file.write(record)
+        except FileExistsError:
+            return False
+        finally:
+            hidden.unlink(missing_ok=True)
+        return True
+
+    def _replace(self, term: int, record: bytes) -> None:
+        hidden = self._hidden(term)
+        try:
+            hidden.write_bytes(record)
+            os.replace(hidden, self._path(term))
+        finally:
+            hidden.unlink(missing_ok=True)
+
+    def _tidy(self) -> None:
+        """Remove what those before left. (One that wakes up puts its own back, and does no harm with it.)"""
+        for name in os.listdir(self._directory):
+            found = _TERM.fullmatch(name) or re.fullmatch(r"\.term-(\d{12,})\..*\.tmp", name)
+            if found is not None and int(found[1]) < self.term:
+                with suppress(OSError):
+                    (self._directory / name).unlink(missing_ok=True)
+
+    def _path(self, term: int) -> Path:
+        return self._directory / f"term-{term:012d}"
+
+    def _hidden(self, term: int) -> Path:
+        return self._directory / f".term-{term:012d}.{self._token}.tmp"
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LeaseError(f"lease {self.url}: {fix(error)}", lease=self.url, errno=error.errno) from error
+
+
+def _said(record: bytes) -> dict[str, object]:
+    try:
+        said = json.loads(record)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _holder(record: bytes) -> Holder:
+    return Holder.of(_said(record))
+
+
+def _is_released(record: bytes) -> bool:
+    return _said(record).get("released") is True

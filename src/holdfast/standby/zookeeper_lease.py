@@ -1,0 +1,214 @@
+"""A lease in ZooKeeper: of the drivers' ephemeral sequential nodes, the first one's holds it.
+
+    <path>/driver-<token>-0000000042       {"pid": …, "host": …, "since": …}
+
+A node goes with its session, and a session goes when the server has heard nothing for its timeout, which is the
+lease's. Each driver watches the node before its own, so one that goes wakes one driver, not all.
+
+The holder does not wait to be told: it asks for its own node several times per timeout, and counts on the lease for one
+timeout from before the last question that was answered (so a driver that was paused is not sure, the moment it wakes).
+SUSPENDED, when the connection is gone, means not sure as well, until the session is found alive or the node gone.
+
+The server must allow the timeout: ZooKeeper's least session timeout is two of its ticks (4 s unless set otherwise), and
+a shorter one is made as long as that: then others take over later. Its longest is twenty ticks, and a longer one is
+made as short as that; so it must not be asked for, or a holder would count on a lease that it may have lost.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import ssl
+from contextlib import suppress
+from typing import Any
+
+from holdfast.errors import LeaseError, LeaseLost
+from holdfast.foundation.redaction import cause, logger
+from holdfast.standby.lease import Clock, Holder, Lease, since_boot
+from holdfast.standby.zookeeper_access import Access, open_to_anybody
+
+_LONGEST = 40.0
+"""Seconds: twenty ticks, as ZooKeeper's are unless set otherwise."""
+
+_PATIENCE = 10.0
+"""Seconds within which a server must answer."""
+
+_SAID = logger("holdfast.zookeeper")
+"""What kazoo says. What matters of it is said by the lease."""
+
+
+class ZooKeeperLease(Lease):
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        hosts: str,
+        path: str,
+        timeout: float,
+        clock: Clock = since_boot,
+        patience: float = _PATIENCE,
+        access: Access | None = None,
+    ) -> None:
+        self._access = access or Access()
+        super().__init__(f"zk{'s' if self._access.tls else ''}://{hosts}{path}", timeout, clock)
+        if timeout > _LONGEST:
+            raise LeaseError(
+                f"lease {self.url}: the timeout must be {_LONGEST:g}s at most, not {timeout:g}s: "
+                "ZooKeeper ends a session by then, whatever is asked of it",
+                lease=self.url,
+            )
+        self._hosts = hosts
+        self._path = path
+        self._patience = patience
+        self._token = secrets.token_hex(8)
+        self._client: Any = None
+        self._node: str | None = None
+        self._holder: Holder | None = None
+
+    @property
+    def pause(self) -> float:
+        return min(1.0, self.timeout / 2)  # a watch wakes it before
+
+    def connect(self) -> None:
+        if self._client is not None:
+            return
+        try:
+            from kazoo.client import KazooClient
+            from kazoo.exceptions import KazooException
+            from kazoo.handlers.threading import KazooTimeoutError
+        except ImportError as error:
+            raise LeaseError(
+                f"lease {self.url}: ZooKeeper needs the package kazoo; pip install 'holdfast[zookeeper]'",
+                lease=self.url,
+            ) from error
+        self._timed_out, self._failed = KazooTimeoutError, KazooException
+        # A session must be found again before it ends: attempts do not become rarer than that.
+        again = {"max_tries": -1, "delay": 0.05, "max_delay": self.timeout / 8, "max_jitter": 0.1}
+        options = self._access.options()
+        client = KazooClient(hosts=self._hosts, timeout=self.timeout, connection_retry=again, logger=_SAID, **options)
+        client.add_listener(self._told)
+        try:
+            client.start(timeout=self._patience)
+        except (KazooTimeoutError, OSError, KazooException, ImportError) as error:
+            with suppress(Exception):
+                client.stop()
+                client.close()
+            raise LeaseError(f"lease {self.url}: {self._why_not(error)}", lease=self.url) from cause(error)
+        self._client = client
+        try:
+            self._ask(client.ensure_path_async(self._path))
+            self._check_acl()
+        except LeaseError:
+            self._close()
+            raise
+        self._connected = True
+
+    def _why_not(self, error: Exception) -> str:
+        name = type(error).__name__
+        if name == "AuthFailedError":
+            return "the server does not take these credentials; check them, and that it knows their scheme"
+        if isinstance(error, ssl.SSLError | FileNotFoundError | ImportError):
+            return f"the way to the server cannot be made safe: {error}"
+        tls = ", does it speak TLS there, and is its certificate one that you trust" if self._access.tls else ""
+        return f"no ZooKeeper server answered within {self._patience:g} s; is the address right{tls}, and does it run?"
+
+    def _check_acl(self) -> None:
+        """Whoever may delete children of the path can take the lease away, whatever the ACL of a driver's node."""
+        if self._access.guarded and open_to_anybody(self._ask(self._client.get_acls_async(self._path))[0]):
+            raise LeaseError(
+                f"lease {self.url}: this driver authenticates, but the path, made before, is open to anybody; set "
+                f"its ACL (zkCli: setAcl {self._path} auth::cdrwa), or choose another path",
+                lease=self.url,
+            )
+
+    def look(self) -> bool:
+        started = self._clock()
+        children = self._children()
+        if self._node not in children:
+            # New, or its session has ended. (A node whose creation was not answered has the token in its name.)
+            mine = [name for name in children if self._token in name]
+            self._node = mine[0] if mine else self._join()
+            children = self._children()
+        order = sorted(children, key=_place)
+        if self._node not in order:
+            return False
+        if order[0] == self._node:
+            self.term, self._holder = _place(self._node), Holder.here()
+            self.confirm(started)
+            return True
+        before = order[order.index(self._node) - 1]
+        if self._ask(self._client.exists_async(f"{self._path}/{before}", watch=lambda _: self._wake.set())) is None:
+            self._wake.set()
+        self._holder = self._said_by(order[0])
+        return False
+
+    def renew(self) -> None:
+        started = self._clock()
+        if self._ask(self._client.exists_async(f"{self._path}/{self._node}")) is None:
+            first = min(self._children(), key=_place, default=None)
+            self._holder = self._said_by(first) if first else None
+            to = f"; {self._holder} has it now" if self._holder else ""
+            raise LeaseLost(
+                f"lease {self.url}: the session has ended, since the server heard nothing of this driver for "
+                f"{self.timeout:g} s{to}; this driver has stopped, so that another may go on",
+                lease=self.url,
+            )
+        self.confirm(started)
+
+    def holder(self) -> Holder | None:
+        return self._holder
+
+    def leave(self) -> None:
+        if self._client is None:
+            return
+        try:
+            if self._node is not None and not self._cut_off:
+                self._ask(self._client.delete_async(f"{self._path}/{self._node}"))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        with suppress(Exception):
+            client.stop()  # ends the session, and so the node
+            client.close()
+
+    def _told(self, state: Any) -> None:
+        """Called by kazoo's thread when the connection comes or goes; must not block."""
+        if str(state) != "CONNECTED":
+            self.cut_off()
+        self._wake.set()
+
+    def _children(self) -> list[str]:
+        return [name for name in self._ask(self._client.get_children_async(self._path)) if name.startswith("driver-")]
+
+    def _join(self) -> str:
+        said = json.dumps(Holder.here().to_dict()).encode()
+        path = f"{self._path}/driver-{self._token}-"
+        made: str = self._ask(self._client.create_async(path, said, ephemeral=True, sequence=True))
+        return made.rpartition("/")[2]
+
+    def _said_by(self, name: str) -> Holder | None:
+        try:
+            found = self._ask(self._client.get_async(f"{self._path}/{name}"))[0]
+            return Holder.of(json.loads(found))
+        except (LeaseError, ValueError):
+            return None
+
+    def _ask(self, answer: Any) -> Any:
+        """The answer, within the lease's timeout."""
+        try:
+            return answer.get(timeout=self.timeout)
+        except (self._failed, self._timed_out) as error:
+            name = type(error).__name__
+            why = {
+                "NoAuthError": "permission denied; give this client the right to create, read and delete there",
+                "AuthFailedError": "the server does not take these credentials any more",
+                "NoNodeError": "a node is gone",
+            }.get(name, f"ZooKeeper does not answer now ({name})")
+            raise LeaseError(f"lease {self.url}: {why}", lease=self.url) from cause(error)
+
+
+def _place(name: str) -> int:
+    """Its place in the queue: the number that ZooKeeper gave it."""
+    return int(name.rpartition("-")[2])

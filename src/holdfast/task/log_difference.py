@@ -1,0 +1,32 @@
+"""The difference between two logs of the same columns: what turns the rows of one into those of the other.
+
+Both are read as of an epoch, and rows that are in both cancel. Where both are arranged by the same key they are gone
+through range by range of its hash, so that no more than a part of them is in memory at once. Cost: both logs, once.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.operators.arrangement import change_table
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import Kept
+
+_PARTS = 16
+
+
+def difference(new: Kept, at: int, old: Kept, before: int) -> pa.Table:
+    """The rows of ``new`` as of epoch ``at`` less those of ``old`` as of ``before``: columns by position, ``_diff``."""
+    parts = _PARTS if new.spec.key == old.spec.key else 1
+    return pa.concat_tables([_part(new, at, old, before, *partition_range(part, parts)) for part in range(parts)])
+
+
+def _part(new: Kept, at: int, old: Kept, before: int, low: int, high: int) -> pa.Table:
+    names = [f"c{place}" for place in range(len(new.spec.types))] + ["_diff"]
+    there = new.snapshot(low, high, at).drop_columns(["_epoch"]).rename_columns(names)
+    gone = old.snapshot(low, high, before).drop_columns(["_epoch"]).rename_columns(names)
+    gone = gone.set_column(len(names) - 1, "_diff", pc.negate(gone.column("_diff")))
+    arrangement = new.spec.arrangement
+    block = arrangement.block(arrangement.prepare(pa.concat_tables([there, gone])), at)
+    return change_table(arrangement.original(block.columns), new.spec.types, block.diff)

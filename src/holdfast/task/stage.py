@@ -1,0 +1,470 @@
+"""One task of one stage: decode what arrived, run the stage's operators, route what they give.
+
+Messages (`operators.messages`) for operators of later stages pass through untouched. Results for the driver (what the
+views changed, how long things took) stay in the sender's own partition, so that the last stage's tasks deliver those of
+all stages. A task of a later stage that hears of an error computes nothing and writes nothing, since what arrived there
+is not complete.
+
+A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
+hold, so a retry, a speculative copy, or a task run twice does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
+from holdfast.log.host_paths import here, member
+from holdfast.log.layer_footers import answers_footer
+from holdfast.log.location import Location
+from holdfast.operators import draw
+from holdfast.operators.linear_step import NativeStep, run_step
+from holdfast.operators.step import Context, Step
+from holdfast.task.fixed_answers import asked_file, fix, recall
+from holdfast.task.messages import FAILED, RESULT, Message, arrived
+from holdfast.task.program import KINDS, Compiled, Program, Route, bounds, partition_range
+from holdfast.trace import exact
+from holdfast.trace.cover import Chain
+from holdfast.trace.layer import write_layer
+from holdfast.trace.name import LayerName
+from holdfast.trace.rows import Block, Layout
+from holdfast.trace.trace import Trace
+
+TIMED = frozenset({"temporal"})
+"""Kinds of operators that may have something to say when nothing arrives."""
+
+Entry = tuple[str, tuple[NativeStep, ...]]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch adds to the program."""
+
+    number: int
+    first: int
+    """The first epoch of the layers to write: the number itself, or 0 in a backfill."""
+
+    digest: str
+    chain: Chain
+    partitions: int
+    traces: str
+    parent: str = ""
+    """The digest of the epoch before."""
+
+    deliver: frozenset[str] = frozenset()
+    """The logs whose output the driver wants (for sinks)."""
+
+    clock: int = 0
+    before: int = -(2**63)
+    """The clock of the epoch before."""
+
+    seed: int = 0
+    answers: Mapping[str, Mapping[str, str]] | None = None
+    """In a replay: operator → question → answer."""
+
+    run: Mapping[str, frozenset[int]] | None = None
+    """In a replay: operator → the partitions in which it is computed at all. None: everything is."""
+
+    write: Mapping[str, frozenset[int]] | None = None
+    """In a replay: operator → the partitions whose layers are to be written. None: all are."""
+
+    asking: frozenset[str] = frozenset()
+    """In a replay: the operators that are new. They ask outside, as nobody did so for them before; others never do."""
+
+    owners: tuple[str, ...] = ()
+    """Partition → the member that has its layers, where members have directories of their own."""
+
+    copies: tuple[Location, ...] = ()
+    """The log's locations, where a task on another member finds layers that it lacks."""
+
+    senders: int = 0
+    """How many tasks read the sources."""
+
+    def runs(self, operator: str, partition: int) -> bool:
+        return self.run is None or partition in self.run.get(operator, ())
+
+    def writes(self, operator: str, partition: int) -> bool:
+        return self.write is None or partition in self.write.get(operator, ())
+
+
+@dataclass
+class Report:
+    """What a task did, for the driver."""
+
+    stage: int
+    partition: int
+    started: float = 0.0
+    ended: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Operator → rows of its output change."""
+
+    net: dict[str, int] = field(default_factory=dict)
+    """Log → how many rows more it holds than before."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+    """Operator → seconds in which it read its traces, computed and wrote."""
+
+    layers: dict[str, int] = field(default_factory=dict)
+    """Trace → number of layers it had."""
+
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operator → question → answer: what outside functions returned in this task."""
+
+    written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    """Trace → the layers that the task wrote: file name and bytes."""
+
+    due: int | None = None
+    """At what clock something happens in this task although nothing arrives. None: never."""
+
+    arrived: int = 0
+    member: str = field(default_factory=member)
+    """Where it ran: the name of the host's directory, if hosts have their own."""
+
+    fetched: int = 0
+    """So many layers had to be fetched from the log's copies first, since it ran elsewhere than at home."""
+
+    def spend(self, what: str, since: float) -> float:
+        now = time.perf_counter()
+        self.seconds[what] = self.seconds.get(what, 0.0) + now - since
+        return now
+
+
+def encode(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    result: bytes = sink.getvalue().to_pybytes()
+    return result
+
+
+def decode(buffer: bytes) -> pa.Table:
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_all()
+
+
+def zero_filled(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The tables on top of each other. Additive columns (``+…``) that one of them lacks are zeros there."""
+    if not tables:
+        return schema.empty_table()
+    if all(table.schema.equals(tables[0].schema) for table in tables):
+        return pa.concat_tables(tables)
+    names = list(dict.fromkeys(name for table in tables for name in table.column_names))
+    return pa.concat_tables([_with_columns(table, names) for table in tables])
+
+
+def _with_columns(table: pa.Table, names: list[str]) -> pa.Table:
+    have = set(table.column_names)
+    zeros = pa.array(np.zeros(table.num_rows, dtype=np.int64))
+    return pa.table([table.column(name) if name in have else zeros for name in names], names=names)
+
+
+class Router:
+    """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
+
+    def __init__(self, program: Program, epoch: Epoch, report: Report, *, keep: bool = False) -> None:
+        """``keep``: messages stay in this task."""
+        self.program = program
+        self.keep = keep
+        self.epoch = epoch
+        self.report = report
+        self.here: dict[int, list[pa.Table]] = {}
+        self.messages: list[Message] = []
+        self.catalyst: list[tuple[Entry, pa.Table]] = []
+        """What Spark's expressions must see first: (the producer and the steps behind it, rows)."""
+
+    def send(self, producer: str, change: pa.Table) -> None:
+        """Route a producer's change along all its paths."""
+        routes = self.program.routes.get(producer, ())
+        done: dict[tuple[object, ...], pa.Table] = {}
+        crossing: dict[Entry, pa.Table] = {}
+        for route in routes:
+            if not self._wanted(route):
+                continue
+            table = done.get(route.steps)
+            if table is None:
+                since = time.perf_counter()
+                table = change
+                with _named(self._operator(route), self.epoch.number):
+                    for step in route.steps:
+                        table = run_step(step, table)
+                done[route.steps] = table
+                self.report.spend("linear", since)
+            if not route.catalyst:
+                self.deliver(route, table)
+            elif table.num_rows:
+                crossing[producer, route.steps] = table
+        self.catalyst += crossing.items()
+
+    def _wanted(self, route: Route) -> bool:
+        run = self.epoch.run
+        return run is None or bool(run.get(self._operator(route).id))
+
+    def _operator(self, route: Route) -> Compiled:
+        """The operator at the end of a route."""
+        return self.program.operators[self.program.channels[route.channel][0]]
+
+    def deliver(self, route: Route, table: pa.Table) -> None:
+        """Prepare rows for the port at the end of ``route``, and hand them over."""
+        if not self._wanted(route):
+            return
+        operator = self._operator(route)
+        with _named(operator, self.epoch.number):
+            for step in route.after:
+                table = run_step(step, table)
+        if table.num_rows == 0:
+            return
+        since = time.perf_counter()
+        _, port = self.program.channels[route.channel]
+        columns = [table.column(place) for place in operator.ports[port].columns]
+        change = pa.table(
+            [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
+        )
+        with _named(operator, self.epoch.number):
+            prepared = KINDS[operator.kind].prepare(operator.spec, port, change)
+        since = self.report.spend("prepare", since)
+        if route.local:
+            self.here.setdefault(route.channel, []).append(prepared)
+        else:
+            for partition, part in split(prepared, self.epoch.partitions):
+                if self.epoch.runs(operator.id, partition):
+                    self.messages.append((partition, (route.channel, part if self.keep else encode(part))))
+            self.report.spend("split", since)
+
+
+def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
+    """Cut rows by the partition of their ``_hash``. Sorted rows are cut without a copy."""
+    if table.num_rows == 0:
+        return
+    hashes = table.column("_hash").to_numpy()
+    if partitions == 1:
+        yield 0, table
+        return
+    owner = np.searchsorted(bounds(partitions), hashes, side="right") - 1
+    if not (owner[1:] >= owner[:-1]).all():
+        order = np.argsort(owner.astype(np.uint8), kind="stable")
+        table, owner = table.take(pa.array(order)), owner[order]
+    cuts = np.searchsorted(owner, np.arange(partitions + 1))
+    for partition in range(partitions):
+        start, stop = int(cuts[partition]), int(cuts[partition + 1])
+        if stop > start:
+            yield partition, table.slice(start, stop - start)
+
+
+def run_stage(
+    program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message], *, keep: bool = False
+) -> tuple[Router, Report]:
+    """Run the operators of a stage over what arrived for one partition. ``keep``: all of it was sent by this task."""
+    report = Report(stage, partition, started=time.time())
+    since = time.perf_counter()
+    router = Router(program, epoch, report, keep=keep)
+    mine = {channel for operator in program.at(stage) for channel in operator.channels}
+    failed = False
+    if not keep:
+        messages = arrived(messages, epoch.senders if stage == 1 else epoch.partitions)
+    for owner, (channel, buffer) in messages:
+        failed = failed or channel == FAILED
+        if channel in mine:
+            table = buffer if isinstance(buffer, pa.Table) else decode(buffer)
+            report.arrived += table.num_rows
+            router.here.setdefault(channel, []).append(table)
+        else:
+            router.messages.append((owner, (channel, buffer)))
+    report.spend("decode", since)
+    for operator in () if failed else program.at(stage):
+        if epoch.runs(operator.id, partition):
+            router.send(operator.id, run_operator(operator, partition, epoch, router.here, report))
+    return router, report
+
+
+def reports_of(messages: Iterable[Message]) -> tuple[Report, ...]:
+    """The reports among what the last stage sent; raises the error, if a task met one."""
+    reports = []
+    for _, (channel, buffer) in messages:
+        if channel == FAILED:
+            raise pickle.loads(buffer)
+        if channel == RESULT:
+            reports.append(pickle.loads(buffer))
+    return tuple(reports)
+
+
+def finish(router: Router, report: Report, partition: int) -> Iterator[Message]:
+    """The messages of a task that is done, its report last."""
+    report.ended = time.time()
+    yield from router.messages
+    yield partition, (RESULT, pickle.dumps(report))
+
+
+def run_operator(
+    operator: Compiled, partition: int, epoch: Epoch, here: dict[int, list[pa.Table]], report: Report
+) -> pa.Table:
+    """One step of one operator in one partition: read its traces, compute, write its new layers."""
+    module = KINDS[operator.kind]
+    low, high = partition_range(partition, epoch.partitions)
+    initial = epoch.first == 0
+    if not initial and operator.kind not in TIMED and not any(here.get(channel) for channel in operator.channels):
+        return _quiet(operator, partition, epoch, report)
+    begun = since = time.perf_counter()
+    arrived = [
+        zero_filled(here.pop(channel, []), port.arrived)
+        for channel, port in zip(operator.channels, operator.ports, strict=True)
+    ]
+    traces = {}
+    for suffix, layout in module.layouts(operator.spec).items():
+        directory = trace_directory(epoch, operator.id, suffix)
+        traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.first - 1, epoch.chain)
+        report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
+    since = report.spend("open", since)
+    writes = epoch.writes(operator.id, partition)
+    filling = initial and (epoch.first < epoch.number or operator.id in epoch.asking)
+    if filling and not writes and operator.kind == "draw":
+        # A history that is taken as one epoch would draw other values than those that others have seen.
+        step = _remembered(operator, low, high, epoch)
+    else:
+        context = Context(
+            epoch.number,
+            low,
+            high,
+            initial,
+            clock=epoch.clock,
+            seed=epoch.seed,
+            before=epoch.before,
+            answers=_answers(operator, epoch),
+        )
+        with _named(operator, epoch.number):
+            step = _step(operator, arrived, traces, context, epoch)
+    since = report.spend("kernel", since)
+    if step.answers:
+        report.answers[operator.id] = step.answers
+    if step.due is not None:
+        report.due = step.due if report.due is None else min(report.due, step.due)
+    if writes:
+        for suffix, layout in module.layouts(operator.spec).items():
+            directory = trace_directory(epoch, operator.id, suffix)
+            block = step.layers.get(suffix)
+            name = _written(
+                directory, Block.empty(layout) if block is None else block, layout,
+                low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
+                since=-1 if epoch.first == epoch.number else epoch.number,
+                metadata=_footer(operator, step.answers),
+            )  # fmt: skip
+            _note_written(report, operator, suffix, directory, name)
+    report.spent[operator.id] = report.spend("write", since) - begun
+    return _noted(report, operator, epoch, step.output)
+
+
+@contextmanager
+def _named(operator: Compiled, epoch: int) -> Iterator[None]:
+    """Say of which view and epoch it is that an expression failed, or that rows cannot be counted any more."""
+    try:
+        yield
+    except EvaluationError as error:
+        if "view" in error.fields:
+            raise
+        raise EvaluationError(
+            f"view '{operator.view}', epoch {epoch}: {error}", **{**error.fields, "view": operator.view, "epoch": epoch}
+        ) from None
+    except MultiplicityOverflow as error:
+        raise MultiplicityOverflow(
+            f"view '{operator.view}', epoch {epoch}: {error} ({operator.kind}); nothing of the epoch took effect: "
+            "take back the input that multiplies rows so often, or make them distinct before they are joined",
+            **{**error.fields, "view": operator.view, "epoch": epoch, "operator": operator.id},
+        ) from None
+
+
+def _quiet(operator: Compiled, partition: int, epoch: Epoch, report: Report) -> pa.Table:
+    """A step to which nothing arrived: it changes nothing, so its traces are not even opened. It advances all the same:
+    by an empty layer."""
+    since = time.perf_counter()
+    low, high = partition_range(partition, epoch.partitions)
+    for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+        directory = trace_directory(epoch, operator.id, suffix)
+        with suppress(FileNotFoundError):
+            # Close to what the partition has: all files, by the number of partitions.
+            report.layers[f"{operator.id}.{suffix}"] = len(os.listdir(directory)) // epoch.partitions
+        if epoch.writes(operator.id, partition):
+            name = _written(
+                directory, Block.empty(layout), layout, low=low, high=high, first=epoch.first, last=epoch.number,
+                digest=epoch.digest, metadata=_footer(operator, {}),
+            )  # fmt: skip
+            _note_written(report, operator, suffix, directory, name)
+    report.spend("write", since)
+    return _noted(report, operator, epoch, operator.output.empty_table())
+
+
+def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
+    """What the footer of a layer says beside its rows."""
+    return answers_footer(answers) if getattr(operator.spec, "asks", False) else {}
+
+
+def _note_written(report: Report, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
+    size = os.stat(directory / name.text()).st_size
+    report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
+
+
+def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -> pa.Table:
+    report.rows[operator.id] = output.num_rows
+    if operator.kind == "log" and output.num_rows:
+        report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
+    if operator.id in epoch.deliver:
+        report.outputs[operator.id] = encode(output)
+    return output
+
+
+def _answers(operator: Compiled, epoch: Epoch) -> Mapping[str, str] | None:
+    """In a replay, what the lineage says: nobody is asked again, and a question that it does not answer is an error.
+    Only an operator that is new, and being filled, asks now."""
+    if epoch.answers is None or operator.id in epoch.asking:
+        return None
+    return epoch.answers.get(operator.id, {})
+
+
+def _remembered(operator: Compiled, low: int, high: int, epoch: Epoch) -> Step:
+    directory = trace_directory(epoch, operator.id, "rows")
+    trace = Trace.open(directory, operator.spec.layout, low, high, epoch.number, epoch.chain)
+    return Step({}, draw.remembered(operator.spec, trace))
+
+
+def _step(
+    operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: Epoch
+) -> Step:
+    """The operator's step. What it asks outside is answered once, however often the task runs."""
+    module = KINDS[operator.kind]
+    if context.answers is not None or not getattr(operator.spec, "asks", False):
+        step: Step = module.step(operator.spec, arrived, traces, context)
+        return step
+    directory = trace_directory(epoch, operator.id, next(iter(traces)))
+    file = asked_file(directory, epoch.number, epoch.digest, context.low, context.high)
+    step = module.step(operator.spec, arrived, traces, replace(context, answers=recall(file)))
+    if step.answers and (fixed := fix(file, step.answers)) != step.answers:
+        step = module.step(operator.spec, arrived, traces, replace(context, answers=fixed))
+    return step
+
+
+def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> LayerName:
+    """Write a layer. A disk that is full, or read-only, is the user's to mend: a clear error, and nothing is lost."""
+    try:
+        return write_layer(directory, block, layout, **extent)
+    except OSError as error:
+        raise LogError(
+            f"log {directory.parent.parent}: cannot write a layer of epoch {extent['last']}: {error.strerror or error}",
+            path=str(directory),
+            epoch=extent["last"],
+            errno=error.errno,
+        ) from error
+
+
+def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:
+    return here(epoch.traces) / f"{operator}.{suffix}"

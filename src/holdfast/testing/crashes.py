@@ -1,0 +1,74 @@
+"""Crashes on purpose: a driver dies at a failpoint of the code (`foundation/failpoints.py`), when a test chooses.
+
+`crash_at` kills nothing: it raises `Crash` where the mark is reached, in whichever thread of this process that is.
+Nobody catches it, since it is no `Exception`, so the rest of the work there does not happen, as in a process that dies;
+but ``finally`` blocks and ``with`` statements still run, and other threads go on. A process of its own, started with
+``HOLDFAST_CRASH_AT=mark``, really dies.
+
+Tasks run in other processes, which do not see the context manager: a mark that is reached in a task (``merge``) is
+for the environment variable, and kills the task's process, not the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.foundation import failpoints
+
+MARKS = (
+    "epoch.ran",
+    "epoch.complete",
+    "sink.before_commit",
+    "sink.after_commit",
+    "round.before_lineage",
+    "round.before_layers",
+    "round.before_look",
+    "round.before_removal",
+    "round.before_compaction",
+    "round.before_forgetting",
+    "recovery.found_history",
+    "recovery.before_fetch",
+    "recovery.before_replay",
+    "branch.begun",
+    "branch.ran",
+    "branch.complete",
+    "repair.recovered",
+    "repair.before_epoch",
+    "repair.done",
+    "merge",
+)
+"""All marks, in the order in which a flow's life comes to them."""
+
+
+class Crash(BaseException):
+    """The process dies here. Nothing may catch it, but the test that asked for it."""
+
+
+@contextmanager
+def crash_at(mark: str, times: int = 1) -> Iterator[None]:
+    """Raise `Crash` the ``times``-th time that this process reaches ``mark`` within the ``with`` block, and only then.
+
+    What the block raised goes on to the caller: wrap it in ``pytest.raises(Crash)``.
+    """
+    if mark not in MARKS:
+        raise ValueError(f"mark {mark!r} not found; expected one of {', '.join(MARKS)}")
+    if times < 1:
+        raise ValueError(f"times must be at least 1, not {times}")
+    before = failpoints.hook
+    left = times
+
+    def reached(name: str) -> None:
+        nonlocal left
+        if before is not None:
+            before(name)
+        if name == mark:
+            left -= 1
+            if left == 0:
+                raise Crash(mark)
+
+    failpoints.hook = reached
+    try:
+        yield
+    finally:
+        failpoints.hook = before
