@@ -32,10 +32,10 @@ from holdfast.connectors.files import files
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import HoldfastError
 from holdfast.log.location import LocalLocation
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing import Plan, faults
 from holdfast.testing.simulator.model import VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
@@ -78,7 +78,7 @@ class Subject:
         self.engine = self.open()
 
     def open(self) -> Engine:
-        declared = Declared(
+        declared = Declaration(
             name="growing",
             local=self.root / "local",
             locations=tuple(self.stores),
@@ -89,9 +89,11 @@ class Subject:
             views=plans(FLOW),
             texts={view: VIEWS[view] for view in FLOW},
             sinks=[(view, changelog(self.root / "out" / view, compact=16)) for view in FLOW],
-            settings=Settings("nosync", 2, Bound(), Retention(epochs=self._retain), fold=max(8, self._retain // 2)),
+            settings=DurabilitySettings(
+                "nosync", 2, Bound(), Retention(epochs=self._retain), fold=max(8, self._retain // 2)
+            ),
         )
-        return Engine(Ready(declared, SimulatedRunner(self.world, 1)), Told())
+        return Engine(PreparedFlow(declared, SimulatedRunner(self.world, 1)), ConnectorProgress())
 
     def feed(self, count: int) -> None:
         """Files arrive, in time order. Users come again and again: what is kept stays as large as it is."""

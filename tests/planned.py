@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @cache
 def planner(session: SparkSession | None = None) -> Planner:
     """What reads queries, as a session does."""
-    from holdfast.spark.flow_leaves import Leaves
+    from holdfast.spark.flow_leaves import FlowLeaves
     from holdfast.spark.planning import Planner
     from holdfast.spark.session_meaning import meaning_of
 
     spark = session or shared_session()
-    return Planner(spark, meaning_of(spark, "tests"), Leaves(spark, _never_read), "tests")
+    return Planner(spark, meaning_of(spark, "tests"), FlowLeaves(spark, _never_read), "tests")
 
 
 def _never_read(*_: object) -> DataFrame:

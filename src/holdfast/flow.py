@@ -32,24 +32,24 @@ from holdfast.plan.schema import parse_schema
 from holdfast.results import Approximation, Epoch, Recovery, Status
 from holdfast.runtime import redeclaration
 from holdfast.runtime.redeclaration import same_again
-from holdfast.runtime.settings import checked, clock_jump, working_directory
+from holdfast.runtime.settings import parse_clock_jump, parse_settings, working_directory
 from holdfast.runtime.turns import Turns
-from holdfast.spark.flow_members import H, Members
-from holdfast.spark.flow_tables import Live
+from holdfast.spark.flow_members import FlowMembers, H
+from holdfast.spark.flow_tables import FlowTables
 from holdfast.standby.events import LeaseEvent
 from holdfast.standby.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.inspect.flow_plan import Plan
-    from holdfast.inspect.unopened_flow import Log
+    from holdfast.inspect.flow_plan import FlowPlan
+    from holdfast.inspect.unopened_flow import UnopenedLog
     from holdfast.log.location import Location
     from holdfast.plan.drawing import Drawing
-    from holdfast.runtime.declaration import Told
+    from holdfast.runtime.declaration import ConnectorProgress
     from holdfast.runtime.engine import Engine
-    from holdfast.runtime.prepared_flow import Ready
-    from holdfast.spark.placed_work import Placement
+    from holdfast.runtime.prepared_flow import PreparedFlow
+    from holdfast.spark.placed_work import PlacedWork
     from holdfast.spark.planning import Planner
 
     Place: TypeAlias = str | Path | Location
@@ -121,14 +121,16 @@ class Flow:
             arguments.path(subject, "local", local)
         arguments.flag(subject, "accept_loss", accept_loss)
         self.name = name
-        self._places, self._settings = checked(name, log, retain, min_replicas, max_unsafe, strategy, accept_loss)
+        self._places, self._settings = parse_settings(
+            name, log, retain, min_replicas, max_unsafe, strategy, accept_loss
+        )
         if on_loss not in ("replay", "terminate", "continue"):
             raise DeclarationError(
                 f"flow '{name}': on_loss must be 'replay', 'terminate' or 'continue', not {on_loss!r}", flow=name
             )
-        self._members = Members(name, on_loss == "terminate")
+        self._members = FlowMembers(name, on_loss == "terminate")
         self._on_loss = on_loss
-        self._max_clock_jump = clock_jump(name, max_clock_jump)
+        self._max_clock_jump = parse_clock_jump(name, max_clock_jump)
         self._accepts_clock = False
         self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
@@ -137,18 +139,18 @@ class Flow:
         self._catalog = Catalog()
         self._sinks: list[tuple[str, Sink]] = []
         self._engine: Engine | None = None
-        self._ready: Ready | None = None
+        self._ready: PreparedFlow | None = None
         self._reading: SparkSession | None = None
         """The session that means what ``_meaning`` says."""
 
         self._planning: Planner | None = None
-        self._live = Live(self)
+        self._live = FlowTables(self)
         self._meaning: dict[str, str] = {}
         """What the session says that changes what views mean."""
 
-        self._told: Told | None = None
+        self._told: ConnectorProgress | None = None
         self._recovery: Recovery | None = None
-        self._placement: Placement | None = None
+        self._placement: PlacedWork | None = None
         self._closed = False
         self._closed_for = ""
         self._expires: dict[str, str | None] = {}
@@ -594,9 +596,9 @@ class Flow:
             self._end()  # it was interrupted where only the log knows what counts
         if self._engine is None:
             from holdfast.runtime.continuing import engine_of
-            from holdfast.runtime.declaration import Told
+            from holdfast.runtime.declaration import ConnectorProgress
 
-            self._told = self._told or Told()
+            self._told = self._told or ConnectorProgress()
             if self._local is None:
                 working_directory(ready.declared.locations)  # now it is made
             if self._lease is None:
@@ -609,22 +611,22 @@ class Flow:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
 
-    def _prepared(self) -> Ready:
+    def _prepared(self) -> PreparedFlow:
         if self._closed:
             why = f": {self._closed_for}" if self._closed_for else ""
             raise DeclarationError(f"flow '{self.name}' is closed{why}", flow=self.name)
         if self._ready is None:
             self._renew()
             from holdfast.log.location import open_location
-            from holdfast.runtime.declaration import Declared
+            from holdfast.runtime.declaration import Declaration
             from holdfast.runtime.description import recorded_session
-            from holdfast.runtime.prepared_flow import Ready
-            from holdfast.spark.runner import Cluster
+            from holdfast.runtime.prepared_flow import PreparedFlow
+            from holdfast.spark.runner import SparkRunner
 
             spark = self._session()
             locations = tuple(open_location(place) for place in self._places)
             catalog = self._catalog
-            declared = Declared(
+            declared = Declaration(
                 name=self.name,
                 local=self._local or working_directory(locations, make=False),
                 locations=locations,
@@ -651,9 +653,9 @@ class Flow:
                 views=dict(catalog.views),
                 expiring=dict(catalog.expiring),
             )
-            cluster = Cluster(spark, own, partitions, self._on_loss != "terminate", locations)
+            cluster = SparkRunner(spark, own, partitions, self._on_loss != "terminate", locations)
             self._placement = cluster.placement
-            self._ready = Ready(declared, cluster)
+            self._ready = PreparedFlow(declared, cluster)
             self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
 
@@ -736,7 +738,7 @@ class Flow:
         measured = Statistics().measured(state.traces, local_state(directory, state.layouts, rows=True))
         return drawing(state.flow, measured)
 
-    def plan(self) -> Plan:
+    def plan(self) -> FlowPlan:
         """What running the flow as it is declared now would do to its log: which views it adds, rebuilds (and what is
         read again for that) and drops. Nothing is opened, claimed or written; another driver may be running it.
 
@@ -745,13 +747,13 @@ class Flow:
 
         return foresee(self._planned("plan()").state, self._log())
 
-    def _planned(self, what: str) -> Ready:
+    def _planned(self, what: str) -> PreparedFlow:
         if (ready := self._ready) is not None:
             return ready
         with self._turns.taken(what, looks=True):
             return self._prepared()
 
-    def _log(self) -> Log:
+    def _log(self) -> UnopenedLog:
         """What is there of the log, looked at from outside."""
         from holdfast.inspect.unopened_flow import look_at
         from holdfast.log.location import open_location

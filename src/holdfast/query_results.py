@@ -12,7 +12,7 @@ from holdfast.coordinator.membership import Member
 
 
 @dataclass(frozen=True)
-class Input:
+class QueryInput:
     """A piece of the input that one task reads."""
 
     table: str
@@ -77,7 +77,7 @@ class Report:
     coverage: Coverage | None = None
     """With ``on_loss="continue"``; otherwise an answer has all of its input, or there is none."""
 
-    missing: tuple[Input, ...] = ()
+    missing: tuple[QueryInput, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
     runs: int = 1
     """How often the query was begun: a continued one begins again, without what is lost, when its answer would
@@ -108,14 +108,14 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Inputs:
+class QueryInputs:
     """All pieces of one table's input, in the order of its partitions."""
 
     table: str
-    pieces: list[Input] = field(default_factory=list)
+    pieces: list[QueryInput] = field(default_factory=list)
 
 
-def coverage_of(inputs: Sequence[Inputs], missing: Sequence[Input]) -> Coverage:
+def coverage_of(inputs: Sequence[QueryInputs], missing: Sequence[QueryInput]) -> Coverage:
     """What is covered when these pieces are missing. Rows and bytes only if they are known of every piece."""
     pieces = [piece for one in inputs for piece in one.pieces]
     gone = set(missing)

@@ -20,7 +20,7 @@ from holdfast.connectors import changelog, changelog_files, changelog_verificati
 from holdfast.connectors.changelog import Changelog, committed, delivered
 from holdfast.connectors.changelog_files import data_files, listed
 from holdfast.connectors.changelog_progress import CHUNK
-from holdfast.connectors.sink import Lost
+from holdfast.connectors.sink import LostEpochs
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
 
@@ -94,7 +94,7 @@ def test_a_file_torn_in_the_middle_is_found_and_restored(tmp_path: Path, tear: s
     torn(tmp_path / "epoch-000000000002.parquet", tear)
     sink = changelog(tmp_path)
     assert sink.open("top", FIELDS) == 4, "the epoch was delivered, and is not delivered again as another"
-    assert sink.lost() == (Lost(2, 2, 0, str(tmp_path / "epoch-000000000002.parquet")),)
+    assert sink.lost() == (LostEpochs(2, 2, 0, str(tmp_path / "epoch-000000000002.parquet")),)
     restored = change(("ada", 2.0, 1)).append_column("_epoch", pa.array([2]))
     sink.restore(sink.lost()[0], restored, b"lineage of 2\n")
     assert sink.lost() == ()
@@ -150,7 +150,7 @@ def test_zeroed_pages_of_a_file_of_long_ago_are_found_at_opening(tmp_path: Path)
     torn(file(tmp_path, 1), "zeroed")
     aged(tmp_path, 6)
     sink = opened(tmp_path)
-    assert sink.lost() == (Lost(1, 1, 0, str(file(tmp_path, 1))),)
+    assert sink.lost() == (LostEpochs(1, 1, 0, str(file(tmp_path, 1))),)
     sink.restore(sink.lost()[0], change(("ada", 1.0, 1)).append_column("_epoch", pa.array([1])), b"lineage of 1\n")
     assert pq.read_table(tmp_path).column("total").to_pylist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
@@ -185,7 +185,7 @@ def test_opening_reads_no_more_than_it_may_and_the_rest_is_verified_beside_epoch
     sink.maintain()
     assert reads == [file(tmp_path, 0).name, file(tmp_path, 1).name]
     sink.maintain()
-    assert sink.lost() == (Lost(3, 3, 0, str(file(tmp_path, 3))),)
+    assert sink.lost() == (LostEpochs(3, 3, 0, str(file(tmp_path, 3))),)
     sink.maintain()
     assert len(sink.lost()) == 1
     sink.restore(sink.lost()[0], change(("ada", 3.0, 1)).append_column("_epoch", pa.array([3])), b"lineage of 3\n")

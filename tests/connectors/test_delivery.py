@@ -22,10 +22,10 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import SinkError
 from holdfast.plan.nodes import Field
 from holdfast.runtime.continuing import engine_of
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World
@@ -43,8 +43,8 @@ class Shop:
         self.engine: Engine | None = None
         self.orders = 0
 
-    def open(self, *sinks: tuple[str, Sink], retain: int = 6, told: Told | None = None) -> Engine:
-        declared = Declared(
+    def open(self, *sinks: tuple[str, Sink], retain: int = 6, told: ConnectorProgress | None = None) -> Engine:
+        declared = Declaration(
             name="shop",
             local=self.world.local(0),
             locations=tuple(self.world.locations()),
@@ -52,10 +52,10 @@ class Shop:
             views=plans(FLOW),
             texts={view: VIEWS[view] for view in FLOW},
             sinks=sinks,
-            settings=Settings("nosync", 2, Bound(), Retention(epochs=retain)),
+            settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=retain)),
         )
         runner = SimulatedRunner(self.world, 2)
-        self.engine = engine_of(Ready(declared, runner), told or Told())
+        self.engine = engine_of(PreparedFlow(declared, runner), told or ConnectorProgress())
         return self.engine
 
     def die(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.connectors import Files, files
-from holdfast.connectors.file_listing import File, Tree
+from holdfast.connectors.file_listing import File, FileTree
 from holdfast.connectors.file_offer import Offered, files_of, offer_of
 from holdfast.connectors.source import Offer
 from holdfast.errors import BadFile, FileMoved
@@ -289,7 +289,7 @@ def test_a_directory_that_did_not_change_is_not_listed_again(tmp_path: Path) -> 
         os.utime(tmp_path / f"d{number}", (10, 10))
     os.utime(tmp_path, (10, 10))
     moment = Moment()
-    tree = Tree(str(tmp_path), moment)
+    tree = FileTree(str(tmp_path), moment)
     known: set[str] = set()
 
     def look() -> list[str]:
@@ -310,7 +310,7 @@ def test_a_directory_that_did_not_change_is_not_listed_again(tmp_path: Path) -> 
 
 def test_a_change_within_the_tick_of_a_listing_is_seen_and_times_that_lie_are_found_out(tmp_path: Path) -> None:
     moment = Moment()
-    tree = Tree(str(tmp_path), moment)
+    tree = FileTree(str(tmp_path), moment)
     known: set[str] = set()
 
     def look() -> list[str]:

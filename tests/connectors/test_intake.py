@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.connectors.source import Offer, Source
-from holdfast.runtime.declaration import Told
+from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.intake import Intake
 
 
@@ -27,7 +27,7 @@ class Slow(Source):
 def test_a_source_that_has_nothing_is_asked_less_often_and_at_once_by_a_step() -> None:
     time = [0.0]
     listing, pushed = Slow(time, 0.05, patience=2.0), Slow(time, 0.0, patience=0.0)
-    intake = Intake({"listing": listing, "pushed": pushed}, Told(), [], lambda: time[0])
+    intake = Intake({"listing": listing, "pushed": pushed}, ConnectorProgress(), [], lambda: time[0])
     for _ in range(100):
         assert intake.poll(["listing", "pushed"], patient=True) == {}
         time[0] += 0.1
@@ -38,7 +38,9 @@ def test_a_source_that_has_nothing_is_asked_less_often_and_at_once_by_a_step() -
     assert intake.poll(["listing"], patient=True) == {}
     assert intake.poll(["listing"]) == {"listing": {"x": 1}}
     assert listing.asked == asked + 1
-    assert intake.poll(["listing"], patient=True) == {"listing": {"x": 1}}, "after news it is asked at once"
+    assert intake.poll(["listing"], patient=True) == {"listing": {"x": 1}}, (
+        "after news it is asked at once"
+    )
     listing.news, listing._takes = None, 10.0
     intake.poll(["listing"])
     time[0] += 2.0

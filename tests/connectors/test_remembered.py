@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.connectors import taken_files
-from holdfast.connectors.taken_files import Remembered
+from holdfast.connectors.taken_files import TakenFiles
 
 PATHS = st.sampled_from([f"/in/{name}" for name in "abcdefgh"] + ["/other/a", "/a", "/in/ä", "/in/\udcff"])
 ADDED = st.tuples(PATHS, st.integers(0, 2**62), st.integers(-(2**62), 2**62), st.lists(st.integers(-5, 5), max_size=2))
@@ -21,7 +21,7 @@ ADDED = st.tuples(PATHS, st.integers(0, 2**62), st.integers(-(2**62), 2**62), st
 def test_what_was_added_is_found_as_a_dict_finds_it(added: list[tuple[str, int, int, list[int]]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(taken_files, "_RECENT", 3)
-        files = Remembered()
+        files = TakenFiles()
         last: dict[str, tuple[int, int]] = {}
         alike: dict[int, list[str]] = {}
         for path, size, changed, keys in added:
@@ -37,7 +37,7 @@ def test_what_was_added_is_found_as_a_dict_finds_it(added: list[tuple[str, int, 
 
 
 def test_a_file_costs_few_bytes_for_ever() -> None:
-    files = Remembered()
+    files = TakenFiles()
     tracemalloc.start()
     for number in range(20_000):
         files.add(os.path.join("/some/directory/of/ours", f"{number:09d}.parquet"), number, number, [number * 7919])

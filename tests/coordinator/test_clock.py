@@ -7,7 +7,7 @@ import pytest
 from holdfast.coordinator.clock import LONGEST_REST, FlowClock, Reading
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.errors import ClockJumped, DeclarationError
-from holdfast.runtime.settings import clock_jump
+from holdfast.runtime.settings import parse_clock_jump
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -97,5 +97,5 @@ def test_what_is_accepted_is_accepted_once_ahead_and_back() -> None:
 @pytest.mark.parametrize("value", [3600, "an hour", "", True, "all", -1])
 def test_a_bound_that_is_no_time_is_refused(value: object) -> None:
     with pytest.raises(DeclarationError, match="max_clock_jump must be a time such as '1h'"):
-        clock_jump("f", value)
-    assert clock_jump("f", "90m") == 5400 * SECOND and clock_jump("f", None) is None
+        parse_clock_jump("f", value)
+    assert parse_clock_jump("f", "90m") == 5400 * SECOND and parse_clock_jump("f", None) is None

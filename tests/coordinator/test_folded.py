@@ -19,12 +19,12 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.retention import Retention
 from holdfast.coordinator.true_history import Seen, choose, extend
-from holdfast.coordinator.view_versions import Form, Forms, Span
+from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, SinkError
 from holdfast.log.replica import Replica
 from holdfast.log.stash import LineageLog, read_lineage
 from holdfast.plan.nodes import Field
-from holdfast.runtime.declaration import Told
+from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.intake import Intake
 from holdfast.testing.memory import MemoryLocation
 
@@ -171,18 +171,18 @@ def test_segments_behind_the_base_are_replaced_by_it() -> None:
 
 
 def test_forms_that_still_matter_are_in_the_base() -> None:
-    a, b = Form("a-log", ("bigint",), (0,)), Form("b-log", ("bigint",), ())
+    a, b = ViewVersion("a-log", ("bigint",), (0,)), ViewVersion("b-log", ("bigint",), ())
     views = {0: {"v": a, "w": a}, 4: {"v": b}, 8: {"v": a}}
     whole: list[Lineage] = []
     for epoch in range(10):
         said = {name: form.to_json() for name, form in views[epoch].items()} if epoch in views else None
         whole.append(Lineage(epoch, whole[-1].digest if whole else GENESIS, {}, 0, epoch, views=said))
-    forms = Forms(whole)
+    forms = ViewVersions(whole)
     base = replace(folded(whole, 5), forms=json.loads(json.dumps(forms.folded(5))))
-    again = Forms(History([base, *whole[6:]]))
+    again = ViewVersions(History([base, *whole[6:]]))
     assert again.of("v") == [Span(4, 7, b), Span(8, None, a)] and again.of("w") == [Span(0, 3, a)]
     assert again.present() == forms.present() and again.changed == 8
-    assert Forms(History([base])).present() == {"v": b} and Forms(History([base])).changed == 4
+    assert ViewVersions(History([base])).present() == {"v": b} and ViewVersions(History([base])).changed == 4
 
 
 class Heard(Source):
@@ -205,7 +205,7 @@ class Heard(Source):
 
 
 def test_a_source_that_cannot_fold_is_told_every_offer_once() -> None:
-    whole, source, told = chain(8), Heard(), Told()
+    whole, source, told = chain(8), Heard(), ConnectorProgress()
     intake = Intake({"s": source}, told, whole)
     taken = intake.folded(5)
     assert taken["s"] == tuple((epoch, whole[epoch].offers["s"]) for epoch in range(6))
@@ -222,12 +222,12 @@ def test_a_source_that_cannot_fold_is_told_every_offer_once() -> None:
 
 def test_inputs_fold_to_one_offer_and_go_on_counting() -> None:
     source, whole = Input("s", (Field("a", "bigint"),)), chain(8)
-    intake = Intake({"s": source}, Told(), whole)
+    intake = Intake({"s": source}, ConnectorProgress(), whole)
     base = replace(folded(whole, 5), taken=intake.folded(5))
     assert base.taken == {"s": ((5, {"first": 0, "changes": 6}),)}
     intake.take(base)
     assert [epoch for epoch, _ in intake.taken["s"]] == [5, 6, 7]
-    Intake({"s": source}, Told(), History([base, *whole[6:]])).catch_up()
+    Intake({"s": source}, ConnectorProgress(), History([base, *whole[6:]])).catch_up()
     source.insert([(1,)])
     assert source.poll() == {"first": 8, "changes": 1}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coordinator.partition_owners import assign, inherit
+from holdfast.coordinator.partition_assignment import assign, inherit
 
 MEMBERS = st.sets(st.text("abc0123456789.", min_size=1, max_size=8), min_size=1, max_size=12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coordinator.replication import (
+from holdfast.coordinator.copy_plan import (
     COMPACT_FROM,
     Holding,
     plan_compactions,

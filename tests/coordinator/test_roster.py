@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from holdfast.coordinator.replication import Holding
+from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.roster import Roster, is_in_force, safe_under, successor
 
 OLD = Roster((1, 0), 2, {"a": "A", "b": "B", "c": "C"})

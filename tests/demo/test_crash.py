@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.demo import crash
 from holdfast.demo.crash import Version
-from holdfast.demo.stage import Plan
+from holdfast.demo.stage import DemoPlan
 from holdfast.testing.processes import marked, wait_gone
 
 pytestmark = pytest.mark.slow  # the scenes of tests/cluster, once more, as the demo shows them
 
 MARK = "HOLDFAST_TEST_OF_CTRL_C"
-SMALL = Plan(scale=0.005, executors=2, files=8, pace=0.05)
+SMALL = DemoPlan(scale=0.005, executors=2, files=8, pace=0.05)
 NAMES = ["no fault tolerance", "terminate", "continue", "replay", "replay, driver killed"]
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from holdfast.demo import run
 from holdfast.demo.amplab import RANKINGS, USERVISITS, Generator, Sizes
-from holdfast.demo.run import Outcome, Story, Update
+from holdfast.demo.run import DemoOutcome, Story, Update
 from holdfast.errors import DeclarationError
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
@@ -73,7 +73,7 @@ ROW: tuple[Any, ...] = ("1.2.3.4", 10.5, 200.25)
 
 
 def verdict(as_json: bool = False, **answers: Any) -> tuple[bool, str]:
-    outcome = Outcome(
+    outcome = DemoOutcome(
         **{"delivered": [ROW], "kept": [ROW], "computed": [[ROW]], "started": 9.0, "recomputation": 3.0, **answers}
     )
     story = Story(SIZES, updates=[Update(1, 10, 8.0, [ROW]), Update(2, 20, 1.5, [ROW])])

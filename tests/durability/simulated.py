@@ -10,10 +10,10 @@ from typing import Any
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.log.location import Location
 from holdfast.runtime.continuing import engine_of
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of
@@ -47,11 +47,11 @@ class Shop:
         local: Path | None = None,
         threads: bool = False,
         sinks: bool = True,
-        told: Told | None = None,
+        told: ConnectorProgress | None = None,
         **settings: Any,
     ) -> Engine:
         world = self.world
-        declared = Declared(
+        declared = Declaration(
             name="simulated",
             local=local or world.local(0),
             locations=tuple(locations),
@@ -59,11 +59,11 @@ class Shop:
             views=plans(world.flow, 0),
             texts={view: VIEWS[view] for view in world.flow},
             sinks=[(view, SimulatedSink(world, view)) for view in world.flow] if sinks else [],
-            settings=Settings("nosync", min_replicas, Bound(), Retention(epochs=6), **settings),
+            settings=DurabilitySettings("nosync", min_replicas, Bound(), Retention(epochs=6), **settings),
             expiring=left(world.flow),
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)
-        return engine_of(Ready(declared, runner), told or Told())
+        return engine_of(PreparedFlow(declared, runner), told or ConnectorProgress())
 
     def feed(self) -> None:
         self._fed += 1

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.errors import StoreError
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.replication import Replication
 from holdfast.testing import Crash, crash_at, total_of_changes
 
 from .shop import SOON, Batches, die, stop_rounds
@@ -64,7 +64,7 @@ def town(spark: SparkSession, tmp_path: Path) -> Town:
     return Town(spark, tmp_path)
 
 
-def away(self: Durability, last: int) -> None:
+def away(self: Replication, last: int) -> None:
     raise StoreError("it does not answer")
 
 
@@ -72,11 +72,11 @@ def test_answers_of_an_epoch_whose_driver_died_before_it_was_complete_are_not_lo
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town.batches.append([(n, n % 3, 1) for n in range(6)])
-    working = Durability._make_durable
+    working = Replication._make_durable
     flow = town.open()
     flow.step()
     flow.wait_safe(timeout=SOON)
-    monkeypatch.setattr(Durability, "_make_durable", away)
+    monkeypatch.setattr(Replication, "_make_durable", away)
     town.batches.append([(n, n % 3, 1) for n in range(6, 12)])
     with pytest.raises(Crash), crash_at("epoch.ran"):
         flow.step()
@@ -87,7 +87,7 @@ def test_answers_of_an_epoch_whose_driver_died_before_it_was_complete_are_not_lo
     town.check(flow)
     die(flow)
     shutil.rmtree(town.root / "local")
-    monkeypatch.setattr(Durability, "_make_durable", working)
+    monkeypatch.setattr(Replication, "_make_durable", working)
     flow = town.open()
     recovery = flow.last_recovery
     assert recovery is not None and recovery.epochs == [1]
@@ -101,16 +101,16 @@ def test_a_new_view_that_asks_does_not_count_before_its_answers_are_safe(
 ) -> None:
     monkeypatch.setattr("holdfast.runtime.edits._FORMER_SAFE", 0.5)
     town.batches.append([(n, n % 3, 1) for n in range(6)])
-    working = Durability._make_durable
+    working = Replication._make_durable
     flow = town.open(late=True)
     flow.step()
     flow.wait_safe(timeout=SOON)
     die(flow)
-    monkeypatch.setattr(Durability, "_make_durable", away)
+    monkeypatch.setattr(Replication, "_make_durable", away)
     with pytest.raises(StoreError, match="asked outside functions"):
         town.open()
     asked = town.calls
-    monkeypatch.setattr(Durability, "_make_durable", working)
+    monkeypatch.setattr(Replication, "_make_durable", working)
     flow = town.open()
     stop_rounds(flow)
     town.batches.append([(6, 0, 1)])

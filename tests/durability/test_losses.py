@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import DeclarationError, StoreError
 from holdfast.inspect.verify import verify
 from holdfast.log.location import LocalLocation
-from holdfast.runtime.declaration import Told
+from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.engine import Engine
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation
@@ -190,7 +190,7 @@ class _Renamed(Unreliable):
 
 def test_a_process_that_drove_the_log_last_goes_on_while_a_location_is_away(shop: Shop, tmp_path: Path) -> None:
     a, b = Unreliable(MemoryLocation("a")), Unreliable(MemoryLocation("b"))
-    told = Told()
+    told = ConnectorProgress()
     engine = shop.open([a, b], sinks=False, told=told)
     shop.run(engine, 2)
     engine.close()
@@ -208,9 +208,9 @@ def test_a_process_that_drove_the_log_last_goes_on_while_a_location_is_away(shop
         shop.open([a, b], sinks=False, told=_told(told))  # somebody else had it meanwhile
 
 
-def _told(before: Told) -> Told:
+def _told(before: ConnectorProgress) -> ConnectorProgress:
     """What is known of the log, for connectors that are new."""
-    return Told(claim=before.claim, history=before.history)
+    return ConnectorProgress(claim=before.claim, history=before.history)
 
 
 @pytest.mark.parametrize("how", ["damaged", "unreadable"])

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs as arrow_fs
 
 import holdfast as hf
-from holdfast.coordinator import replication
+from holdfast.coordinator import copy_plan
 from holdfast.errors import Fenced
 from holdfast.testing import MARKS, Crash, crash_at
 
@@ -292,7 +292,7 @@ def test_a_crash_at_any_mark_of_an_epoch_loses_and_repeats_nothing(shop: Shop, t
 def test_a_crash_at_any_mark_of_a_round_leaves_a_log_that_is_whole(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication, "COMPACT_FROM", 8)
+    monkeypatch.setattr(copy_plan, "COMPACT_FROM", 8)
     place, local = tmp_path / "copy", tmp_path / "local"
     flow = shop.open(place, local=local)
     stop_rounds(flow)

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.runtime.runner import Beside
 from holdfast.spark import background_slots
-from holdfast.spark.runner import Cluster
+from holdfast.spark.runner import SparkRunner
 
 _SLOW = 4.0
 """The seconds of a copy that waits for storage."""
@@ -43,7 +43,7 @@ def test_flows_take_turns_in_upkeep(spark: Any, work: Beside) -> None:
 
 def test_an_epoch_does_not_wait_for_the_copies_of_many_flows(spark: Any) -> None:
     context = spark.sparkContext
-    runner = Cluster(spark, spark, 2)
+    runner = SparkRunner(spark, spark, 2)
     context.parallelize(range(6), 6).map(lambda x: x).count()  # Python workers are there
     with ThreadPoolExecutor(8) as pool:
         copies = [

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.runtime.merging import Maintenance
+from holdfast.runtime.merging import Merging
 from holdfast.trace import pins
 
 
@@ -27,7 +27,7 @@ def _settled(flow: hf.Flow) -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge soon, so that few epochs do."""
-    monkeypatch.setattr(Maintenance, "tolerated", 2)
+    monkeypatch.setattr(Merging, "tolerated", 2)
 
 
 def test_a_frame_held_for_many_epochs_reads_what_it_read_at_first(

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import holdfast as hf
 from holdfast.errors import DeclarationError
 from holdfast.log.working_directory import LogDirectory
-from holdfast.runtime.description import Descriptions, recorded_session
+from holdfast.runtime.description import FlowDescription, recorded_session
 
 ZONE = "spark.sql.session.timeZone"
 HOURS = "SELECT id, hour(at) AS h, CAST(at AS STRING) AS s FROM t"
@@ -72,7 +72,7 @@ def test_a_process_prepared_under_another_time_zone_does_not_go_on(tmp_path: Pat
     directory = LogDirectory.open(tmp_path, "zoned", create=True)
     directory.write_collections({"collections": {}, "session": {ZONE: "UTC"}})
     assert recorded_session(tmp_path, []) == {ZONE: "UTC"}
-    descriptions = Descriptions(directory, {})
+    descriptions = FlowDescription(directory, {})
     descriptions.check_session("zoned", {ZONE: "UTC"})
     with pytest.raises(DeclarationError, match=f"{ZONE}=UTC, .* {ZONE}=Asia/Tokyo"):
         descriptions.check_session("zoned", {ZONE: "Asia/Tokyo"})

@@ -21,10 +21,10 @@ from holdfast.log.location import LocalLocation
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
 from holdfast.plan.rewrites import rewrite
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 
@@ -56,7 +56,7 @@ class Runs:
         plans: dict[str, nodes.Node] = {}
         for name, sql in views.items():
             plans[name] = rewrite(plan_sql(name, sql, {**tables, **plans}), keep=list(plans.values()))
-        declared = Declared(
+        declared = Declaration(
             name="f",
             local=self.root / "a",
             locations=(LocalLocation(self.root / "a"), LocalLocation(self.root / "b")),
@@ -64,10 +64,10 @@ class Runs:
             views=plans,
             texts=dict(views),
             sinks=(),
-            settings=Settings("nosync", 1, Bound(), Retention(epochs=2)),
+            settings=DurabilitySettings("nosync", 1, Bound(), Retention(epochs=2)),
             expiring={expires: tables[expires]} if expires in tables else {},
         )
-        self.engine = Engine(Ready(declared, SimulatedRunner(self.world, 2)), Told())
+        self.engine = Engine(PreparedFlow(declared, SimulatedRunner(self.world, 2)), ConnectorProgress())
         return self.engine
 
     def rows(self, view: str) -> list[tuple[int, ...]]:

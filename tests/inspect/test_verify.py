@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.errors import LogBusy, LogError, LogForeign
 from holdfast.inspect.describe import read_collection
-from holdfast.inspect.findings import Kind, Report
+from holdfast.inspect.findings import AuditReport, Kind
 from holdfast.inspect.verify import verify
 from holdfast.log.working_directory import LogDirectory
 
@@ -28,7 +28,7 @@ Wrong = set[tuple[str, str, str]]
 """(place, kind, what): what a test expects to be found."""
 
 
-def wrong(report: Report, shop: Shop) -> Wrong:
+def wrong(report: AuditReport, shop: Shop) -> Wrong:
     """What is wrong, or behind: place, kind, and the file or the epochs."""
     return {
         (str(Path(one.place).relative_to(shop.root)), str(one.kind), one.path or f"{one.first}-{one.last}")

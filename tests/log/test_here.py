@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fenced
-from holdfast.log.host_paths import LOCAL, here, member, take, traces_of
+from holdfast.log.host_paths import LOCAL, host_path, member, take, traces_of
 
 LOCAL_FLOW = Path("/flows/shop")
 
@@ -24,9 +24,9 @@ def test_a_host_directory_keeps_its_name(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_path_that_is_not_scattered_is_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LOCAL, raising=False)
-    assert here(tmp_path) == tmp_path
+    assert host_path(tmp_path) == tmp_path
     with pytest.raises(RuntimeError, match=LOCAL):
-        here(traces_of(LOCAL_FLOW, 1))
+        host_path(traces_of(LOCAL_FLOW, 1))
 
 
 def test_a_driver_of_a_higher_term_has_the_layers_and_one_before_is_fenced(
@@ -35,14 +35,14 @@ def test_a_driver_of_a_higher_term_has_the_layers_and_one_before_is_fenced(
     monkeypatch.setenv(LOCAL, str(tmp_path))
     old, new = traces_of(LOCAL_FLOW, 2), traces_of(LOCAL_FLOW, 5)
     take(old)
-    (here(old) / "layer").touch()
+    (host_path(old) / "layer").touch()
     take(old)
     take(new)
-    assert (here(new) / "layer").exists() and not here(old).exists()
+    assert (host_path(new) / "layer").exists() and not host_path(old).exists()
     # What the driver before still writes is where nobody reads; and it cannot have the layers back.
-    here(old).mkdir()
-    (here(old) / "stale").touch()
+    host_path(old).mkdir()
+    (host_path(old) / "stale").touch()
     with pytest.raises(Fenced):
         take(old)
     take(new)
-    assert [path.name for path in here(new).iterdir()] == ["layer"] and not here(old).exists()
+    assert [path.name for path in host_path(new).iterdir()] == ["layer"] and not host_path(old).exists()

@@ -23,7 +23,7 @@ from holdfast.runtime.recovery.fetch_layers import look_again, set_aside
 from holdfast.testing import Fault, Plan, faults
 from holdfast.testing.faulty.plan import FOREVER
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.run import Driver
+from holdfast.testing.simulator.run import SimulatedDriver
 from holdfast.testing.simulator.world import World
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.layer import forget_all, open_layer, write_layer
@@ -158,8 +158,8 @@ def test_a_location_is_read_whole_or_fails(tmp_path: Path, monkeypatch: pytest.M
 # -- a flow -----------------------------------------------------------------------------------------------------------
 
 
-def driver(tmp_path: Path) -> Driver:
-    return Driver(World(0, tmp_path), 0, lambda: None)
+def driver(tmp_path: Path) -> SimulatedDriver:
+    return SimulatedDriver(World(0, tmp_path), 0, lambda: None)
 
 
 def feed(world: World, first: int) -> None:

@@ -31,7 +31,7 @@ from holdfast.operators.numbers import randomness
 from holdfast.operators.step import Context, Step
 from holdfast.task import fixed_answers
 from holdfast.task.program import Compiled, Port
-from holdfast.task.stage import Epoch, Report, run_operator
+from holdfast.task.stage import EpochSpec, TaskReport, run_operator
 from holdfast.trace.cover import Chain
 from holdfast.trace.hashing import weak_bits
 from holdfast.trace.layer import write_layer
@@ -335,8 +335,8 @@ def test_a_task_that_runs_twice_gets_the_answers_of_the_first(tmp_path: Path) ->
     what = spec(outside(counted))
     rows = draw.prepare(what, 0, table([((1, "a"), 1), ((2, "b"), 2)], what.types))
     operator = Compiled("op", "draw", what, 1, (Port((0, 1), rows.schema),), (0,), pa.schema([]))
-    epoch = Epoch(0, 0, "d" * 16, Chain(-1, ()), 1, str(tmp_path), clock=1, seed=2)
-    reports = [Report(1, 0), Report(1, 0)]
+    epoch = EpochSpec(0, 0, "d" * 16, Chain(-1, ()), 1, str(tmp_path), clock=1, seed=2)
+    reports = [TaskReport(1, 0), TaskReport(1, 0)]
     outputs = [run_operator(operator, 0, epoch, {0: [rows]}, report) for report in reports]
     assert outputs[0].equals(outputs[1])
     assert reports[0].answers == reports[1].answers

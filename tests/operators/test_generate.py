@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from holdfast.errors import EvaluationError
 from holdfast.operators.generate import Explode, compile_generator, generate
-from holdfast.operators.user_functions import Called, Calls, Record, call_all
+from holdfast.operators.user_functions import Called, FunctionCalls, Record, call_all
 from holdfast.plan.expression import Literal, Operation
 from holdfast.plan.nodes import Field, Generate, Source
 from holdfast.plan.types import arrow_type
@@ -116,7 +116,7 @@ def test_what_is_not_certain_is_left_to_spark() -> None:
 
 
 def _called(function: Any, kind: pa.DataType, style: str, *columns: pa.Array) -> list[Any]:
-    calls = Calls((Called("f", style, cloudpickle.dumps(function), tuple(range(len(columns))), kind),))
+    calls = FunctionCalls((Called("f", style, cloudpickle.dumps(function), tuple(range(len(columns))), kind),))
     names = [f"c{place}" for place in range(len(columns))]
     rows = pa.array([1] * len(columns[0]), pa.int64())
     made = call_all(calls, pa.table([*columns, rows], names=[*names, "_diff"]))

@@ -12,10 +12,10 @@ import pytest
 from holdfast.connectors.source import Part
 from holdfast.plan.dataflow import build
 from holdfast.task import single_task
-from holdfast.task.messages import BrokenOff, Message, counted
+from holdfast.task.messages import Message, TruncatedInput, counted
 from holdfast.task.program import Program, compile_program, is_native
 from holdfast.task.read_sources import read_parts
-from holdfast.task.stage import Epoch, Report, finish, reports_of, run_stage
+from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
 from holdfast.testing.simulator.model import plans
 from holdfast.trace.cover import Chain
 
@@ -39,9 +39,9 @@ def program() -> Program:
     return compile_program(build(plans(FLOW), {}, is_native))
 
 
-def epoch_of(directory: Path, number: int) -> Epoch:
+def epoch_of(directory: Path, number: int) -> EpochSpec:
     digests = tuple(f"{each:016x}" for each in range(number + 1))
-    return Epoch(number, number, digests[-1], Chain(-1, digests), PARTITIONS, str(directory))
+    return EpochSpec(number, number, digests[-1], Chain(-1, digests), PARTITIONS, str(directory))
 
 
 def items(number: int) -> list[tuple[str, Part]]:
@@ -51,7 +51,7 @@ def items(number: int) -> list[tuple[str, Part]]:
     return [("orders", Rows(orders + gone)), ("users", Rows(users))]
 
 
-def in_stages(program: Program, epoch: Epoch, given: list[tuple[str, Part]]) -> tuple[Report, ...]:
+def in_stages(program: Program, epoch: EpochSpec, given: list[tuple[str, Part]]) -> tuple[TaskReport, ...]:
     messages: list[Message] = []
     epoch = replace(epoch, senders=len(given))
     for one in given:
@@ -73,28 +73,28 @@ def files(directory: Path) -> dict[str, bytes]:
 def test_one_task_writes_the_layers_of_all_stages_byte_for_byte(program: Program, tmp_path: Path) -> None:
     assert program.stages > 1
     for number in range(3):
-        one = reports_of(single_task.run_whole(program, epoch_of(tmp_path / "one", number), items(number)))
+        one = reports_of(single_task.run_single_task(program, epoch_of(tmp_path / "one", number), items(number)))
         many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
         assert files(tmp_path / "one") == files(tmp_path / "many")
         assert _rows(one) == _rows(many)
 
 
-def _rows(reports: tuple[Report, ...]) -> dict[tuple[int, int, str], int]:
+def _rows(reports: tuple[TaskReport, ...]) -> dict[tuple[int, int, str], int]:
     return {(each.stage, each.partition, name): rows for each in reports for name, rows in each.rows.items()}
 
 
 def test_one_task_gives_up_when_it_reads_too_much(program: Program, tmp_path: Path) -> None:
     much = Rows(tuple((each, 1, 1, 1) for each in range(2 * single_task.SMALL + 1)))
-    with pytest.raises(single_task.Enough):
-        list(single_task.run_whole(program, epoch_of(tmp_path, 0), [("orders", much)]))
+    with pytest.raises(single_task.TooManyRows):
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), [("orders", much)]))
 
 
 def test_one_task_gives_up_when_it_passes_on_too_much(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_task, "_PASSED", 50)
-    with pytest.raises(single_task.Enough):
-        list(single_task.run_whole(program, epoch_of(tmp_path, 0), items(0)))
+    with pytest.raises(single_task.TooManyRows):
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), items(0)))
 
 
 def test_a_task_whose_input_breaks_off_writes_nothing(program: Program, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_task_whose_input_breaks_off_writes_nothing(program: Program, tmp_path
         messages += counted(finish(router, report, 0), PARTITIONS)
     mine = [message for message in messages if message[0] == 0]
     for length in range(len(mine)):
-        with pytest.raises(BrokenOff):
+        with pytest.raises(TruncatedInput):
             run_stage(program, 1, 0, epoch, mine[:length])
-        with pytest.raises(BrokenOff):
+        with pytest.raises(TruncatedInput):
             run_stage(program, 1, 0, epoch, [*mine[:length], *mine[length + 1 :]])
     assert files(tmp_path) == {}
     run_stage(program, 1, 0, epoch, mine)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from tests.planned import expressions, step
 
-from holdfast.operators.expressions.native_stretch import Stretch, compile_stretch
+from holdfast.operators.expressions.native_stretch import NativeStretch, compile_stretch
 from holdfast.plan.nodes import Field, Linear, Named, Source
 from holdfast.plan.types import arrow_type
 
@@ -89,7 +89,7 @@ EVERYTHING = rows(COLUMNS)
 
 def stretch_of(
     predicate: str | None, outputs: Sequence[str], columns: Sequence[tuple[str, pa.DataType]] = COLUMNS
-) -> Stretch | None:
+) -> NativeStretch | None:
     """What is compiled of a predicate and outputs, given as texts."""
     return compile_stretch(step(rows(columns), predicate, {f"x{place}": each for place, each in enumerate(outputs)}))
 
@@ -104,10 +104,10 @@ def prepare(texts: Sequence[str]) -> None:
 
 
 _MANY = 60
-_compiled: dict[str, tuple[Stretch, pa.DataType] | None] = {}
+_compiled: dict[str, tuple[NativeStretch, pa.DataType] | None] = {}
 
 
-def compiled(sql: str) -> tuple[Stretch, pa.DataType] | None:
+def compiled(sql: str) -> tuple[NativeStretch, pa.DataType] | None:
     """The stretch that computes ``sql`` alone, and the type that it has."""
     if sql not in _compiled:
         prepare([sql])

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.plan.expression import FOREIGN, Column, Foreign, Literal, Operation, Tree
+from holdfast.plan.expression import FOREIGN, Column, Literal, Operation, SparkExpression, Tree
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -189,7 +189,7 @@ def evaluate(tree: Tree, row: Mapping[str, Any]) -> Any:
             return row[tree.name]
         case Literal():
             return tree.value
-        case Foreign():
+        case SparkExpression():
             known = FOREIGN.fullmatch(tree.name)
             assert known is not None
             return _function(known[1], [evaluate(each, row) for each in tree.holes])

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from holdfast.plan.expression import Literal, Operation, condition
 from holdfast.plan.nodes import Field, Linear, Named, Source
-from holdfast.spark.stretches import Stretch, rounds
+from holdfast.spark.stretches import SparkStretch, rounds
 
 FIELDS = (Field("a", "int"), Field("b", "string"))
 SOURCE = Source("t", FIELDS)
 
 
-def _stretch(number: int) -> Stretch:
+def _stretch(number: int) -> SparkStretch:
     a, b = SOURCE.column("a"), SOURCE.column("b")
     added = Operation("+", (a, Literal(number, "int")), "int")
     upper = Operation("upper", (b,), "string")
     first = Linear(SOURCE, condition(">", a, Literal(1, "int")), (Named("a", added), Named("x.y", upper)))
     joined = Operation("concat", (first.column("x.y"), first.column("a")), "string")
-    return Stretch(0, (first, Linear(first, None, (Named("z", joined),))))
+    return SparkStretch(0, (first, Linear(first, None, (Named("z", joined),))))
 
 
 def _depth(text: str) -> int:

@@ -20,7 +20,7 @@ from holdfast.foundation import redaction
 from holdfast.log.filesystem_location import FilesystemLocation
 from holdfast.log.location import open_location
 from holdfast.spark.epoch_property import tell
-from holdfast.task.stage import Epoch
+from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import Chain
 
 SOURCES = Path(hf.__file__).parent
@@ -158,7 +158,7 @@ def test_the_property_that_tells_tasks_their_epoch_has_no_location_in_it() -> No
             said[name] = value
 
     place = open_location("memory://host/log?token=pr0perty-secret")
-    tell(Context(), Epoch(3, 3, "digest", Chain(-1, ()), 2, "/traces", copies=(place,)))  # type: ignore[arg-type]
+    tell(Context(), EpochSpec(3, 3, "digest", Chain(-1, ()), 2, "/traces", copies=(place,)))  # type: ignore[arg-type]
     assert said and not any(b"pr0perty-secret" in base64.b64decode(value) for value in said.values())
 
 

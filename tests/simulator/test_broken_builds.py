@@ -11,17 +11,17 @@ from holdfast.log import durable_layer
 from holdfast.operators import temporal
 from holdfast.operators.step import Context
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.replication import Replication
 from holdfast.task import stage
 from holdfast.task.messages import COUNT
-from holdfast.testing.simulator import Failure, run, shrink, simulate
+from holdfast.testing.simulator import SimulationFailure, run, shrink, simulate
 from holdfast.testing.simulator.actions import Feed, Step, actions_of
 from holdfast.trace import layer
 
 SEEDS = 150
 
 
-def caught(seeds: int = SEEDS) -> tuple[int, Failure]:
+def caught(seeds: int = SEEDS) -> tuple[int, SimulationFailure]:
     """The first seed that fails."""
     for seed in range(seeds):
         failure = simulate(seed)
@@ -31,10 +31,10 @@ def caught(seeds: int = SEEDS) -> tuple[int, Failure]:
 
 
 def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own_only(self: Durability, epoch: int, held: object = None) -> bytes:
+    def own_only(self: Replication, epoch: int, held: object = None) -> bytes:
         return self._history[epoch].to_json().encode() + b"\n"
 
-    monkeypatch.setattr(Durability, "uncommitted", own_only)
+    monkeypatch.setattr(Replication, "uncommitted", own_only)
     assert "the lineage between is in none of the places" in caught()[1].what
 
 
@@ -74,7 +74,7 @@ def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Durability, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n"
+        Replication, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n"
     )
     seed, failure = caught()
     again = simulate(seed)

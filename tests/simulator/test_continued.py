@@ -19,7 +19,7 @@ from amounts import times
 from holdfast.connectors.source import Offer, Part
 from holdfast.errors import EpochUnavailable, InputError, StoreError
 from holdfast.runtime.continuing import ContinuingEngine
-from holdfast.runtime.merging import Maintenance
+from holdfast.runtime.merging import Merging
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.actions import CONTINUING, Action
@@ -315,7 +315,7 @@ def test_a_branch_may_be_long(counting: Simulation) -> None:
     engine = _run(counting, 3)
     _lose(counting)
     for _ in range(3):
-        _run(counting, Maintenance.tolerated + 1)
+        _run(counting, Merging.tolerated + 1)
         engine.upkeep()
     assert engine._branch is not None and engine._branch.maintenance.merges > 0
     assert check_approximate(engine, counting.world) == 2

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import LeaseError, LeaseLost
 from holdfast.standby.file_lease import FileLease
-from holdfast.standby.lease import Holder, State
+from holdfast.standby.lease import Holder, LeaseState
 
 TIMEOUT = 2.0
 
@@ -59,7 +59,7 @@ class Driver:
 
     @property
     def holds(self) -> bool:
-        return self.lease.state is State.HELD
+        return self.lease.state is LeaseState.HELD
 
 
 def drivers(directory: Path, count: int) -> list[Driver]:
@@ -74,7 +74,7 @@ def pass_time(seconds: float, *some: Driver) -> None:
 def test_the_first_driver_gets_the_lease_and_the_others_see_who_has_it(tmp_path: Path) -> None:
     first, second = drivers(tmp_path, 2)
     assert first.look() and first.holds and first.lease.term == 1
-    assert not second.look() and second.lease.state is State.FOLLOWING
+    assert not second.look() and second.lease.state is LeaseState.FOLLOWING
     assert str(second.lease.holder()) == "pid 100 on host0"
 
 
@@ -108,7 +108,7 @@ def test_a_released_lease_is_taken_at_once(tmp_path: Path) -> None:
     first.look()
     assert not second.look()
     first.lease.release()
-    assert first.lease.state is State.RELEASED
+    assert first.lease.state is LeaseState.RELEASED
     assert second.look()
 
 
@@ -118,9 +118,9 @@ def test_a_paused_holder_is_unsure_when_it_wakes_and_finds_that_it_lost(tmp_path
     second.look()
     pass_time(5.0, first, second)
     assert second.look()
-    assert first.lease.state is State.UNSURE
+    assert first.lease.state is LeaseState.UNSURE
     first.renew()
-    assert first.lease.state is State.LOST
+    assert first.lease.state is LeaseState.LOST
     with pytest.raises(LeaseLost, match=r"it went to pid 101 on host1 \(term 2; this driver had term 1\)"):
         first.lease.require()
     pass_time(1.0, first, second)
@@ -132,7 +132,7 @@ def test_a_holder_that_was_late_goes_on_if_nobody_took_over(tmp_path: Path) -> N
     first, second = drivers(tmp_path, 2)
     first.look()
     pass_time(5.0, first)
-    assert first.lease.state is State.UNSURE
+    assert first.lease.state is LeaseState.UNSURE
     first.renew()
     assert first.holds and first.lease.term == 2
     assert not second.look()
@@ -172,7 +172,7 @@ def test_a_beat_that_was_paused_before_its_write_does_not_outlive_a_takeover(tmp
 
     between(first.lease, "_replace", sleep)
     first.renew()
-    assert first.lease.state is State.LOST and second.holds
+    assert first.lease.state is LeaseState.LOST and second.holds
 
 
 def test_a_driver_that_dies_while_it_takes_the_lease_blocks_nobody(tmp_path: Path) -> None:
@@ -291,9 +291,9 @@ def test_two_drivers_never_count_on_the_lease_at_once(moves: list[Any]) -> None:
             assert sum(driver.holds for driver in some) <= 1
 
         def act(driver: Driver) -> None:
-            if driver.lease.state is State.FOLLOWING:
+            if driver.lease.state is LeaseState.FOLLOWING:
                 driver.look()
-            elif driver.lease.state in (State.HELD, State.UNSURE):
+            elif driver.lease.state in (LeaseState.HELD, LeaseState.UNSURE):
                 driver.renew()
             check()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LeaseError, LeaseLost
-from holdfast.standby.lease import State
+from holdfast.standby.lease import LeaseState
 from holdfast.standby.zookeeper_lease import ZooKeeperLease
 from holdfast.testing.zookeeper import ZooKeeperServer, zookeeper
 
@@ -74,9 +74,9 @@ def test_the_first_leads_and_the_next_takes_over_at_once_when_it_is_released(
     eventually(lambda: third.holder() is not None)
     assert str(second.holder()).startswith(f"pid {os.getpid()} on ")
     first.release()
-    assert eventually(lambda: second.state is State.HELD) < 10.0  # it need not wait for the session to end
+    assert eventually(lambda: second.state is LeaseState.HELD) < 10.0  # it need not wait for the session to end
     waiting.join()
-    assert third.state is State.FOLLOWING
+    assert third.state is LeaseState.FOLLOWING
     assert second.require()
 
 
@@ -87,21 +87,21 @@ def test_a_server_that_stops_makes_the_holder_unsure_and_sure_again_when_it_is_b
     lease.acquire()
     server.pause()
     try:
-        eventually(lambda: lease.state is State.UNSURE)
+        eventually(lambda: lease.state is LeaseState.UNSURE)
         assert not lease.require(stopping=lambda: True)
     finally:
         server.resume()
     # Whether the session outlives a server that slept is the server's to say: it keeps the time.
-    eventually(lambda: lease.state in (State.HELD, State.LOST))
+    eventually(lambda: lease.state in (LeaseState.HELD, LeaseState.LOST))
 
 
 def test_a_server_that_is_started_again_knows_the_session(server: ZooKeeperServer, driver: Driver) -> None:
     lease = driver(6.0)
     lease.acquire()
     server.kill()
-    eventually(lambda: lease.state is State.UNSURE)
+    eventually(lambda: lease.state is LeaseState.UNSURE)
     server.restart()
-    eventually(lambda: lease.state is State.HELD)
+    eventually(lambda: lease.state is LeaseState.HELD)
     assert lease.require()
 
 
@@ -135,7 +135,7 @@ def test_a_driver_that_is_paused_loses_the_lease_and_says_so(server: ZooKeeperSe
         in_background(second)
         eventually(lambda: second.holder() is not None)
         os.kill(first.pid, 19)
-        eventually(lambda: second.state is State.HELD)
+        eventually(lambda: second.state is LeaseState.HELD)
         first.stdin.write("\n")  # type: ignore[union-attr]
         first.stdin.flush()  # type: ignore[union-attr]
         os.kill(first.pid, 18)
@@ -155,7 +155,7 @@ def test_a_session_that_ends_while_a_driver_waits_is_made_anew(driver: Driver) -
     before = second._node
     eventually(lambda: second._node != before)
     first.release()
-    eventually(lambda: second.state is State.HELD)
+    eventually(lambda: second.state is LeaseState.HELD)
 
 
 def test_a_node_that_is_gone_is_a_lease_that_is_lost(driver: Driver) -> None:

@@ -36,9 +36,9 @@ import pyarrow.parquet as pq
 
 from holdfast.connectors.changelog_compaction import put_together
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
-from holdfast.connectors.changelog_progress import DAMAGED, Progress, Record, Torn, set_aside
+from holdfast.connectors.changelog_progress import DAMAGED, ChangelogProgress, DeliveryRecord, Torn, set_aside
 from holdfast.connectors.changelog_verification import Verification
-from holdfast.connectors.sink import Lost, Sink
+from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.foundation import arguments
 from holdfast.foundation.redaction import warn
@@ -76,12 +76,12 @@ class Changelog(Sink):
         self._view = ""
         self._schema = pa.schema([])
         self._fields = "[]"
-        self._progress = Progress(self.path)
+        self._progress = ChangelogProgress(self.path)
         self._verification = Verification(self.path)
         self._last = -1
         self._start = -1
         self._released = -1
-        self._lost: list[Lost] = []
+        self._lost: list[LostEpochs] = []
 
     @property
     def compact(self) -> int | None:
@@ -180,7 +180,7 @@ class Changelog(Sink):
             elif tail and each.last > self._last:
                 set_aside(path, self.path / DAMAGED)
             else:
-                self._lost.append(Lost(each.first, each.last, self._start, str(path)))
+                self._lost.append(LostEpochs(each.first, each.last, self._start, str(path)))
 
     def _remove_hidden(self, named: set[str]) -> None:
         """Remove what commits left that died before they were one. A young file may be another driver's at work."""
@@ -201,7 +201,7 @@ class Changelog(Sink):
     def _commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
         file = DataFile(epoch, epoch)
         start = self._start if self._start >= 0 else epoch
-        record = Record(epoch, self._view, self._fields, change.num_rows, "", start, self._released, lineage)
+        record = DeliveryRecord(epoch, self._view, self._fields, change.num_rows, "", start, self._released, lineage)
         hidden: Path | None = None
         if change.num_rows and not self._is_there(file, lineage):
             hidden = self._write(file, _with_epoch(change, epoch), lineage)
@@ -249,7 +249,7 @@ class Changelog(Sink):
         self._check_same(file.first, lineage, self._view, _lineage_in(said))
         return True
 
-    def _surely_not(self, record: Record) -> bool:
+    def _surely_not(self, record: DeliveryRecord) -> bool:
         """Whether a record was not written, now that writing it has failed."""
         try:
             there = self._progress.read(record.epoch)
@@ -257,7 +257,7 @@ class Changelog(Sink):
             return False
         return there is None or there.file != record.file
 
-    def _publish(self, record: Record) -> None:
+    def _publish(self, record: DeliveryRecord) -> None:
         if record.file:
             with suppress(FileNotFoundError):  # it was published, and its consumer may have removed it since
                 os.rename(self.path / record.file, self.path / DataFile(record.epoch, record.epoch).name)
@@ -342,11 +342,11 @@ class Changelog(Sink):
 
     # -- what was lost ------------------------------------------------------------------------------------------------
 
-    def lost(self) -> Sequence[Lost]:
+    def lost(self) -> Sequence[LostEpochs]:
         # One that is gone now was removed: its consumer has read it, or nobody wants it.
         return tuple(lost for lost in self._lost if os.path.lexists(lost.what))
 
-    def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
+    def restore(self, lost: LostEpochs, change: pa.Table, lineage: bytes) -> None:
         file = DataFile(lost.first, lost.last)
         final, aside = self.path / file.name, self.path / DAMAGED
         with self._system(f"cannot restore {final}", first=lost.first, last=lost.last):
@@ -364,7 +364,7 @@ class Changelog(Sink):
         with self._system("cannot verify what it has"):
             torn = self._verification.go_on(listed(self.path))
         if torn is not None:
-            self._lost.append(Lost(torn.first, torn.last, self._start, str(self.path / torn.name)))
+            self._lost.append(LostEpochs(torn.first, torn.last, self._start, str(self.path / torn.name)))
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ def committed(path: Path) -> list[int]:
 def delivered(path: Path) -> int:
     """The last epoch that the changelog at ``path`` was given, with rows or without; -1 if none."""
     files = listed(path) if path.exists() else []
-    return max([*Progress(path).epochs(), *(file.last for file in files)], default=-1)
+    return max([*ChangelogProgress(path).epochs(), *(file.last for file in files)], default=-1)
 
 
 def lineage_of(path: Path, epoch: int) -> bytes:
@@ -399,7 +399,7 @@ def lineage_of(path: Path, epoch: int) -> bytes:
     try:
         return _lineage_in(metadata_of(path / DataFile(epoch, epoch).name) or {})
     except FileNotFoundError:
-        record = Progress(path).read(epoch)
+        record = ChangelogProgress(path).read(epoch)
         return b"" if record is None else record.lineage
 
 

@@ -35,7 +35,7 @@ class Torn(Exception):
 
 
 @dataclass(frozen=True)
-class Record:
+class DeliveryRecord:
     """One delivered epoch; of a chunk, the last one of it, with the lineage of all."""
 
     epoch: int
@@ -60,18 +60,18 @@ class Record:
         return json.dumps({"sum": _sum(body), **body}).encode()
 
     @staticmethod
-    def from_bytes(data: bytes) -> Record:
+    def from_bytes(data: bytes) -> DeliveryRecord:
         """`Torn` if the data are damaged."""
         try:
             body = json.loads(data)
             if body.pop("sum") != _sum(body):
                 raise Torn("a record of a changelog does not have its checksum")
-            return Record(**{**body, "lineage": base64.b64decode(body["lineage"])})
+            return DeliveryRecord(**{**body, "lineage": base64.b64decode(body["lineage"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Torn(f"a record of a changelog does not read: {error}") from None
 
 
-class Progress:
+class ChangelogProgress:
     """The records in the changelog's directory ``path``. Methods raise OSError as the system does."""
 
     def __init__(self, path: Path) -> None:
@@ -95,17 +95,17 @@ class Progress:
         found = [match for name in names if (match := _RECORD.fullmatch(name))]
         return sorted((int(match[1] or match[2]), int(match[2])) for match in found)
 
-    def read(self, epoch: int) -> Record | None:
+    def read(self, epoch: int) -> DeliveryRecord | None:
         """The record of an epoch; None if there is none. `Torn` if it is damaged."""
         return self._read(epoch, epoch)
 
-    def _read(self, first: int, last: int) -> Record | None:
+    def _read(self, first: int, last: int) -> DeliveryRecord | None:
         try:
-            return Record.from_bytes(self._path(first, last).read_bytes())
+            return DeliveryRecord.from_bytes(self._path(first, last).read_bytes())
         except FileNotFoundError:
             return None
 
-    def load(self) -> list[Record]:
+    def load(self) -> list[DeliveryRecord]:
         """All records, in order. Those that are torn are set aside."""
         found = []
         for first, last in self._spans():
@@ -118,7 +118,7 @@ class Progress:
                 found.append(record)
         return sorted(found, key=lambda record: record.epoch)
 
-    def claim(self, record: Record) -> Record | None:
+    def claim(self, record: DeliveryRecord) -> DeliveryRecord | None:
         """Write a record. None if that was done; the newest record there is if it has this epoch, or a later one."""
         final = self._path(record.epoch, record.epoch)
         if (newest := self._newest(record.epoch)) is not None:
@@ -138,7 +138,7 @@ class Progress:
             final.unlink(missing_ok=True)
         return later
 
-    def _newest(self, since: int) -> Record | None:
+    def _newest(self, since: int) -> DeliveryRecord | None:
         later = [span for span in self._spans() if span[1] >= since]
         return self._read(*later[-1]) if later else None
 

@@ -25,7 +25,7 @@ import xxhash
 
 from holdfast.connectors.file_listing import File
 from holdfast.connectors.file_offer import Offered
-from holdfast.connectors.taken_files import Remembered
+from holdfast.connectors.taken_files import TakenFiles
 
 Identity = Literal["path", "content"]
 
@@ -55,7 +55,7 @@ class Taken:
 
     def __init__(self, identity: Identity) -> None:
         self._whole = identity == "content"
-        self._files = Remembered()
+        self._files = TakenFiles()
         """They are alike by size and mark; or by size and time, if the mark is of the other identity or missing."""
 
         self._otherwise: set[int] = set()

@@ -7,11 +7,11 @@ directories of such names (``_temporary``): whoever writes into a source's direc
 renaming it, as Spark, Hadoop and most loaders do. Links to files are followed; links to directories are not, since a
 file must not be found under two names.
 
-A `Tree` is looked through again and again. A directory whose time of change is as it was has the files that it had, so
-it is not listed again: looking costs one ``stat`` per directory, however many files there are. A time of change counts
-from two seconds after it on (file systems count in ticks), and everything is listed every thirty seconds all the same.
-If that finds a file in a directory whose time has not changed, the file system keeps no such times, and from then on
-everything is listed always.
+A `FileTree` is looked through again and again. A directory whose time of change is as it was has the files that it had,
+so it is not listed again: looking costs one ``stat`` per directory, however many files there are. A time of change
+counts from two seconds after it on (file systems count in ticks), and everything is listed every thirty seconds all the
+same. If that finds a file in a directory whose time has not changed, the file system keeps no such times, and from then
+on everything is listed always.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Directory:
     """Path → file, of those that were not known then."""
 
 
-class Tree:
+class FileTree:
     """The files at or under a path."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
@@ -175,7 +175,7 @@ def unreadable(path: str, error: OSError) -> BadFile:
 
 def find(path: str, known: Callable[[str], bool]) -> Iterator[File]:
     """The files at or under ``path`` whose paths are not ``known``; those are not even looked at."""
-    yield from Tree(path).unknown(lambda each, _: known(each))
+    yield from FileTree(path).unknown(lambda each, _: known(each))
 
 
 def described(path: str) -> File:

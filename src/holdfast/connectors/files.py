@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, get_args
 from holdfast.connectors import file_listing, parquet_files, text_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
-from holdfast.connectors.file_listing import File, Tree
+from holdfast.connectors.file_listing import File, FileTree
 from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
@@ -111,7 +111,7 @@ class Files(Source):
     ) -> None:
         given = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
-        self._trees = [Tree(file_listing.root(one)) for one in given]
+        self._trees = [FileTree(file_listing.root(one)) for one in given]
         self._format = format
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"

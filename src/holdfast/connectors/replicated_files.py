@@ -39,7 +39,7 @@ class Replicated(Source):
         if any("://" in text for text in texts):
             raise DeclarationError(f"{self._subject}: only local paths can be read yet")
         self._roots = [os.path.abspath(os.path.expanduser(text)) for text in texts]
-        self._trees = [file_listing.Tree(root) for root in self._roots]
+        self._trees = [file_listing.FileTree(root) for root in self._roots]
         self._limit = max_files_per_epoch
         if self._limit is not None and (not isinstance(self._limit, int) or self._limit < 1):
             raise DeclarationError(f"{self._subject}: max_files_per_epoch must be at least 1, not {self._limit!r}")

@@ -37,7 +37,7 @@ from holdfast.plan.nodes import Field
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostEpochs:
     """Epochs ``first`` … ``last`` of a sink whose changes it had, and cannot read any more."""
 
     first: int
@@ -93,14 +93,14 @@ class Sink(ABC):
 
         Called before a commit, and only if the sink `keeps_lineage`."""
 
-    def lost(self) -> Sequence[Lost]:
+    def lost(self) -> Sequence[LostEpochs]:
         """Epochs up to the last that the sink has whose changes are damaged; none by default.
 
         Called after `open` and before each epoch. They are given again, by `restore`, before anything else is
         committed."""
         return ()
 
-    def restore(self, lost: Lost, change: pa.Table, lineage: bytes) -> None:
+    def restore(self, lost: LostEpochs, change: pa.Table, lineage: bytes) -> None:
         """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch."""
         raise NotImplementedError(f"{type(self).__name__} says that it lost epochs and cannot restore them")
 

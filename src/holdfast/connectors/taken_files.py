@@ -17,7 +17,7 @@ _RECENT, _SHARE = 1024, 32
 """Files go to the arrays when there are so many, and as many as this share of those in the arrays."""
 
 
-class Remembered:
+class TakenFiles:
     """Path → size and time of change of the file that was taken there last; and, by keys, files that are alike."""
 
     def __init__(self) -> None:

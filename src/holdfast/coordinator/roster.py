@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.coordinator.replication import Holding, reached, safe_point
+from holdfast.coordinator.copy_plan import Holding, reached, safe_point
 
 Version = tuple[int, int]
 """The term of the driver that wrote it, and how many it had written before."""

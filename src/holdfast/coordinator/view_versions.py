@@ -31,7 +31,7 @@ from holdfast.coordinator.lineage import Lineage
 
 
 @dataclass(frozen=True)
-class Form:
+class ViewVersion:
     """How a view's rows are kept: the log's operator, the Spark types of its columns, the positions of its key."""
 
     log: str
@@ -46,8 +46,8 @@ class Form:
         return {"log": self.log, "types": list(self.types), "key": list(self.key)}
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Form:
-        return Form(str(said["log"]), tuple(said["types"]), tuple(said["key"]))
+    def from_json(said: Mapping[str, Any]) -> ViewVersion:
+        return ViewVersion(str(said["log"]), tuple(said["types"]), tuple(said["key"]))
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,21 @@ class Span:
 
     first: int
     last: int | None
-    form: Form
+    form: ViewVersion
 
 
-def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, Form]:
+def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewVersion]:
     """The forms that a log's description tells (``collections.json``)."""
     return {
-        name: Form(entry["fingerprint"], tuple(kind for _, kind in entry["fields"]), tuple(entry["key"]))
+        name: ViewVersion(entry["fingerprint"], tuple(kind for _, kind in entry["fields"]), tuple(entry["key"]))
         for name, entry in collections.items()
     }
 
 
-class Forms:
+class ViewVersions:
     """The forms of all views of a flow, from the first epoch on."""
 
-    def __init__(self, history: Iterable[Lineage] = (), before: Mapping[str, Form] | None = None) -> None:
+    def __init__(self, history: Iterable[Lineage] = (), before: Mapping[str, ViewVersion] | None = None) -> None:
         """``before``: what the views were at first, in a log whose history does not say so."""
         self._spans: dict[str, list[Span]] = {}
         self.changed = -1
@@ -102,13 +102,13 @@ class Forms:
         if isinstance(lineage, Folded):
             self.changed = lineage.forms.get("changed", -1)
             for name, past in lineage.forms.get("spans", {}).items():
-                self._spans[name] = [Span(first, last, Form.from_json(said)) for first, last, said in past]
+                self._spans[name] = [Span(first, last, ViewVersion.from_json(said)) for first, last, said in past]
             return
         if lineage.views is not None:
             self.changed = lineage.epoch
-            self._take(lineage.epoch, {name: Form.from_json(said) for name, said in lineage.views.items()})
+            self._take(lineage.epoch, {name: ViewVersion.from_json(said) for name, said in lineage.views.items()})
 
-    def _take(self, epoch: int, forms: Mapping[str, Form]) -> None:
+    def _take(self, epoch: int, forms: Mapping[str, ViewVersion]) -> None:
         for name in {**self._spans, **forms}:
             past, form = self._spans.setdefault(name, []), forms.get(name)
             present = past[-1] if past and past[-1].last is None else None
@@ -123,7 +123,7 @@ class Forms:
         """The forms that a view ever had, in order."""
         return self._spans.get(view, ())
 
-    def present(self) -> dict[str, Form]:
+    def present(self) -> dict[str, ViewVersion]:
         """What the views are, as the history says."""
         return {name: past[-1].form for name, past in self._spans.items() if past and past[-1].last is None}
 

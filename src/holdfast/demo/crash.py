@@ -23,7 +23,7 @@ from rich.table import Table
 import holdfast as hf
 from holdfast.demo.query import QUERY
 from holdfast.demo.run import shown
-from holdfast.demo.stage import Answer, Plan, Run, generate, plain_answer, rows_of
+from holdfast.demo.stage import Answer, DemoPlan, Run, generate, plain_answer, rows_of
 from holdfast.testing.cluster import Cluster, Driver, Executor, Handle
 
 _LIMIT = 60.0
@@ -64,7 +64,7 @@ def run_crash_demo(console: Console, *, scale: float, as_json: bool) -> bool:
         if not as_json:
             console.print(f"{time.perf_counter() - started:5.0f} s  {text}", style="dim", highlight=False, markup=False)
 
-    versions = crash_versions(Plan(scale=scale), say)
+    versions = crash_versions(DemoPlan(scale=scale), say)
     right = all(version.right for version in versions)
     if as_json:
         seconds = round(time.perf_counter() - started, 1)
@@ -77,7 +77,7 @@ def run_crash_demo(console: Console, *, scale: float, as_json: bool) -> bool:
     return right
 
 
-def crash_versions(plan: Plan, say: Callable[[str], None] = lambda text: None) -> list[Version]:
+def crash_versions(plan: DemoPlan, say: Callable[[str], None] = lambda text: None) -> list[Version]:
     """All versions, on a cluster of their own."""
     workers = 2
     say(f"starting a cluster: {plan.executors} executors on {workers} workers")
@@ -135,7 +135,7 @@ def _leave(path: Path, what: object) -> None:
 # -- in drivers -----------------------------------------------------------------------------------------------------
 
 
-def lead(handle: Handle, home: Path, plan: Plan) -> None:
+def lead(handle: Handle, home: Path, plan: DemoPlan) -> None:
     """The driver that leads: four versions, and one more in which it is killed."""
     lease = _lease(home)
     lease.acquire()
@@ -159,7 +159,7 @@ def lead(handle: Handle, home: Path, plan: Plan) -> None:
         hf.query(spark, QUERY, on_loss="replay", tables=run.tables)
 
 
-def stand_by(handle: Handle, home: Path, plan: Plan) -> Answer:
+def stand_by(handle: Handle, home: Path, plan: DemoPlan) -> Answer:
     """The driver that waits for the lease with a warm session. Executors come when the leader's are gone."""
     lease = _lease(home)
     spark = handle.session(**_settings(plan))
@@ -182,7 +182,7 @@ def _lease(home: Path) -> Any:
     return lease
 
 
-def _settings(plan: Plan) -> dict[str, object]:
+def _settings(plan: DemoPlan) -> dict[str, object]:
     # Executors that are new compile nothing: it would take them longer than the query.
     compiled = {"spark__sql__codegen__wholeStage": "false", "spark__sql__codegen__factoryMode": "NO_CODEGEN"}
     return {"spark__sql__shuffle__partitions": plan.executors, **compiled}
@@ -194,13 +194,13 @@ def _failures(allowed: int) -> dict[str, object]:
     return {"spark__task__maxFailures": allowed, "spark__stage__maxConsecutiveAttempts": allowed}
 
 
-def _session(handle: Handle, plan: Plan, **settings: object) -> Any:
+def _session(handle: Handle, plan: DemoPlan, **settings: object) -> Any:
     spark = handle.session(**_settings(plan), **settings)
     _wait_for_executors(spark, plan)
     return spark
 
 
-def _wait_for_executors(spark: Any, plan: Plan) -> None:
+def _wait_for_executors(spark: Any, plan: DemoPlan) -> None:
     from holdfast.spark.membership import Watch
 
     watch = Watch(spark, begin=False)
@@ -216,7 +216,7 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-def _timed(spark: Any, home: Path, plan: Plan) -> tuple[Answer, float]:
+def _timed(spark: Any, home: Path, plan: DemoPlan) -> tuple[Answer, float]:
     """The exact answer, and the seconds that the query takes when all is warm."""
     seconds = []
     for _ in range(2):
@@ -232,7 +232,7 @@ def _killed(
     handle: Handle,
     spark: Any,
     home: Path,
-    plan: Plan,
+    plan: DemoPlan,
     name: str,
     policy: Any,
     exact: Answer | None = None,

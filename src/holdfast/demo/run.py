@@ -94,7 +94,7 @@ def _home(keep: Path | None, stack: ExitStack) -> Path:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """The end of the story: the answer by every way, and what it cost."""
 
     delivered: Answer
@@ -116,7 +116,7 @@ class Outcome:
         return all(answer == self.computed[0] for answer in (self.delivered, self.kept, *self.computed))
 
 
-def _play(story: Story, home: Path, console: Console, as_json: bool, live: Live) -> Outcome:
+def _play(story: Story, home: Path, console: Console, as_json: bool, live: Live) -> DemoOutcome:
     rankings, visits, arriving = home / "rankings", home / "uservisits", home / "arriving"
     for directory in (rankings, visits, arriving):
         directory.mkdir()
@@ -145,7 +145,7 @@ def _play(story: Story, home: Path, console: Console, as_json: bool, live: Live)
         view = flow.read(VIEW)
         runs = [recomputed(view.sparkSession, rankings, visits) for _ in range(_RECOMPUTATIONS)]
         story.doing = "done"
-        return Outcome(
+        return DemoOutcome(
             delivered(),
             maintained(flow),
             [answer for answer, _ in runs],
@@ -164,7 +164,7 @@ def _tell(console: Console, update: Update, as_json: bool, live: Live) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _conclude(console: Console, story: Story, outcome: Outcome, as_json: bool) -> bool:
+def _conclude(console: Console, story: Story, outcome: DemoOutcome, as_json: bool) -> bool:
     # The first update loads the pages and warms everything up; it is told apart.
     later = [update.seconds for update in story.updates[1:]] or [story.updates[0].seconds]
     update = statistics.median(later)

@@ -33,7 +33,7 @@ _SCHEMAS = {"rankings": RANKINGS, "uservisits": USERVISITS}
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoPlan:
     """How large it is."""
 
     scale: float = 0.1
@@ -45,7 +45,7 @@ class Plan:
     """Each file takes so many seconds longer to read."""
 
 
-def generate(home: Path, plan: Plan) -> None:
+def generate(home: Path, plan: DemoPlan) -> None:
     """The two tables, twice: below ``a`` and below ``b``."""
     generator = Generator(Sizes.of(plan.scale, plan.files))
     rankings, visits = home / "a" / "rankings", home / "a" / "uservisits"
@@ -86,7 +86,7 @@ class Run:
     """One run of the query that is hit: when half of the executors have read a file, and the last of them is in the
     middle of another, ``hit`` is called."""
 
-    def __init__(self, handle: Handle, spark: Any, home: Path, plan: Plan, hit: Callable[[Run], None]) -> None:
+    def __init__(self, handle: Handle, spark: Any, home: Path, plan: DemoPlan, hit: Callable[[Run], None]) -> None:
         number = sum(path.name.startswith("run-") for path in home.iterdir())
         self._notes = home / f"run-{number}"
         self._home = home
@@ -98,7 +98,7 @@ class Run:
         self._handle, self._spark, self._after, self._hit = handle, spark, max(1, plan.executors // 2), hit
 
     @staticmethod
-    def undisturbed(home: Path, plan: Plan) -> dict[str, Source]:
+    def undisturbed(home: Path, plan: DemoPlan) -> dict[str, Source]:
         """The tables, for a run that nobody hits."""
         return _tables(home, plan, None, None)
 
@@ -132,7 +132,7 @@ class Run:
         return sum(pq.read_metadata(path).num_rows for path in files if str(path) not in paths)
 
 
-def _tables(home: Path, plan: Plan, gate: Gate | None, notes: Path | None) -> dict[str, Source]:
+def _tables(home: Path, plan: DemoPlan, gate: Gate | None, notes: Path | None) -> dict[str, Source]:
     return {
         name: Paced(
             hf.files([home / "a" / name, home / "b" / name], schema=schema, replicas=True), plan.pace, gate, notes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.frontend.column_names import label, unique
-from holdfast.frontend.placeholders import Wish, has_wish, innermost
+from holdfast.frontend.placeholders import Placeholder, has_placeholder, innermost
 from holdfast.frontend.temporal_filters import split
 from holdfast.frontend.uncorrelated_subqueries import Item, attach, has_subquery
 from holdfast.plan.expression import Operation, Tree, conjunction, conjuncts, plain
@@ -36,9 +36,9 @@ def drawn(node: Node, predicate: Tree | None, trees: Sequence[Tree]) -> tuple[No
     trees = list(trees)
     while wishes := innermost(trees + ([] if predicate is None else [predicate])):
         parts = conjuncts(predicate)
-        node, known = _draw(node, conjunction([part for part in parts if not has_wish(part)]), wishes)
-        predicate = conjunction([_granted(part, known) for part in parts if has_wish(part)])
-        trees = [_granted(tree, known) for tree in trees]
+        node, known = _draw(node, conjunction([part for part in parts if not has_placeholder(part)]), wishes)
+        predicate = conjunction([_filled(part, known) for part in parts if has_placeholder(part)])
+        trees = [_filled(tree, known) for tree in trees]
     return node, predicate, trees
 
 
@@ -47,8 +47,8 @@ def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
     times, parts = split(predicate)
     if times is None:
         return node, predicate
-    plain = [part for part in parts if not has_wish(part) and not has_subquery(part)]
-    rest = [part for part in parts if has_wish(part) or has_subquery(part)]
+    plain = [part for part in parts if not has_placeholder(part) and not has_subquery(part)]
+    rest = [part for part in parts if has_placeholder(part) or has_subquery(part)]
     items = columns(node)
     moments: list[str | None] = []
     for name, function, trees in (("since", "greatest", times.starts), ("until", "least", times.ends)):
@@ -62,13 +62,13 @@ def timed(node: Node, predicate: Tree | None) -> tuple[Node, Tree | None]:
     return Temporal(below, moments[0], moments[1], times.calendar), conjunction(rest)
 
 
-def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Wish]) -> tuple[Node, dict[Tree, Tree]]:
+def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Placeholder]) -> tuple[Node, dict[Tree, Tree]]:
     """The rows of ``node`` that ``predicate`` keeps with the wishes' draws, and the columns in which they are."""
     held: dict[Tree, str] = {tree: name for name, tree in columns(node)}
     for argument in (each for wish in wishes for each in wish.arguments):
         if argument not in held:
             held[argument] = unique(label(argument), held.values())
-    names: dict[Wish, str] = {}
+    names: dict[Placeholder, str] = {}
     draws: list[Drawn] = []
     calls: list[Applied] = []
     for wish in wishes:
@@ -84,9 +84,9 @@ def _draw(node: Node, predicate: Tree | None, wishes: Sequence[Wish]) -> tuple[N
     return node, {wish: node.column(name) for wish, name in names.items()}
 
 
-def _granted(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
+def _filled(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
     """``tree`` with each wish that is ``known`` replaced by its column."""
-    return tree.transform(lambda each: known.get(each) if isinstance(each, Wish) else None)
+    return tree.transform(lambda each: known.get(each) if isinstance(each, Placeholder) else None)
 
 
 def columns(node: Node, names: Sequence[str] | None = None) -> list[Item]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.frontend.placeholders import has_wish
+from holdfast.frontend.placeholders import has_placeholder
 from holdfast.frontend.uncorrelated_subqueries import has_subquery
 from holdfast.plan.expression import Tree, chained, conjuncts, is_operation, references
 
@@ -31,7 +31,7 @@ def factored(conditions: Sequence[Tree], relations: Sequence[Collection[str]]) -
 
 
 def _is_open(tree: Tree) -> bool:
-    return is_operation(tree, "or") and not has_subquery(tree) and not has_wish(tree)
+    return is_operation(tree, "or") and not has_subquery(tree) and not has_placeholder(tree)
 
 
 def _branches(tree: Tree) -> list[Tree]:

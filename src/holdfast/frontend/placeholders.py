@@ -1,7 +1,7 @@
 """Nondeterministic calls: what is drawn for a row instead of computed from it.
 
-While an expression is converted, such a call is a `Wish`: it holds the `Drawn` that it stands for, still without a
-name. A wish is a value like any other tree: an alias that is used twice is drawn once. When a `Linear` is built
+While an expression is converted, such a call is a `Placeholder`: it holds the `Drawn` that it stands for, still without
+a name. A wish is a value like any other tree: an alias that is used twice is drawn once. When a `Linear` is built
 (`frontend.build`), its wishes become columns of a `Draw` below it; so no wish ever reaches an expression of the plan.
 
 A call of a user's deterministic function is a wish too, for a column of an `Apply`: it holds the `Function`.
@@ -22,7 +22,7 @@ from holdfast.plan.nodes import Drawn, Function
 
 
 @dataclass(frozen=True)
-class Wish(Tree):
+class Placeholder(Tree):
     """A call of what is drawn, or of a user's function."""
 
     draw: Drawn | Function
@@ -51,7 +51,7 @@ class Wish(Tree):
 class Refusing(Protocol):
     """Refuses a construct, at the place of a wish."""
 
-    def unsupported(self, construct: str, place: Wish | None, advice: str = "") -> Unsupported: ...
+    def unsupported(self, construct: str, place: Placeholder | None, advice: str = "") -> Unsupported: ...
 
 
 CLOCK = Drawn("", "clock", (), "timestamp")
@@ -59,12 +59,12 @@ CLOCK = Drawn("", "clock", (), "timestamp")
 
 
 def is_clock(tree: Tree) -> bool:
-    return isinstance(tree, Wish) and tree.draw == CLOCK
+    return isinstance(tree, Placeholder) and tree.draw == CLOCK
 
 
-def clock_in(tree: Tree) -> Wish | None:
+def clock_in(tree: Tree) -> Placeholder | None:
     """The first call of the clock in an expression."""
-    return next((each for each in tree.walk() if isinstance(each, Wish) and each.draw == CLOCK), None)
+    return next((each for each in tree.walk() if isinstance(each, Placeholder) and each.draw == CLOCK), None)
 
 
 def is_timed(tree: Tree) -> bool:
@@ -72,11 +72,11 @@ def is_timed(tree: Tree) -> bool:
     return clock_in(tree) is not None
 
 
-def has_wish(tree: Tree) -> bool:
-    return any(isinstance(each, Wish) for each in tree.walk())
+def has_placeholder(tree: Tree) -> bool:
+    return any(isinstance(each, Placeholder) for each in tree.walk())
 
 
-def innermost(trees: Sequence[Tree]) -> list[Wish]:
+def innermost(trees: Sequence[Tree]) -> list[Placeholder]:
     """The wishes in these trees that hold no other wish, each once, in order."""
-    found = (each for tree in trees for each in tree.walk() if isinstance(each, Wish))
-    return list(dict.fromkeys(each for each in found if not any(map(has_wish, each.arguments))))
+    found = (each for tree in trees for each in tree.walk() if isinstance(each, Placeholder))
+    return list(dict.fromkeys(each for each in found if not any(map(has_placeholder, each.arguments))))

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import Unsupported
-from holdfast.frontend.placeholders import Refusing, Wish, clock_in, is_clock, is_timed
+from holdfast.frontend.placeholders import Placeholder, Refusing, clock_in, is_clock, is_timed
 from holdfast.plan.expression import (
     DAY,
     FALSE,
@@ -109,7 +109,7 @@ def check_temporal(tree: Tree, clause: str, text: Refusing) -> None:
             raise _refused(part, clause, place, text)
 
 
-def _refused(part: Tree, clause: str, place: Wish, text: Refusing) -> Unsupported:
+def _refused(part: Tree, clause: str, place: Placeholder, text: Refusing) -> Unsupported:
     advice = "write it as a comparison of a column with now() or current_date(), plus or minus a literal interval"
     if any(each.type == MONTHS for each in part.walk()):
         advice += "; months can be taken from current_date() alone"

@@ -70,8 +70,8 @@ def attach(node: Node, predicate: Tree | None, items: Sequence[Item]) -> tuple[N
         asked = _bare(part)
         assert isinstance(asked, Subquery)
         node = Join(node, asked.node, (), (), "semi" if asked is part else "anti")
-    granted = [(name, _granted(tree, known)) for name, tree in items]
-    return node, conjunction([_granted(part, known) for part in rest]), granted
+    filled = [(name, _filled(tree, known)) for name, tree in items]
+    return node, conjunction([_filled(part, known) for part in rest]), filled
 
 
 def _bare(part: Tree) -> Tree:
@@ -84,7 +84,7 @@ def _decides(part: Tree) -> bool:
     return isinstance(asked, Subquery) and asked.kind == "exists"
 
 
-def _granted(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
+def _filled(tree: Tree, known: Mapping[Tree, Tree]) -> Tree:
     """``tree`` with the values of its subqueries in their places."""
     return tree.transform(lambda each: known[each] if isinstance(each, Subquery) else None)
 

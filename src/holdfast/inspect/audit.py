@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
-from holdfast.coordinator.replication import trusting
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
-from holdfast.inspect.findings import Checked, Finding, Kind, Report
+from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
 from holdfast.inspect.places import LOCAL, REPLICA, Found, Place, Sizes, check_one_flow, declared, live_traces, orphans
 from holdfast.log.location import is_temporary
 from holdfast.log.replica import is_true
@@ -326,8 +326,8 @@ class Audit:
     def _found(self, place: Place, kind: Kind, message: str, **fields: Any) -> None:
         self.findings.append(Finding(place.uri, place.level, kind, message, **fields))
 
-    def report(self, holder: dict[str, Any] | None) -> Report:
-        return Report(
+    def report(self, holder: dict[str, Any] | None) -> AuditReport:
+        return AuditReport(
             self.flow, len(self.history) - 1, holder, [self._checked(place) for place in self.places], self.findings
         )
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
 from holdfast.coordinator.history import History
-from holdfast.coordinator.replication import Holding, reached, safe_point, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.sql_words import Word, words
@@ -40,7 +40,7 @@ from holdfast.log.replica import is_true
 from holdfast.operators.log import LogSpec
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain, cover, covered
 from holdfast.trace.layer import retain
 from holdfast.trace.name import ALL, LayerName
@@ -174,19 +174,19 @@ def read_collection(log: Named, name: str, at: int | None = None, others: Sequen
     working = [place for place in places if isinstance(place, Working) and trace in place.traces()]
     for place in working:
         try:
-            return _rows(Kept(str(place.directory / "traces" / trace), spec, fields, chain), name, at, entry)
+            return _rows(ViewLog(str(place.directory / "traces" / trace), spec, fields, chain), name, at, entry)
         except (LogDamaged, LogUnreadable, EpochUnavailable):
             if len(places) == 1:
                 raise
     with tempfile.TemporaryDirectory(prefix="holdfast-") as directory:
         _gather(places, trace, at, chain, Path(directory))
         try:
-            return _rows(Kept(directory, spec, fields, chain), name, at, entry)
+            return _rows(ViewLog(directory, spec, fields, chain), name, at, entry)
         finally:
             retain(Path(directory), ())
 
 
-def _rows(kept: Kept, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
+def _rows(kept: ViewLog, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
     kept.check(name, at)
     return _ordered(kept.rows(0, ALL, at), entry.get("sql", ""))
 

@@ -78,7 +78,7 @@ class Checked:
 
 
 @dataclass
-class Report:
+class AuditReport:
     """What `verify` found, and did."""
 
     flow: str

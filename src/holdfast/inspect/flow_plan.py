@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.inspect.unopened_flow import Log
-from holdfast.runtime.compiled_flow import State
+from holdfast.inspect.unopened_flow import UnopenedLog
+from holdfast.runtime.compiled_flow import CompiledFlow
 
 
 @dataclass(frozen=True)
-class Change:
+class PlannedChange:
     """What becomes of one view, or of one input whose rows are kept."""
 
     name: str
@@ -41,14 +41,14 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FlowPlan:
     """What running a flow would do; see ``flow.plan()``."""
 
     flow: str
     epoch: int
     """The last epoch of the log; -1: there is none yet."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PlannedChange, ...] = ()
     running: dict[str, Any] | None = None
     """Who runs the flow right now, as far as its working directory says."""
 
@@ -96,7 +96,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def foresee(state: State, log: Log) -> Plan:
+def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     """Compare what is declared with what the log keeps."""
     history = log.history()
     kept: Mapping[str, Any] = log.kept.get("collections", {})
@@ -111,16 +111,16 @@ def foresee(state: State, log: Log) -> Plan:
         else:
             action = "rebuilds"
         reads, size = ((), 0) if action == "keeps" or not history else _read_again(state, log, mark, known)
-        changes.append(Change(name, kind, action, reads, size))
+        changes.append(PlannedChange(name, kind, action, reads, size))
     for name, entry in kept.items():
         if name not in state.flow.views:
-            changes.append(Change(name, str(entry.get("kind", "view")), "drops"))
-    return Plan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
+            changes.append(PlannedChange(name, str(entry.get("kind", "view")), "drops"))
+    return FlowPlan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
 
 
-def _read_again(state: State, log: Log, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:
+def _read_again(state: CompiledFlow, log: UnopenedLog, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:
     """What is read to compute an operator that is not kept, and the bytes of it that logs hold: what the recovery that
-    fills it would read (`State.reading`)."""
+    fills it would read (`CompiledFlow.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
     fresh = ({mark} | state.flow.ancestors({mark})) & state.flow.operators.keys() - known
     logs = {one for one, operator in state.flow.operators.items() if operator.kind == "log" and one in known}

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.coordinator.replication import Ship, trusting
+from holdfast.coordinator.copy_plan import Ship, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.inspect.places import Durable, Place, Sizes, Working, chain_of
 from holdfast.log.copying import Copied, Fetch, Shipment, fetch_all, read_intact, ship_all

@@ -20,11 +20,11 @@ from holdfast.results import Status, TraceStatus
 if TYPE_CHECKING:
     from holdfast.connectors.sink import Sink
     from holdfast.connectors.source import Source
-    from holdfast.runtime.replication import Settings
+    from holdfast.runtime.replication import DurabilitySettings
 
 
 @dataclass(frozen=True)
-class Log:
+class UnopenedLog:
     """What is there of a flow's log."""
 
     places: Sequence[Place]
@@ -47,7 +47,7 @@ class Log:
         return max((sum(place.layers(trace).values()) for place in self.places), default=0)
 
 
-def look_at(name: str, locations: Sequence[Location], local: Path | None) -> Log:
+def look_at(name: str, locations: Sequence[Location], local: Path | None) -> UnopenedLog:
     """The log of a flow, at its locations and in its working directory, as far as it is there."""
     named: list[Location | Path] = [*locations]
     if local is not None and all(one.local() != local for one in locations):
@@ -65,15 +65,15 @@ def look_at(name: str, locations: Sequence[Location], local: Path | None) -> Log
                 expected=name,
             )
         places.append(place)
-    return Log(places, declared(places) if places else {})
+    return UnopenedLog(places, declared(places) if places else {})
 
 
 def status_unopened(
     name: str,
-    log: Log,
+    log: UnopenedLog,
     local: Path,
     locations: Sequence[Location],
-    settings: Settings,
+    settings: DurabilitySettings,
     texts: Mapping[str, str],
     sources: Mapping[str, Source],
     sinks: Sequence[tuple[str, Sink]],
@@ -135,6 +135,6 @@ def _kind(kept: Mapping[str, Any], trace: str) -> str:
     return str(kept.get("operators", {}).get(trace.partition(".")[0], ""))
 
 
-def traces_directory(log: Log, local: Path) -> Path:
+def traces_directory(log: UnopenedLog, local: Path) -> Path:
     """Where the local layers are, if there are any."""
     return next((place.directory / "traces" for place in log.places if isinstance(place, Working)), local / "traces")

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from holdfast.errors import LogBusy
 from holdfast.inspect.audit import Audit, Progress
-from holdfast.inspect.findings import Finding, Kind, Report
+from holdfast.inspect.findings import AuditReport, Finding, Kind
 from holdfast.inspect.places import Named, find_places, running
 
 
-def verify(places: Sequence[Named], repair: bool = False, progress: Progress | None = None) -> Report:
+def verify(places: Sequence[Named], repair: bool = False, progress: Progress | None = None) -> AuditReport:
     """Check the log at these places: working directories and log locations of one flow.
 
     With ``repair``, what is damaged is set aside, and each place is filled up from the others' intact copies; that
@@ -45,7 +45,7 @@ def verify(places: Sequence[Named], repair: bool = False, progress: Progress | N
     return report
 
 
-def _compared(before: Report, after: Report) -> Report:
+def _compared(before: AuditReport, after: AuditReport) -> AuditReport:
     """The second report, with the findings of the first that are gone: they were repaired."""
     still = {_what(finding) for finding in after.findings}
     gone = [

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.coordinator.replication import Compact, Ship, trusting
+from holdfast.coordinator.copy_plan import Compact, Ship, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, StoreError
 from holdfast.foundation.os_errors import fix
 from holdfast.foundation.processor_priority import in_spare_time
 from holdfast.log.durable_layer import decode_layer, durable_name, encode_layer
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.trace.cover import Chain, Piece, cover
@@ -118,7 +118,7 @@ def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, byte
 def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
     is all epochs where they cannot be told from those before any more."""
-    ship, directory = shipment.ship, here(shipment.directory)
+    ship, directory = shipment.ship, host_path(shipment.directory)
     after = ship.after
     for attempt in range(5):
         try:
@@ -199,12 +199,12 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
         name = fetch.name
         try:
             local = write_layer(
-                here(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first, last=name.last,
-                digest=name.digest, since=name.since, metadata=metadata,
+                host_path(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first,
+                last=name.last, digest=name.digest, since=name.since, metadata=metadata,
             )  # fmt: skip
         except OSError as error:
             # The copy is good, and no other would fit better.
-            results.append(Failed(-1, fetch.trace, _no_room(here(fetch.directory), error)))
+            results.append(Failed(-1, fetch.trace, _no_room(host_path(fetch.directory), error)))
             break
         results.append(Copied(number, fetch.trace, local, len(data)))
         break
@@ -238,12 +238,12 @@ class Compaction:
     shipment: Shipment
     """The merged layer, made of the local ones: they hold the same rows, and are mapped already."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[LayersToCompact, ...]
     """One per location."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LayersToCompact:
     """A `Compact`, for when the local layers do not have those epochs any more: a location's own are merged then."""
 
     compact: Compact
@@ -268,7 +268,7 @@ def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[Resul
     return _write(compaction.shipment.ship, name, data, locations)
 
 
-def _compact(compaction: Wanted, locations: Sequence[Location]) -> Result:
+def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Result:
     compact = compaction.compact
     replica, chain = Replica(locations[compact.location]), trusting(compaction.last)
     try:

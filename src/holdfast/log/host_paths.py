@@ -57,7 +57,7 @@ def approximate_of(directory: Path) -> Path:
 def take(directory: Path) -> None:
     """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. What was
     approximate then is of no use."""
-    own = here(directory)
+    own = host_path(directory)
     own.parent.mkdir(parents=True, exist_ok=True)
     number = _number(own)
     others = sorted(path for path in own.parent.iterdir() if _number(path) >= 0 and path != own)
@@ -76,7 +76,7 @@ def _number(path: Path) -> int:
     return int(found[1]) if found else -1
 
 
-def here(directory: str | Path) -> Path:
+def host_path(directory: str | Path) -> Path:
     """A directory as this host has it."""
     path = Path(directory)
     if not path.is_relative_to(SCATTERED):

@@ -16,7 +16,7 @@ from pathlib import Path
 from holdfast.errors import LogError
 from holdfast.foundation.atomic_files import read_file, replace_file, sync_directory
 from holdfast.foundation.retries import retrying
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.trace.layer import check_bytes, list_layers
 from holdfast.trace.name import LayerName
 
@@ -32,7 +32,7 @@ class Unsynced:
 def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
     """Sync the layers of these traces that are newer than an epoch; those that could not be synced."""
     failed = []
-    for directory in map(here, directories):
+    for directory in map(host_path, directories):
         try:
             sync_layers(directory, after)
         except (OSError, LogError) as error:
@@ -42,7 +42,7 @@ def sync_all(directories: Sequence[str], after: int) -> list[Unsynced]:
 
 def forget_others(directory: Path, kept: Collection[str]) -> None:
     """Remove the local traces that are not among these."""
-    own = here(directory)
+    own = host_path(directory)
     for path in own.iterdir() if own.is_dir() else ():
         if path.is_dir() and path.name not in kept:
             shutil.rmtree(path, ignore_errors=True)

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
-from holdfast.coordinator.replication import Holding
 from holdfast.coordinator.roster import Roster, Version
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
 from holdfast.log.location import Location

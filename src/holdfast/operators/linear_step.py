@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from holdfast.operators.expressions.native_stretch import Stretch, apply
+from holdfast.operators.expressions.native_stretch import NativeStretch, apply
 from holdfast.operators.generate import Explode, generate
-from holdfast.operators.user_functions import Calls, call_all
+from holdfast.operators.user_functions import FunctionCalls, call_all
 
-NativeStep = Stretch | Explode | Calls
+NativeStep = NativeStretch | Explode | FunctionCalls
 
 
 def run_step(step: NativeStep, change: pa.Table) -> pa.Table:
     """The change behind the step."""
     match step:
-        case Stretch():
+        case NativeStretch():
             return apply(step, change)
         case Explode():
             return generate(step, change)
-        case Calls():
+        case FunctionCalls():
             return call_all(step, change)

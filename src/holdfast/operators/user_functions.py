@@ -39,7 +39,7 @@ class Called:
 
 
 @dataclass(frozen=True)
-class Calls:
+class FunctionCalls:
     """The calls of an `Apply`. A plain value: it is pickled to the workers."""
 
     calls: tuple[Called, ...]
@@ -70,7 +70,7 @@ class Record(tuple[Any, ...]):
         return dict(zip(self._names, self, strict=True))
 
 
-def call_all(calls: Calls, change: pa.Table) -> pa.Table:
+def call_all(calls: FunctionCalls, change: pa.Table) -> pa.Table:
     """The change (``c0…``, ``_diff``) with a column per call behind the row's own."""
     width = change.num_columns - 1
     kinds = [field.type for field in change.schema][:-1] + [call.type for call in calls.calls]

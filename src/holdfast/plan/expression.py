@@ -2,8 +2,8 @@
 
 Representation: a tree of frozen values, each of which knows its type, as Spark gave it when it analysed the view. Casts
 are written out, so the operands of an operation have the types that it needs. `Operation` is one of a closed set that
-is named below; `Foreign` is any other expression, as the very object that Spark made (`spark.foreign` keeps it), over
-what Holdfast gives it. Two trees are equal if they say the same in the same way.
+is named below; `SparkExpression` is any other expression, as the very object that Spark made (`spark.foreign` keeps
+it), over what Holdfast gives it. Two trees are equal if they say the same in the same way.
 
 A tree has a text in two forms: `sql` for Spark's own queries, and `readable` for people. Nothing is ever read from a
 text.
@@ -103,7 +103,7 @@ class Operation(Tree):
 
 
 @dataclass(frozen=True)
-class Foreign(Tree):
+class SparkExpression(Tree):
     """An expression of Spark's own, over the values of its holes. ``name`` says all that it means."""
 
     name: str
@@ -288,7 +288,7 @@ _CHAINS = frozenset(("and", "or", "+", "*"))
 _SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
 _UNITS = ((DAY, "DAY"), (3_600_000_000, "HOUR"), (60_000_000, "MINUTE"), (1_000_000, "SECOND"))
 FOREIGN = re.compile(r"\b_hf_([a-z0-9_]+)_[0-9a-f]{16}\b")
-"""The names of `Foreign` expressions."""
+"""The names of `SparkExpression` expressions."""
 
 
 def quoted(name: str) -> str:
@@ -297,7 +297,7 @@ def quoted(name: str) -> str:
 
 
 def foreign_name(function: str, meaning: str) -> str:
-    """The name of a `Foreign`: what Spark calls the expression, for people, and a hash of all that it means."""
+    """The name of a `SparkExpression`: what Spark calls the expression, for people, and a hash of all that it means."""
     return f"_hf_{re.sub('[^a-z0-9]+', '_', function.lower()).strip('_') or 'expression'}_{meaning}"
 
 
@@ -334,7 +334,7 @@ class _Writer:
                 own = _LEVELS.get(tree.name, _ATOM)
                 found = self._operation(tree.name, tree.operands, tree.type, own)
                 return f"({found})" if own < level else found
-            case Foreign() if self.exact:
+            case SparkExpression() if self.exact:
                 return f"{tree.name}({self._list(tree.holes)})"
         return f"{tree.label}({self._list(tree.parts)})"
 

@@ -15,7 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from holdfast.plan.expression import Column, Foreign, Lambda, Literal, Operation, Tree, Variable, conjuncts, plain
+from holdfast.plan.expression import (
+    Column,
+    Lambda,
+    Literal,
+    Operation,
+    SparkExpression,
+    Tree,
+    Variable,
+    conjuncts,
+    plain,
+)
 from holdfast.plan.nodes import (
     Aggregate,
     Apply,
@@ -149,7 +159,7 @@ def _shape(tree: Tree, places: Mapping[str, int]) -> object:
             return tree.type, tree.value
         case Operation():
             return tree.name, tree.type, *[_shape(each, places) for each in tree.operands]
-        case Foreign():
+        case SparkExpression():
             return tree.name, *[_shape(each, places) for each in tree.holes]
         case Variable():
             return "variable", tree.name

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from holdfast.errors import AfterEpoch, Fenced, HoldfastError
 
 
-class Afterwards:
+class EpochFollowUp:
     """The parts that follow one epoch."""
 
     def __init__(self, flow: str, epoch: int) -> None:

@@ -41,20 +41,20 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged
 from holdfast.foundation import failpoints
-from holdfast.log.host_paths import approximate_of, here
+from holdfast.log.host_paths import approximate_of, host_path
 from holdfast.query_results import Coverage
 from holdfast.results import Approximation
-from holdfast.runtime.compiled_flow import State
-from holdfast.runtime.merging import Maintenance, Wanted
+from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.outcomes import crowded
 from holdfast.runtime.recovery.fetch_layers import local_layers
-from holdfast.runtime.recovery.scattered_log import ScatteredKept
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.recovery.scattered_log import ScatteredViewLog
+from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Job, Outcome, Runner, Work
 from holdfast.runtime.statistics import Census
 from holdfast.task.program import partition_range
-from holdfast.task.stage import Epoch
-from holdfast.task.view_log import Kept
+from holdfast.task.stage import EpochSpec
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.name import LayerName
 
 _ATTEMPTS = 10
@@ -69,8 +69,8 @@ class Branch:
     def __init__(
         self,
         runner: Runner,
-        state: State,
-        durability: Durability,
+        state: CompiledFlow,
+        durability: Replication,
         census: Census,
         history: History,
         term: int,
@@ -93,7 +93,7 @@ class Branch:
 
         self._members: frozenset[str] = frozenset()
         self._coordinator = Coordinator(self.history, term)
-        self.maintenance = Maintenance(runner, lambda: (self._coordinator.chain(), self.last - 1))
+        self.maintenance = Merging(runner, lambda: (self._coordinator.chain(), self.last - 1))
         self._settle(self._homes)
 
     @property
@@ -181,8 +181,8 @@ class Branch:
 
         return self.insist(attempt)
 
-    def _epoch(self, lineage: Lineage) -> Epoch:
-        return Epoch(
+    def _epoch(self, lineage: Lineage) -> EpochSpec:
+        return EpochSpec(
             number=lineage.epoch,
             first=lineage.epoch,
             digest=lineage.digest,
@@ -206,7 +206,7 @@ class Branch:
         if many := crowded(outcome, self.maintenance.tolerated):
             self.maintenance.request(
                 [
-                    Wanted(self.directory / trace, layout, self._durability.floor(trace, self.history))
+                    MergeRequest(self.directory / trace, layout, self._durability.floor(trace, self.history))
                     for trace, layout in self._state.layouts.items()
                     if trace in many
                 ]
@@ -214,11 +214,11 @@ class Branch:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> ViewLog:
         """The log of a collection, in the partitions that are left."""
         kept = self._state.kept(name, self._coordinator.chain())
         kept = replace(kept, directory=str(self.directory / Path(kept.directory).name))
-        return ScatteredKept.of(kept, self._runner, self.lost)
+        return ScatteredViewLog.of(kept, self._runner, self.lost)
 
     def said(self) -> Approximation:
         """What is lost, and what is left."""
@@ -279,7 +279,7 @@ def _extent(damage: LogDamaged) -> tuple[int, int]:
 
 def branch_off(exact: Path, branch: Path, digests: Mapping[int, str]) -> None:
     """On a member: begin a branch with the layers of the history of these digests."""
-    source, target = here(exact), here(branch)
+    source, target = host_path(exact), host_path(branch)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for trace in sorted(source.iterdir()) if source.is_dir() else ():
@@ -313,4 +313,4 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _remove(branch: Path) -> None:
-    shutil.rmtree(here(branch), ignore_errors=True)
+    shutil.rmtree(host_path(branch), ignore_errors=True)

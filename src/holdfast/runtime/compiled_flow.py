@@ -7,17 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from holdfast.coordinator.view_versions import Form
+from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.operators.log import LogSpec
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Given, build
 from holdfast.plan.drawing import drawing
 from holdfast.plan.types import arrow_type
 from holdfast.results import TraceStatus
-from holdfast.runtime.declaration import Declared
-from holdfast.runtime.replication import Kept as KeptTrace
+from holdfast.runtime.declaration import Declaration
+from holdfast.runtime.replication import LiveTrace
 from holdfast.task.program import KINDS, Program, compile_program, is_native
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
 
@@ -25,10 +25,10 @@ STATE_HISTORY = 8
 """So many epochs of an operator's state can be read as of; views reach back as far as the flow retains."""
 
 
-class State:
+class CompiledFlow:
     """The operators of a flow and their traces, by name. It reads nothing but listings."""
 
-    def __init__(self, declared: Declared, directory: Path) -> None:
+    def __init__(self, declared: Declaration, directory: Path) -> None:
         """``directory`` holds the local traces."""
         self.declared = declared
         self.directory = directory
@@ -52,20 +52,20 @@ class State:
                 self.layouts[f"{operator.id}.{suffix}"] = layout
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
-    def kept_traces(self) -> dict[str, KeptTrace]:
+    def live_traces(self) -> dict[str, LiveTrace]:
         """All traces, with how far back each can be read."""
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
-            trace: KeptTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
+            trace: LiveTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }
 
-    def kept(self, name: str, chain: Chain) -> Kept:
+    def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
-        return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+        return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
         """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
@@ -80,18 +80,18 @@ class State:
         flow = build(wanted, kept, is_native, given)
         return flow, compile_program(flow)
 
-    def forms(self) -> dict[str, Form]:
+    def forms(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
         return {name: self._form(mark) for name, mark in self.flow.views.items()}
 
-    def _form(self, mark: str) -> Form:
+    def _form(self, mark: str) -> ViewVersion:
         operator = self.flow.operators[mark]
-        return Form(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+        return ViewVersion(mark, tuple(field.type for field in operator.fields), operator.keys[0])
 
-    def kept_as(self, name: str, form: Form, chain: Chain) -> Kept:
+    def kept_as(self, name: str, form: ViewVersion, chain: Chain) -> ViewLog:
         """The log of a view in a form that it has, or had."""
         spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
-        return Kept(str(self.directory / form.trace), spec, self.fields(name), chain)
+        return ViewLog(str(self.directory / form.trace), spec, self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
@@ -140,7 +140,7 @@ class State:
         ]
 
 
-def log_layout(form: Form) -> Layout:
+def log_layout(form: ViewVersion) -> Layout:
     """The layout of a log of that form."""
     spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
     return spec.arrangement.layout

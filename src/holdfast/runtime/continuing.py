@@ -27,18 +27,17 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation import failpoints
 from holdfast.foundation.redaction import warn
-from holdfast.results import Approximation, Recovery
-from holdfast.results import Epoch as EpochResult
-from holdfast.runtime.after_epoch import Afterwards
+from holdfast.results import Approximation, Epoch, Recovery
+from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.approximation import Branch
-from holdfast.runtime.declaration import Told
-from holdfast.runtime.engine import Anew, Engine
+from holdfast.runtime.declaration import ConnectorProgress
+from holdfast.runtime.engine import Engine, RestartEpoch
 from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.outcomes import due_of
-from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.runner import Outcome, Work
 from holdfast.standby.lease import Lease
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ class Branched(BaseException):
     for nobody but this engine to catch."""
 
 
-def engine_of(ready: Ready, told: Told, lease: Lease | None = None) -> Engine:
+def engine_of(ready: PreparedFlow, told: ConnectorProgress, lease: Lease | None = None) -> Engine:
     """The engine that a flow's policy asks for."""
     kind = ContinuingEngine if ready.declared.on_loss == "continue" else Engine
     return kind(ready, told, lease)
@@ -78,7 +77,7 @@ class ContinuingEngine(Engine):
 
     # -- a loss -------------------------------------------------------------------------------------------------------
 
-    def _exactly(self, work: Callable[[], T]) -> T:
+    def _with_recovery(self, work: Callable[[], T]) -> T:
         def or_branch() -> T:
             try:
                 return work()
@@ -87,12 +86,12 @@ class ContinuingEngine(Engine):
                     raise Branched from damage
                 raise
 
-        return super()._exactly(or_branch)
+        return super()._with_recovery(or_branch)
 
     def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
         try:
             return super()._attempt(lineage, work)
-        except Anew as anew:
+        except RestartEpoch as anew:
             if self._branches():
                 raise Branched from anew
             raise
@@ -125,10 +124,10 @@ class ContinuingEngine(Engine):
     # -- epochs -------------------------------------------------------------------------------------------------------
 
     @speaking
-    def _step(self) -> EpochResult:
+    def _step(self) -> Epoch:
         with suppress(Branched):
             if self._branch is None:
-                if self._runner.news == "lost":
+                if self._runner.membership_change == "lost":
                     before = self._runner.owners()
                     if self._branches():
                         raise Branched
@@ -139,7 +138,7 @@ class ContinuingEngine(Engine):
         assert branch is not None
         try:
             branch.stay()
-            if self._runner.news == "lost":
+            if self._runner.membership_change == "lost":
                 branch.look()
             if branch.left:
                 return self._step_on(branch)
@@ -149,14 +148,14 @@ class ContinuingEngine(Engine):
         self.repair()
         return self._step()
 
-    def _step_on(self, branch: Branch) -> EpochResult:
+    def _step_on(self, branch: Branch) -> Epoch:
         """Run an approximate epoch, if anything waits."""
         self._intake.settle()
         while True:
             started = time.perf_counter()
             offers = self._intake.poll(self.sources, self._patient)
             if not offers and not self._is_time():
-                return EpochResult(None, approximate=branch.said())
+                return Epoch(None, approximate=branch.said())
             self._warn(branch)
             work = self._intake.work(offers)
             for one in work:
@@ -181,7 +180,7 @@ class ContinuingEngine(Engine):
             raise
         branch.complete(lineage, outcome)
         self._due = due_of(outcome)
-        after = Afterwards(self.declared.name, lineage.epoch)
+        after = EpochFollowUp(self.declared.name, lineage.epoch)
         with after.doing("telling the sources"):
             self._intake.advance(lineage.epoch, offers)
         failpoints.reach("branch.complete")
@@ -200,7 +199,7 @@ class ContinuingEngine(Engine):
                 stacklevel=1,
             )
 
-    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: Afterwards) -> None:
+    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: EpochFollowUp) -> None:
         with suppress(Branched):  # sinks get it at the repair
             super()._complete(lineage, outcome, again, after)
 
@@ -254,7 +253,7 @@ class ContinuingEngine(Engine):
         """Run an epoch of the branch again: with what it took, at the clock that it had."""
         started = time.perf_counter()
         if self._edits.awaited():
-            self._edits.secure(self._exactly)
+            self._edits.secure(self._with_recovery)
         waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
         work = []
         for name, offer in taken.offers.items():
@@ -268,9 +267,9 @@ class ContinuingEngine(Engine):
 
     # -- views --------------------------------------------------------------------------------------------------------
 
-    def _checked(self, view: str, epoch: int) -> Kept:
+    def _checked(self, view: str, epoch: int) -> ViewLog:
         with suppress(Branched):
-            if self._branch is None and not (self._runner.news == "lost" and self._branches()):
+            if self._branch is None and not (self._runner.membership_change == "lost" and self._branches()):
                 return super()._checked(view, epoch)
         branch = self._branch
         assert branch is not None

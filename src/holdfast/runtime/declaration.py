@@ -12,11 +12,11 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim
 from holdfast.plan import nodes
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.replication import DurabilitySettings
 
 
 @dataclass(frozen=True)
-class Declared:
+class Declaration:
     """A flow, as declared."""
 
     name: str
@@ -32,7 +32,7 @@ class Declared:
     """View → its SQL, for people."""
 
     sinks: Sequence[tuple[str, Sink]]
-    settings: Settings
+    settings: DurabilitySettings
     session: Mapping[str, str] = field(default_factory=dict)
     """What the Spark session says that changes what views mean (`spark.meaning`)."""
 
@@ -48,7 +48,7 @@ class Declared:
 
 
 @dataclass
-class Told:
+class ConnectorProgress:
     """What the connectors of this process know already, from an engine before this one."""
 
     advanced: dict[str, int] = field(default_factory=dict)

@@ -18,18 +18,18 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from holdfast.connectors.sink import Lost, Sink
+from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
 from holdfast.coordinator.true_history import Seen
-from holdfast.coordinator.view_versions import Form, Forms, Span
+from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.foundation.redaction import cause, warn
 from holdfast.plan.nodes import Field
-from holdfast.runtime.delivery_numbers import Deliveries, names
+from holdfast.runtime.delivery_numbers import DeliveryNumbers, names
 from holdfast.task.log_difference import difference
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 Held = tuple[int, int]
 """The first and the last epoch of the lineage that a sink holds, without a gap."""
@@ -58,7 +58,7 @@ class Delivery:
         self._names: dict[int, str] = {}
         """Place → the name of a sink that cannot tell."""
 
-        self._deliveries: Deliveries | None = None
+        self._deliveries: DeliveryNumbers | None = None
         try:
             for place, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 opened = sink.open(view, fields(view))
@@ -87,7 +87,7 @@ class Delivery:
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
-    def remember(self, deliveries: Callable[[Sequence[str]], Deliveries]) -> None:
+    def remember(self, deliveries: Callable[[Sequence[str]], DeliveryNumbers]) -> None:
         """Find out which of the sinks that cannot tell are new to their views; ``deliveries`` gives what was written
         down of those with these names."""
         self._deliveries = deliveries(list(self._names.values()))
@@ -97,9 +97,9 @@ class Delivery:
 
     def attach(
         self,
-        kept: Callable[[str, Form], Kept],
-        forms: Forms,
-        declared: Mapping[str, Form],
+        kept: Callable[[str, ViewVersion], ViewLog],
+        forms: ViewVersions,
+        declared: Mapping[str, ViewVersion],
         history: History,
         carried: Callable[[int, Held | None], bytes],
         flushed: Callable[[], int] = lambda: -1,
@@ -123,7 +123,7 @@ class Delivery:
                 )
             self._check_types(view, has, declared[view])
 
-    def _check_types(self, view: str, has: int | None, now: Form) -> None:
+    def _check_types(self, view: str, has: int | None, now: ViewVersion) -> None:
         """A sink has one kind of columns: a view that has others now needs another sink."""
         past = self._forms.of(view)
         if not past or (has is not None and has < 0):
@@ -152,11 +152,11 @@ class Delivery:
                 found.append(needs if len(past) == 1 else max(needs, past[-1].first))
         return min(found, default=None)
 
-    def former(self) -> dict[Form, tuple[int, str]]:
+    def former(self) -> dict[ViewVersion, tuple[int, str]]:
         """The logs that views had before and that sinks must still be brought away from, each with the epoch as of
         which it is needed, and a view; those that the next epoch will replace among them."""
         last = len(self._history) - 1
-        found: dict[Form, tuple[int, str]] = {}
+        found: dict[ViewVersion, tuple[int, str]] = {}
         for (view, _), has in zip(self._sinks, self.epochs, strict=True):
             past = self._forms.of(view)
             if not past or (has is not None and has < 0):
@@ -222,7 +222,7 @@ class Delivery:
             carried = to_lines([self._history[lost.last]])
             self._calling(place, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
 
-    def _content_change(self, view: str, lost: Lost, epoch: int) -> pa.Table:
+    def _content_change(self, view: str, lost: LostEpochs, epoch: int) -> pa.Table:
         """What a sink was given for an epoch, with ``_epoch``: content(e) - content(e - 1)."""
         past = self._forms.of(view)
         now = past[self._forms.at(view, epoch)]
@@ -390,7 +390,7 @@ def _grown(held: Held | None, epoch: int, carried: int) -> Held:
     return (held[0], epoch) if held is not None and held[0] <= first <= held[1] + 1 else (first, epoch)
 
 
-def _readable(kept: Kept, epoch: int) -> int:
+def _readable(kept: ViewLog, epoch: int) -> int:
     """The first epoch from ``epoch`` on as of which a log can be read."""
     try:
         kept.check("", epoch)

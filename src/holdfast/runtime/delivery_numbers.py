@@ -54,7 +54,7 @@ class Numbers:
         return Numbers(term, last + 1, self.of(last) // STRIDE if last >= 0 else 0)
 
 
-class Deliveries:
+class DeliveryNumbers:
     """What is remembered of the sinks of an open flow that cannot tell."""
 
     def __init__(self, directory: Path, replicas: Mapping[str, Replica], sinks: Sequence[str], last: int, term: int):

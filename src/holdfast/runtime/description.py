@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.history import History
-from holdfast.coordinator.view_versions import Form, described
+from holdfast.coordinator.view_versions import ViewVersion, described
 from holdfast.errors import DeclarationError, LogDamaged, StoreError
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.log.working_directory import LogDirectory
 from holdfast.results import Recovery
-from holdfast.runtime.compiled_flow import State
+from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.known_sources import Known, known_of
 
 
@@ -32,7 +32,7 @@ def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, st
     return {}
 
 
-class Descriptions:
+class FlowDescription:
     """The descriptions of a flow, in all the places that have one."""
 
     def __init__(self, directory: LogDirectory, replicas: Mapping[str, Replica]) -> None:
@@ -40,7 +40,7 @@ class Descriptions:
         self._replicas = replicas
         self._old_forms: dict[str, Any] = {}
 
-    def before(self, history: History) -> dict[str, Form] | None:
+    def before(self, history: History) -> dict[str, ViewVersion] | None:
         """What the views were before the history said so: a log of old says it in its description alone."""
         if not history or any(lineage.views is not None for lineage in history):
             return None
@@ -57,14 +57,14 @@ class Descriptions:
             found |= known_of(one)
         return found
 
-    def fresh(self, state: State, last: int) -> set[str]:
+    def fresh(self, state: CompiledFlow, last: int) -> set[str]:
         """The operators that the flow did not keep before."""
         known, former = self._known(last)
         # An edit that is taken back: values that were drawn must not be drawn anew. All else is better filled than
         # replayed: input may have been released since.
         return set(state.flow.operators) - known.keys() - (former.keys() & state.drawing)
 
-    def otherwise(self, state: State) -> list[str]:
+    def otherwise(self, state: CompiledFlow) -> list[str]:
         """The views that have the text that they had when the flow ran last, and another plan."""
         before: dict[str, Any] = next((found for one in self._read() if (found := one.get("collections"))), {})
         now = state.description()["collections"]

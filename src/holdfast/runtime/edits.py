@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.coordinator.view_versions import Forms
+from holdfast.coordinator.view_versions import ViewVersions
 from holdfast.errors import StoreError
-from holdfast.runtime.compiled_flow import State, log_layout
+from holdfast.runtime.compiled_flow import CompiledFlow, log_layout
 from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.replication import Replication
 from holdfast.trace.rows import Layout
 
 _FORMER_SAFE = 60.0
@@ -23,7 +23,7 @@ _FORMER_SAFE = 60.0
 class Edits:
     """What an open flow's views are by declaration, beside what the history says they were."""
 
-    def __init__(self, state: State, forms: Forms, delivery: Delivery, durability: Durability) -> None:
+    def __init__(self, state: CompiledFlow, forms: ViewVersions, delivery: Delivery, durability: Replication) -> None:
         self._state = state
         self._forms = forms
         self._declared = state.forms()

@@ -25,12 +25,12 @@ import pyarrow as pa
 
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.clock import FlowClock
+from holdfast.coordinator.copy_plan import reached
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery_plan import Replay
-from holdfast.coordinator.replication import reached
-from holdfast.coordinator.view_versions import Forms
+from holdfast.coordinator.view_versions import ViewVersions
 from holdfast.errors import (
     ClockJumped,
     EpochUnavailable,
@@ -46,44 +46,43 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.foundation.redaction import warn
 from holdfast.log.begun_epochs import FILE, Begun
-from holdfast.log.host_paths import here, traces_of
+from holdfast.log.host_paths import host_path, traces_of
 from holdfast.log.stash import LineageLog
 from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
-from holdfast.results import Approximation, Recovery, Status
-from holdfast.results import Epoch as EpochResult
-from holdfast.runtime.after_epoch import Afterwards
+from holdfast.results import Approximation, Epoch, Recovery, Status
+from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
-from holdfast.runtime.declaration import Told
+from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.delivery_numbers import Deliveries
-from holdfast.runtime.description import Descriptions
+from holdfast.runtime.delivery_numbers import DeliveryNumbers
+from holdfast.runtime.description import FlowDescription
 from holdfast.runtime.edits import Edits
 from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.folding import Folding
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.known_sources import KnownSources
-from holdfast.runtime.merging import Maintenance, Wanted
+from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.opening import Opening, say
 from holdfast.runtime.outcomes import answers_of, crowded, delivered, due_of, result_of, written_by
-from holdfast.runtime.partition_owners import Homes
-from holdfast.runtime.prepared_flow import Ready
+from holdfast.runtime.partition_owners import PartitionOwners
+from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.runtime.recovery.find_history import find_history
-from holdfast.runtime.recovery.held_input import Pushed
-from holdfast.runtime.recovery.logged_source import KeptChange
+from holdfast.runtime.recovery.held_input import HeldInput
+from holdfast.runtime.recovery.logged_source import LoggedChange
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.statistics import Census, Statistics
 from holdfast.runtime.status import status_of
-from holdfast.runtime.view_changes import Edited, Logged, changes_since
-from holdfast.standby.leadership import Lead
+from holdfast.runtime.view_changes import EditedChange, LoggedSpan, changes_since
+from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
-from holdfast.task.stage import Epoch
-from holdfast.task.view_log import Kept
+from holdfast.task.stage import EpochSpec
+from holdfast.task.view_log import ViewLog
 
 T = TypeVar("T")
 
@@ -97,7 +96,7 @@ _CLOCK_DRIFT = 60_000_000
 class Engine:
     """Runs a declared flow."""
 
-    def __init__(self, ready: Ready, told: Told, lease: Lease | None = None) -> None:
+    def __init__(self, ready: PreparedFlow, told: ConnectorProgress, lease: Lease | None = None) -> None:
         """With a ``lease``, nothing is completed while it is not held."""
         declared, runner = ready.declared, ready.runner
         self.declared = declared
@@ -130,7 +129,7 @@ class Engine:
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
-        self._lead = Lead(self._directory, lease, lambda: self.stopping)
+        self._lead = Leadership(self._directory, lease, lambda: self.stopping)
         try:
             self._state, self._job = ready.state, ready.job
             self._state.directory = self._directory.traces
@@ -174,15 +173,15 @@ class Engine:
             self.history[-1].clock if self.history else None,
             self._directory.read_clock(),
         )
-        self._pushed = Pushed()
+        self._pushed = HeldInput()
         self._census = Census(self.partitions, self._coordinator.last)
-        self._homes = Homes(self._runner, self._state, self._directory, self.history)
+        self._homes = PartitionOwners(self._runner, self._state, self._directory, self.history)
         self._intake = Intake(self.declared.sources, self._told, self.history)
-        self._durability = Durability(
+        self._durability = Replication(
             self._runner,
             self.declared.locations,
             self.declared.settings,
-            self._state.kept_traces(),
+            self._state.live_traces(),
             self._state.directory,
             self.history,
             self._coordinator.chain,
@@ -190,16 +189,18 @@ class Engine:
             enrolment,
         )
         self._lead.attach(self._durability)
-        self._maintenance = Maintenance(
+        self._maintenance = Merging(
             self._runner,
             lambda: (self._coordinator.chain(), self._durability.live_after),
         )
         self._beside_sinks = Background(self._runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
-        descriptions = Descriptions(self._directory, replicas)
+        descriptions = FlowDescription(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
         recovery.otherwise = descriptions.otherwise(self._state)
-        self._forms = Forms(self.history, descriptions.before(self.history))
-        self._delivery.remember(lambda sinks: Deliveries(self._directory.path, replicas, sinks, self.last, claim.term))
+        self._forms = ViewVersions(self.history, descriptions.before(self.history))
+        self._delivery.remember(
+            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, self.last, claim.term)
+        )
         self._delivery.attach(
             lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
             self._forms,
@@ -304,14 +305,14 @@ class Engine:
 
     # -- epochs ---------------------------------------------------------------------------------------------------
 
-    def step(self, patient: bool = False) -> EpochResult:
+    def step(self, patient: bool = False) -> Epoch:
         """Run one epoch, if anything waits, or if it is time for rows to come or go. The very first runs in any case: a
         view over nothing has a result too. ``patient``: as in `Intake.poll`."""
         self._patient = patient
         try:
             if self._durability.fenced is not None:
                 raise self._durability.fenced
-            return self._step() if self._lead.check() else EpochResult(None)
+            return self._step() if self._lead.check() else Epoch(None)
         except Fenced:
             raise
         except Exception as error:
@@ -321,7 +322,7 @@ class Engine:
             raise
 
     @speaking
-    def _step(self) -> EpochResult:
+    def _step(self) -> Epoch:
         if self._torn:
             raise LogError(
                 f"flow '{self.declared.name}': an epoch was interrupted while it was being counted; close the flow and "
@@ -334,7 +335,7 @@ class Engine:
             self._durability.damaged.clear()
             self._recoverer.repair(found)
         self._homes.adopt(self._durability, self._recoverer)
-        self._exactly(lambda: self._delivery.catch_up(self.last))
+        self._with_recovery(lambda: self._delivery.catch_up(self.last))
         self._release()
         waited = 0.0
         while True:
@@ -342,14 +343,14 @@ class Engine:
             # A source that no view reads keeps what it has, for the view that will.
             offers = self._intake.poll(self.sources, self._patient)
             if self.last >= 0 and self._edits.awaited():
-                self._edits.secure(self._exactly)
+                self._edits.secure(self._with_recovery)
             elif not offers and self.last >= 0 and not self._is_time() and not self._edits.edited():
-                return EpochResult(None)
+                return Epoch(None)
             if not self._durability.has_room:
                 with self.meanwhile():
                     waited += self._durability.wait_for_room(lambda: self.stopping or self.closed, self._say_waiting)
                 if self.stopping or self.closed:
-                    return EpochResult(None)
+                    return Epoch(None)
                 continue  # others had their turn: what waited then may be taken
             try:
                 lineage, outcome = self._run(offers, self._now(), self._intake.work(offers))
@@ -397,11 +398,11 @@ class Engine:
 
     def _completed(
         self, lineage: Lineage, outcome: Outcome, started: float, waited: float, *, again: bool = False
-    ) -> EpochResult:
+    ) -> Epoch:
         """An epoch counts: what remains to be done. Whatever fails now, and is raised, says that it counts.
         ``again``: sources know already what it took."""
         self._due = due_of(outcome)
-        after = Afterwards(self.declared.name, lineage.epoch)
+        after = EpochFollowUp(self.declared.name, lineage.epoch)
         self._complete(lineage, outcome, again, after)
         result = self._result(lineage.epoch, outcome, started, waited)
         with after.doing("looking after layers"):
@@ -411,7 +412,7 @@ class Engine:
         after.check()
         return result
 
-    def _result(self, epoch: int, outcome: Outcome, started: float, waited: float = 0.0) -> EpochResult:
+    def _result(self, epoch: int, outcome: Outcome, started: float, waited: float = 0.0) -> Epoch:
         """Take note of what an epoch did."""
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
@@ -437,7 +438,7 @@ class Engine:
         self._torn = False
         self._note_begun(lineage)
 
-    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: Afterwards) -> None:
+    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: EpochFollowUp) -> None:
         """The epoch counts: now it may be seen."""
         self._clock.completed(lineage.clock)
         if not again:
@@ -453,7 +454,7 @@ class Engine:
                 return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
         with after.doing("delivering to sinks"):
             # Where a view was edited this reads logs, which may be damaged; what a sink has it is not given again.
-            self._exactly(
+            self._with_recovery(
                 lambda: self._delivery.commit(lineage, lambda view: delivered(outcome, self._state.flow.views[view]))
             )
             if self._durability.former:
@@ -468,7 +469,7 @@ class Engine:
             elif lineage.answers:
                 self._begun.add(lineage)
 
-    def _exactly(self, work: Callable[[], T]) -> T:
+    def _with_recovery(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
         return self._recoverer.repairing(work)
 
@@ -489,13 +490,13 @@ class Engine:
             lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said(), back)
             try:
                 self._begun.add(lineage)
-                outcome = self._exactly(partial(self._attempt, lineage, work))
+                outcome = self._with_recovery(partial(self._attempt, lineage, work))
                 self._lead.demand()
             except BaseException as error:
                 self._undo(lineage, error)
-                if not isinstance(error, Anew):
+                if not isinstance(error, RestartEpoch):
                     raise
-                self._recoverer.mend(error.damage)
+                self._recoverer.recover_from(error.damage)
                 continue
             try:
                 failpoints.reach("epoch.ran")
@@ -543,7 +544,7 @@ class Engine:
             # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
             # under this digest there must be one set of them.
             if damage.fields.get("moved") and self._asking:
-                raise Anew(damage) from damage
+                raise RestartEpoch(damage) from damage
             raise
 
     def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
@@ -568,8 +569,8 @@ class Engine:
         write: Mapping[str, frozenset[int]] | None = None,
         asking: frozenset[str] = frozenset(),
         partitions: int | None = None,
-    ) -> Epoch:
-        return Epoch(
+    ) -> EpochSpec:
+        return EpochSpec(
             number=lineage.epoch,
             first=lineage.epoch if first is None else first,
             digest=lineage.digest,
@@ -602,7 +603,7 @@ class Engine:
             if source.replayable:
                 work.append(Work(name, source, [offer]))
             else:
-                work.append(Work(name, KeptChange(source.fields, self._kept(name), number, partitions), [{}]))
+                work.append(Work(name, LoggedChange(source.fields, self._kept(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
         return {view: delivered(outcome, mark) for view, mark in views.items()}
 
@@ -612,7 +613,7 @@ class Engine:
         self._intake.release(self._durability.cleared)
 
     def _remove_layers(self, digest: str) -> None:
-        if self._runner.news == "lost":
+        if self._runner.membership_change == "lost":
             return  # whoever is there then removes them when it is known who is
         with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
             self._runner.everywhere(
@@ -628,7 +629,7 @@ class Engine:
         if many := crowded(outcome, self._maintenance.tolerated):
             self._maintenance.request(
                 [
-                    Wanted(
+                    MergeRequest(
                         self._state.directory / trace,
                         layout,
                         self._durability.since(trace),
@@ -672,11 +673,11 @@ class Engine:
 
     # -- views ----------------------------------------------------------------------------------------------------
 
-    def _kept(self, name: str) -> Kept:
+    def _kept(self, name: str) -> ViewLog:
         return self._homes.readable(self._state.kept(name, self._coordinator.chain()))
 
     @speaking
-    def readable(self, view: str, at: int | None) -> tuple[Kept, int]:
+    def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last."""
         epoch = self.last if at is None else at
         if epoch > self.last:
@@ -687,7 +688,7 @@ class Engine:
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
         return self._checked(view, epoch), epoch
 
-    def changes(self, view: str, since: int) -> list[Logged | Edited]:
+    def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
         past, now = self._forms.of(view), self._state.forms()[view]
         if self.approximate is None and since >= 0 and since <= self.last and past:
@@ -697,11 +698,11 @@ class Engine:
                 return changes_since(
                     view, since, self.last, past, place, lambda form: self._homes.readable(kept(form)), now
                 )
-        return [Logged(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
+        return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
 
-    def _checked(self, view: str, epoch: int) -> Kept:
+    def _checked(self, view: str, epoch: int) -> ViewLog:
         """The log of a view, which can be read as of an epoch."""
-        self._exactly(lambda: self._kept(view).check(view, epoch))
+        self._with_recovery(lambda: self._kept(view).check(view, epoch))
         return self._kept(view)
 
     def fields(self, view: str) -> tuple[nodes.Field, ...]:
@@ -779,7 +780,7 @@ class Engine:
             closing.callback(self._maintenance.close)
 
 
-class Anew(Exception):
+class RestartEpoch(Exception):
     """An epoch must begin again, as another one."""
 
     def __init__(self, damage: LogDamaged) -> None:
@@ -789,6 +790,6 @@ class Anew(Exception):
 
 def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:
     for trace in traces:
-        for name in local_layers(here(directory) / trace):
+        for name in local_layers(host_path(directory) / trace):
             if name.digest == digest:
-                (here(directory) / trace / name.text()).unlink(missing_ok=True)
+                (host_path(directory) / trace / name.text()).unlink(missing_ok=True)

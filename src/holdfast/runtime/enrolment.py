@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from holdfast.coordinator.replication import Holding
+from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.roster import Roster, by_identity, is_in_force, safe_under, successor
 from holdfast.foundation.redaction import logger
 from holdfast.log.location import Location

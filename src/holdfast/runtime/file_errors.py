@@ -15,14 +15,14 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from holdfast.errors import LogError
 from holdfast.foundation.os_errors import fix
-from holdfast.runtime.declaration import Declared
+from holdfast.runtime.declaration import Declaration
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class _Declared(Protocol):
-    declared: Declared
+    declared: Declaration
 
 
 S = TypeVar("S", bound=_Declared)
@@ -44,7 +44,7 @@ def speaking(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
     return told
 
 
-def refusal_of(declared: Declared, error: OSError) -> LogError | None:
+def refusal_of(declared: Declaration, error: OSError) -> LogError | None:
     """The error that a caller is to see; None if it is not about the log."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     places = [declared.local, *filter(None, (location.local() for location in declared.locations))]

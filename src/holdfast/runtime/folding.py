@@ -17,14 +17,14 @@ from pathlib import Path
 
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
-from holdfast.coordinator.view_versions import Forms
+from holdfast.coordinator.view_versions import ViewVersions
 from holdfast.errors import HoldfastError
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.log.stash import LineageLog
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.recovery.fetch_layers import local_layers
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Runner
 
 _LINE = 512
@@ -39,10 +39,10 @@ class Folding:
         runner: Runner,
         directory: Path,
         lineage: LineageLog,
-        durability: Durability,
+        durability: Replication,
         delivery: Delivery,
         intake: Intake,
-        forms: Forms,
+        forms: ViewVersions,
     ) -> None:
         """``directory`` holds the local traces."""
         self._runner = runner
@@ -112,6 +112,6 @@ class Folding:
 
 
 def _ends_of(directory: Path) -> Sequence[int]:
-    own = here(directory)
+    own = host_path(directory)
     traces = [path for path in own.iterdir() if path.is_dir()] if own.is_dir() else []
     return sorted({name.last for trace in traces for name in local_layers(trace)})

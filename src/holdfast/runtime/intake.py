@@ -10,7 +10,7 @@ from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import HoldfastError, InputError
-from holdfast.runtime.declaration import Told
+from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.runner import Work
 
 _SHARE = 0.05
@@ -23,7 +23,7 @@ class Intake:
     def __init__(
         self,
         sources: Mapping[str, Source],
-        told: Told,
+        told: ConnectorProgress,
         history: Iterable[Lineage],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.coordinator.view_versions import Form
+from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import SchemaChanged
-from holdfast.runtime.compiled_flow import State
+from holdfast.runtime.compiled_flow import CompiledFlow
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Known:
     """The last epoch while it was declared; None while it is."""
 
     @property
-    def form(self) -> Form:
+    def form(self) -> ViewVersion:
         assert self.log is not None
-        return Form(self.log, tuple(kind for _, kind in self.fields), self.key)
+        return ViewVersion(self.log, tuple(kind for _, kind in self.fields), self.key)
 
     def to_json(self) -> dict[str, Any]:
         said = {"fields": [list(each) for each in self.fields], "since": self.since, "pushed": self.pushed}
@@ -79,7 +79,7 @@ def known_of(description: Mapping[str, Any]) -> dict[str, Known]:
 class KnownSources:
     """What is known of the sources of a flow that is opened."""
 
-    def __init__(self, before: Mapping[str, Known], state: State, last: int) -> None:
+    def __init__(self, before: Mapping[str, Known], state: CompiledFlow, last: int) -> None:
         """``last``: the last epoch of the flow."""
         declared = state.declared.sources
         self._now: dict[str, Known] = {}

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.history import History
-from holdfast.coordinator.replication import Holding
 from holdfast.errors import Fenced, LogDamaged, StoreError
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica

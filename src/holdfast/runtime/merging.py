@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, LogDamaged, MultiplicityOverflow
 from holdfast.foundation import failpoints
 from holdfast.foundation.processor_priority import in_spare_time
 from holdfast.foundation.redaction import warn
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.runtime.background import Background
 from holdfast.runtime.runner import Beside, Runner
 from holdfast.task.program import partition_range
@@ -45,7 +45,7 @@ class Upkeep:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MergeRequest:
     """A trace that has many layers."""
 
     directory: Path
@@ -55,7 +55,7 @@ class Wanted:
     """What readers hold before this epoch they hold no more."""
 
 
-class Maintenance:
+class Merging:
     """Runs upkeep in the background."""
 
     tolerated = 8
@@ -65,7 +65,7 @@ class Maintenance:
         """``state`` gives the chain, and the epoch from which on all must stay readable."""
         self._runner = runner
         self._state = state
-        self._wanted: list[Wanted] = []
+        self._wanted: list[MergeRequest] = []
         self._background = Background(runner, "holdfast-maintenance", self._run, 0.0)
         self.failure: str | None = None
         """Why the last pass failed, if it did."""
@@ -79,7 +79,7 @@ class Maintenance:
     def busy(self) -> bool:
         return self._background.busy
 
-    def request(self, wanted: Sequence[Wanted]) -> None:
+    def request(self, wanted: Sequence[MergeRequest]) -> None:
         """Keep these traces in shape, soon."""
         self._wanted = list(wanted)
         self._background.request()
@@ -143,7 +143,7 @@ def keep_all(items: Sequence[Upkeep]) -> list[int | HoldfastError]:
 
 
 def _keep(item: Upkeep) -> int:
-    directory = here(item.directory)
+    directory = host_path(item.directory)
 
     return keep_in_shape(
         directory, item.layout, item.low, item.high, item.since, item.chain, item.live_after, item.pins

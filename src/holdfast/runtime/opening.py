@@ -22,7 +22,7 @@ from holdfast.foundation.redaction import logger, warn
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
 from holdfast.results import Recovery
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.enrolment import Enrolment
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _LOG = logger("holdfast.recovery")
 class Opening:
     """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
 
-    def __init__(self, declared: Declared, told: Told, recovery: Recovery, threads: bool) -> None:
+    def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: Recovery, threads: bool) -> None:
         self._declared = declared
         self._told = told
         self._goes_on = False

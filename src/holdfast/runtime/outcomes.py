@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from holdfast.results import Approximation, Epoch
 from holdfast.runtime.runner import Outcome
-from holdfast.task.stage import Report, decode
+from holdfast.task.stage import TaskReport, decode
 
 
-def answers_of(reports: Sequence[Report]) -> dict[str, dict[str, str]]:
+def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
     """What outside functions answered, by operator; no two tasks asked the same."""
     found: dict[str, dict[str, str]] = {}
     for report in reports:
@@ -50,7 +50,7 @@ def result_of(
 ) -> Epoch:
     """What an epoch did; ``logs``: view → its log."""
     changed = {view: sum(report.rows.get(log, 0) for report in outcome.reports) for view, log in logs.items()}
-    slowest: dict[int, Report] = {}
+    slowest: dict[int, TaskReport] = {}
     for report in outcome.reports:
         if report.stage not in slowest or report.ended - report.started > (
             slowest[report.stage].ended - slowest[report.stage].started

@@ -14,26 +14,26 @@ from typing import Any
 
 from holdfast.coordinator.history import History
 from holdfast.errors import LogDamaged
-from holdfast.log.host_paths import here, take
+from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
-from holdfast.runtime.compiled_flow import State
+from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.recovery.fetch_layers import remove_stale
 from holdfast.runtime.recovery.recoverer import Recoverer
-from holdfast.runtime.recovery.scattered_log import ScatteredKept
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.recovery.scattered_log import ScatteredViewLog
+from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Runner
 from holdfast.runtime.statistics import Local, local_state, together
-from holdfast.task.stage import Report
-from holdfast.task.view_log import Kept
+from holdfast.task.stage import TaskReport
+from holdfast.task.view_log import ViewLog
 
 _WAITS = 16
 """So many epochs a member that joins waits at most; then it gets its share anyway, from the others."""
 
 
-class Homes:
+class PartitionOwners:
     """The members of an open flow, as far as they keep layers."""
 
-    def __init__(self, runner: Runner, state: State, directory: LogDirectory, history: History) -> None:
+    def __init__(self, runner: Runner, state: CompiledFlow, directory: LogDirectory, history: History) -> None:
         """``history`` is the lineage of all complete epochs, as it grows."""
         self._runner = runner
         self._state = state
@@ -61,22 +61,25 @@ class Homes:
             self._runner.everywhere("taking layers over", lambda: _take(directory, history))
             self._directory.write_members(sorted(set(self._runner.owners())))
 
-    def adopt(self, durability: Durability, recoverer: Recoverer) -> None:
+    def adopt(self, durability: Replication, recoverer: Recoverer) -> None:
         """If members came or went, give partitions to those that are there now. What a lost one had is inherited at
         once. One that comes waits until what the others had then is safe: then it takes its share from the copies, and
         the little that came since from the others. It does not wait for ever, if storage fails."""
-        news, last = self._runner.news or ("unsettled" if self.unsettled else ""), len(self._history) - 1
-        if not news:
+        membership_change, last = (
+            self._runner.membership_change or ("unsettled" if self.unsettled else ""),
+            len(self._history) - 1,
+        )
+        if not membership_change:
             return
-        if news != "lost" and durability.settings.durable:
+        if membership_change != "lost" and durability.settings.durable:
             self._awaited = last if self._awaited is None else self._awaited
             if durability.safe < self._awaited and last < self._awaited + _WAITS:
                 durability.hurry()
                 return
         self._awaited, self.unsettled = None, False
-        recoverer.adopt(settle=news != "lost")
+        recoverer.adopt(settle=membership_change != "lost")
 
-    def follow(self, reports: Sequence[Report], recoverer: Recoverer) -> None:
+    def follow(self, reports: Sequence[TaskReport], recoverer: Recoverer) -> None:
         """A keyed task that ran elsewhere than at home has its layers there: its partition is kept there from now on,
         and what the new member lacks of the other stages is brought."""
         keyed = [report for report in reports if report.stage and report.member]
@@ -88,9 +91,9 @@ class Homes:
             self._runner.hand_over(moves)
             recoverer.rebalance()
 
-    def readable(self, kept: Kept) -> Kept:
+    def readable(self, kept: ViewLog) -> ViewLog:
         """A log as the driver can read it."""
-        return ScatteredKept.of(kept, self._runner) if self._runner.scattered else kept
+        return ScatteredViewLog.of(kept, self._runner) if self._runner.scattered else kept
 
     def local(self, *, rows: bool) -> dict[str, Local]:
         """What local layers there are. Members that cannot be reached just now have none."""
@@ -113,7 +116,7 @@ class Homes:
 
 def remove_all_stale(directory: Path, history: History) -> None:
     """Remove the local layers, on this host, that are not of the history."""
-    own = here(directory)
+    own = host_path(directory)
     if own.is_dir():
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 
 from holdfast.coordinator.lineage import GENESIS
-from holdfast.runtime.compiled_flow import State
-from holdfast.runtime.declaration import Declared
+from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.runner import Runner
-from holdfast.task.stage import Epoch
+from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import Chain
 
 _RUNS = 8
@@ -24,14 +24,14 @@ _LEAST = 3
 """… but after so many runs at the earliest."""
 
 
-class Ready:
+class PreparedFlow:
     """A flow that needs but its log."""
 
-    def __init__(self, declared: Declared, runner: Runner) -> None:
+    def __init__(self, declared: Declaration, runner: Runner) -> None:
         """``views`` are the declared ones, typed."""
         self.declared = declared
         self.runner = runner
-        self.state = State(declared, declared.local / "traces")
+        self.state = CompiledFlow(declared, declared.local / "traces")
         self.job = runner.job(self.state.flow, self.state.program)
         self._warm = False
 
@@ -53,7 +53,7 @@ class Ready:
         started = time.perf_counter()
         deliver = frozenset(self.state.flow.views[view] for view, _ in self.declared.sinks)
         nowhere = str(self.declared.local / "traces" / ".nowhere")
-        epoch = Epoch(
+        epoch = EpochSpec(
             0, 0, GENESIS, Chain(-1, ()), self.runner.partitions, nowhere, deliver=deliver, answers={}, write={}
         )
         self.job.warm_up(epoch, tuple(self.state.flow.sources), f"{self.declared.name}: warming up")

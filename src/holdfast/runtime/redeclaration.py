@@ -22,14 +22,14 @@ from holdfast.frontend.user_functions import meaning
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow
-    from holdfast.runtime.declaration import Told
+    from holdfast.runtime.declaration import ConnectorProgress
 
 _lock = threading.Lock()
 _open: weakref.WeakValueDictionary[str, Flow] = weakref.WeakValueDictionary()
 """Working directory → the flow that has it open in this process."""
 
 
-def opening(flow: Flow, local: Path, told: Told) -> None:
+def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
     """A flow is about to open its log: the one of this process that has it is closed, after the epoch at hand. What its
     sinks were given, those of the new one need not be given again."""
     key = os.path.realpath(local)

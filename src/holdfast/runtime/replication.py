@@ -1,7 +1,7 @@
 """Durability, off the critical path: each layer climbs from memory to disk to the log locations, in the background.
 
 A *round* makes everything up to the last complete epoch durable at one location: it ships what that one lacks
-(`coordinator/replication.py` decides, tasks of low weight do it). Each location has rounds of its own, side by side
+(`coordinator/copy_plan.py` decides, tasks of low weight do it). Each location has rounds of its own, side by side
 with those of the others (`runtime/replication_lanes.py`); local layers are synced in a lane of their own. Epochs never
 wait for a round; while one is slow, epochs pile up, and the next round takes them all at once. After a round the safe
 point is computed from the names that were seen everywhere, from whichever locations have them, and sources may forget
@@ -25,21 +25,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from holdfast.coordinator.copy_plan import Holding, Ship, plan_compactions, plan_removals, plan_ships, reached, trusting
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import to_lines
-from holdfast.coordinator.replication import (
-    Holding,
-    Ship,
-    plan_compactions,
-    plan_removals,
-    plan_ships,
-    reached,
-    trusting,
-)
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.foundation import failpoints
-from holdfast.log.copying import Compaction, Copied, Failed, Result, Shipment, Wanted, compact_all, ship_all
+from holdfast.log.copying import Compaction, Copied, Failed, LayersToCompact, Result, Shipment, compact_all, ship_all
 from holdfast.log.layer_sync import forget_others
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim
@@ -64,7 +56,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Settings:
+class DurabilitySettings:
     """What the user wants of durability."""
 
     strategy: str = "nosync"
@@ -82,7 +74,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LiveTrace:
     """A live trace: its layout, and how many epochs of it can be read as of."""
 
     layout: Layout
@@ -90,15 +82,15 @@ class Kept:
     """None: as many as the flow retains."""
 
 
-class Durability:
+class Replication:
     """The rounds of one open flow."""
 
     def __init__(
         self,
         runner: Runner,
         locations: Sequence[Location],
-        settings: Settings,
-        traces: Mapping[str, Kept],
+        settings: DurabilitySettings,
+        traces: Mapping[str, LiveTrace],
         directory: Path,
         history: History,
         chain: Callable[[], Chain],
@@ -607,7 +599,7 @@ class Durability:
             since = self.since(compact.trace)
             after, upto, _ = outline(compact.names, compact.low, compact.high, since, trusting(last), among=among)
             merged = Ship(compact.trace, compact.low, compact.high, after, upto, (compact.location,))
-            compactions.append(Compaction(self._shipment(merged), (Wanted(compact, among, since, last),)))
+            compactions.append(Compaction(self._shipment(merged), (LayersToCompact(compact, among, since, last),)))
         if compactions:
             failpoints.reach("round.before_compaction")
             locations = self.locations

@@ -16,7 +16,7 @@ from holdfast.errors import LogDamaged
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
 from holdfast.task.program import Program
-from holdfast.task.stage import Epoch, Report
+from holdfast.task.stage import EpochSpec, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +35,7 @@ class Work:
 class Outcome:
     """What an epoch's tasks reported."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[TaskReport, ...]
     planning: float
     seconds: float
 
@@ -57,11 +57,11 @@ class Beside(Enum):
 class Job(Protocol):
     """Runs the epochs of a compiled dataflow."""
 
-    def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
+    def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         ...
 
-    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+    def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an epoch over nothing, as if these sources had something."""
         ...
 
@@ -110,7 +110,7 @@ class Runner(Protocol):
         ...
 
     @property
-    def news(self) -> str:
+    def membership_change(self) -> str:
         """What happened to members since the last `refresh`: "", "joined" or "lost" (or both). "unsettled": what was
         lost was inherited, and the assignment at rest is another."""
 

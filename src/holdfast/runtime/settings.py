@@ -16,7 +16,7 @@ from holdfast.foundation.redaction import warn
 
 if TYPE_CHECKING:
     from holdfast.log.location import Location
-    from holdfast.runtime.replication import Settings
+    from holdfast.runtime.replication import DurabilitySettings
 
     Place: TypeAlias = str | Path | Location
 
@@ -65,7 +65,7 @@ def refuse_same_place(name: str, places: Sequence[Place]) -> None:
         seen[identity] = spelled
 
 
-def checked(
+def parse_settings(
     name: str,
     log: Place | Sequence[Place],
     retain: object,
@@ -73,11 +73,11 @@ def checked(
     max_unsafe: object,
     strategy: object,
     accept_loss: object = False,
-) -> tuple[list[Place], Settings]:
+) -> tuple[list[Place], DurabilitySettings]:
     """The log locations, and what is wanted of them, checked."""
     from holdfast.coordinator.retention import parse_bound, parse_retention
     from holdfast.log.location import Location
-    from holdfast.runtime.replication import Settings
+    from holdfast.runtime.replication import DurabilitySettings
 
     places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
     if not places:
@@ -106,10 +106,10 @@ def checked(
         bound = parse_bound(max_unsafe)
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, Settings(str(strategy), count, bound, retention, accept_loss)
+    return places, DurabilitySettings(str(strategy), count, bound, retention, accept_loss)
 
 
-def clock_jump(name: str, value: object) -> int | None:
+def parse_clock_jump(name: str, value: object) -> int | None:
     """``max_clock_jump`` in microseconds, checked; None: no bound."""
     from holdfast.coordinator.retention import parse_retention
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.plan.drawing import Measured, by_operator
 from holdfast.runtime.recovery.fetch_layers import local_layers
-from holdfast.task.stage import Report
+from holdfast.task.stage import TaskReport
 
 _EPOCHS = 100
 
@@ -26,7 +26,7 @@ class Statistics:
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[int, float]]] = {}
 
-    def add(self, reports: Iterable[Report]) -> None:
+    def add(self, reports: Iterable[TaskReport]) -> None:
         """An epoch is complete."""
         rows: dict[str, int] = {}
         seconds: dict[str, float] = {}
@@ -66,7 +66,7 @@ class Census:
         self._known = last < 0
         self._rows: dict[str, list[int]] = {}
 
-    def add(self, reports: Iterable[Report]) -> None:
+    def add(self, reports: Iterable[TaskReport]) -> None:
         """An epoch is complete."""
         for report in reports:
             for log, net in report.net.items():
@@ -86,7 +86,7 @@ Local = tuple[int, int, int]
 
 def local_state(directory: Path, traces: Iterable[str], *, rows: bool) -> dict[str, Local]:
     """Trace → its layers on this host; with the ``rows`` in them, for which each file is opened."""
-    own = here(directory)
+    own = host_path(directory)
     return {trace: held([own / trace], rows=rows) for trace in traces}
 
 

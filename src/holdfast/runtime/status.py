@@ -8,20 +8,20 @@ from typing import Any
 
 from holdfast.foundation.redaction import redacted
 from holdfast.results import Approximation, Status
-from holdfast.runtime.compiled_flow import State
+from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.merging import Maintenance
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.merging import Merging
+from holdfast.runtime.replication import Replication
 
 
 def status_of(
-    state: State,
+    state: CompiledFlow,
     last: int,
     partitions: int,
     latencies: Sequence[float],
     delivery: Delivery,
-    maintenance: Maintenance,
-    durability: Durability,
+    maintenance: Merging,
+    durability: Replication,
     held: Mapping[str, tuple[int, int, int]],
     placement: Mapping[str, Any],
     approximate: Approximation | None = None,
@@ -58,7 +58,7 @@ def status_of(
     )
 
 
-def _durability(state: State, durability: Durability, typical: float) -> dict[str, Any]:
+def _durability(state: CompiledFlow, durability: Replication, typical: float) -> dict[str, Any]:
     unsafe_bytes, unsafe_epochs = durability.unsafe
     settings = durability.settings
     locations = []

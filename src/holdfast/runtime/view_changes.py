@@ -12,23 +12,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.coordinator.view_versions import Form, Span
+from holdfast.coordinator.view_versions import Span, ViewVersion
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.task.log_difference import difference
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedSpan:
     """The changes of a log with after < epoch ≤ upto."""
 
-    kept: Kept
+    kept: ViewLog
     after: int
     upto: int
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditedChange:
     """What an edit changed, at its epoch: columns by position, and ``_diff``."""
 
     epoch: int
@@ -36,11 +36,17 @@ class Edited:
 
 
 def changes_since(
-    view: str, since: int, last: int, past: Sequence[Span], place: int, kept: Callable[[Form], Kept], now: Form
-) -> list[Logged | Edited]:
+    view: str,
+    since: int,
+    last: int,
+    past: Sequence[Span],
+    place: int,
+    kept: Callable[[ViewVersion], ViewLog],
+    now: ViewVersion,
+) -> list[LoggedSpan | EditedChange]:
     """What makes the content as of ``last`` of that as of ``since``. ``past`` are the forms of the view, the one as of
     ``since`` at ``place``; ``now`` is its declared form."""
-    found: list[Logged | Edited] = []
+    found: list[LoggedSpan | EditedChange] = []
     has = since
     for span, following in zip(past[place:-1], past[place + 1 :], strict=True):
         assert span.last is not None  # another one follows
@@ -57,8 +63,8 @@ def changes_since(
         try:
             if has < span.last:
                 old.check(view, has)
-                found.append(Logged(old, has, span.last))
-            found.append(Edited(following.first, difference(new, following.first, old, span.last)))
+                found.append(LoggedSpan(old, has, span.last))
+            found.append(EditedChange(following.first, difference(new, following.first, old, span.last)))
         except (EpochUnavailable, LogDamaged) as error:
             raise EpochUnavailable(
                 f"view '{view}': it was edited at epoch {following.first}, and its rows before that are not kept any "
@@ -77,5 +83,5 @@ def changes_since(
             earliest=last + 1,
         )
     if has < last:
-        found.append(Logged(kept(past[-1].form), has, last))
+        found.append(LoggedSpan(kept(past[-1].form), has, last))
     return found

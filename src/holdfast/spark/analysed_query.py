@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.connectors.table import Table
 from holdfast.frontend.catalyst.expressions import NAMED_ARGUMENT
-from holdfast.frontend.catalyst.tree import Expression, Operator, Path, read_expression, read_plan
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, Path, read_expression, read_plan
 from holdfast.plan.nodes import Field, Source, UserFunction
 from holdfast.spark import spark_expressions
 from holdfast.spark.decorrelation import decorrelated
@@ -67,7 +67,7 @@ class Analysed:
 
         shown = str(self._root.toJSON())
         self.has_collations = "string collate " in shown or "__COLLATIONS" in shown or "ResolvedCollation" in shown
-        self.plan: Operator = read_plan(_completed(json.loads(shown), self._root))
+        self.plan: CatalystOperator = read_plan(_completed(json.loads(shown), self._root))
 
     def object(self, path: Path) -> Any:
         """Spark's own object at a path of the plan."""
@@ -87,36 +87,36 @@ class Analysed:
             self._found[path] = found
         return self._found[path]
 
-    def type_of(self, expression: Expression) -> str:
+    def type_of(self, expression: CatalystExpression) -> str:
         return str(self.object(expression.path).dataType().catalogString())
 
-    def position(self, node: Expression | Operator) -> tuple[int, int] | None:
+    def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
         origin = self.object(node.path).origin()
         line, start = origin.line(), origin.startPosition()
         return None if line.isEmpty() or start.isEmpty() else (int(line.get()), int(start.get()) + 1)
 
-    def constant(self, expression: Expression) -> Any:
+    def constant(self, expression: CatalystExpression) -> Any:
         try:
             value = self.object(expression.path).eval(None)
         except (Py4JJavaError, PySparkException):
             return None
         return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
 
-    def function_name(self, expression: Expression) -> str:
+    def function_name(self, expression: CatalystExpression) -> str:
         return str(self.object(expression.path).prettyName())
 
     def collation_key(self, collation: str) -> str:
         return spark_expressions.collation_key(self._session, collation)
 
-    def output(self, operator: Operator) -> list[Expression]:
+    def output(self, operator: CatalystOperator) -> list[CatalystExpression]:
         found = self.object((*operator.path, "output"))
         paths = [(*operator.path, "output", place) for place in range(found.size())]
         return [read_expression(json.loads(self.object(path).toJSON()), path) for path in paths]
 
-    def is_session(self, attribute: Expression) -> bool:
+    def is_session(self, attribute: CatalystExpression) -> bool:
         return bool(self.object(attribute.path).metadata().contains("spark.sessionWindow"))
 
-    def pivot_values(self, expression: Expression) -> list[Expression]:
+    def pivot_values(self, expression: CatalystExpression) -> list[CatalystExpression]:
         own, jvm = self.object(expression.path), self._session.sparkContext._jvm
         types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
         # Values that crossed to Python by themselves would lose their types.
@@ -132,12 +132,12 @@ class Analysed:
             found.append(read_expression(json.loads(self._found[path].toJSON()), path))
         return found
 
-    def foreign(self, expression: Expression, holes: Sequence[Expression]) -> str:
+    def foreign(self, expression: CatalystExpression, holes: Sequence[CatalystExpression]) -> str:
         own = self.object(expression.path)
         paths = [tuple(map(int, hole.path[len(expression.path) :])) for hole in holes]
         return spark_expressions.keep(own, paths, self._meaning(expression, {hole.path for hole in holes}))
 
-    def literal(self, expression: Expression) -> Expression | None:
+    def literal(self, expression: CatalystExpression) -> CatalystExpression | None:
         own = self.object(expression.path)
         if expression.kind != "Literal":
             nothing = jvm_class(self._session, f"{_LOGICAL}.OneRowRelation")()
@@ -153,17 +153,17 @@ class Analysed:
         parameters = json.loads(own.toJSON())[0]
         if parameters["dataType"] == "timestamp" and parameters["value"] is not None:
             parameters["value"] = str(own.value())  # JSON shows it in the session's time zone
-        return Expression("Literal", (), parameters, expression.path)
+        return CatalystExpression("Literal", (), parameters, expression.path)
 
-    def is_deterministic(self, expression: Expression) -> bool:
+    def is_deterministic(self, expression: CatalystExpression) -> bool:
         return bool(self.object(expression.path).deterministic())
 
-    def mode(self, expression: Expression) -> str:
+    def mode(self, expression: CatalystExpression) -> str:
         name = next(each for each in _MODES if each in expression.parameters)
         found = re.search("ANSI|TRY|LEGACY", str(getattr(self.object(expression.path), name)().toString()))
         return "" if found is None else found[0]
 
-    def is_ansi(self, expression: Expression) -> bool:
+    def is_ansi(self, expression: CatalystExpression) -> bool:
         for root, *below in _shown_whole(expression):
             if root.path in self._ansi:
                 continue
@@ -176,10 +176,10 @@ class Analysed:
             self._ansi.update(part.path for part in (root, *below))
         return True
 
-    def hidden(self, expression: Expression, name: str) -> str:
+    def hidden(self, expression: CatalystExpression, name: str) -> str:
         return str(getattr(self.object(expression.path), name)())
 
-    def _meaning(self, expression: Expression, holes: Set[Path]) -> str:
+    def _meaning(self, expression: CatalystExpression, holes: Set[Path]) -> str:
         """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""
         shape = json.dumps(self._shape(expression, holes, {}), sort_keys=True, default=str)
         text = str(self.object(expression.path).toString())
@@ -191,7 +191,7 @@ class Analysed:
         return f"{shape}\n{_NUMBERS.sub('', text)}\n{modes}"
 
     def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
-        if isinstance(value, Expression):
+        if isinstance(value, CatalystExpression):
             if value.path in holes:
                 return ["hole", value.parameters.get("dataType") or self.type_of(value)]
             own = {
@@ -217,23 +217,23 @@ class Analysed:
     def raised(self, condition: str) -> str:
         return spark_expressions.error(self._session, condition)
 
-    def function(self, expression: Expression) -> UserFunction:
+    def function(self, expression: CatalystExpression) -> UserFunction:
         own = self.object(expression.path)
         names = [each.parameters["key"] if each.kind == NAMED_ARGUMENT else None for each in expression.children]
         return function_of(self._subject, self._session, own, names, self._functions)
 
-    def static(self, operator: Operator, view: Operator | None) -> Source:
+    def static(self, operator: CatalystOperator, view: CatalystOperator | None) -> Source:
         within = "" if view is None else str(self.object(view.path).desc().identifier().table())
         name, table = static(self._session, self.object(operator.path), within)
         self.statics.setdefault(name, table)
         return Source(name, tuple(table.fields))
 
 
-def _has_mode(expression: Expression) -> bool:
+def _has_mode(expression: CatalystExpression) -> bool:
     return any(name in expression.parameters for name in _MODES)
 
 
-def _shown_whole(expression: Expression) -> Iterator[list[Expression]]:
+def _shown_whole(expression: CatalystExpression) -> Iterator[list[CatalystExpression]]:
     """All parts of an expression that have a mode, in groups: ``asCode`` of the first of a group shows all of it. It
     does not look into lists."""
     waiting = [expression]

@@ -18,16 +18,16 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
-from holdfast.operators.user_functions import Calls, call_all
+from holdfast.operators.user_functions import FunctionCalls, call_all
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Generate, Step
 from holdfast.spark.epoch_property import current_epoch
 from holdfast.spark.spark_expressions import known_to
-from holdfast.spark.stretches import Round, Stretch, rounds, struct_of
+from holdfast.spark.stretches import Round, SparkStretch, rounds, struct_of
 from holdfast.task.messages import Message, counted, counts, failure
 from holdfast.task.program import Program, Route, change_schema
-from holdfast.task.stage import Entry, Report, Router, finish
+from holdfast.task.stage import Entry, Router, TaskReport, finish
 from holdfast.trace import physical
 
 MESSAGE = "__owner int, __channel int, __buffer binary"
@@ -41,7 +41,7 @@ class Crossing:
     entries: tuple[tuple[Entry, tuple[Field, ...]], ...]
     """What enters, a column each. Rows that a generator multiplies have a column to themselves."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[SparkStretch, ...]
     routes: tuple[Route, ...]
 
     @property
@@ -54,7 +54,7 @@ def crossing(flow: Dataflow, program: Program, producers: Sequence[str]) -> Cros
     """What of ``producers`` must cross through Spark; None if nothing."""
     entries: list[tuple[Entry, tuple[Field, ...]]] = []
     shared: dict[Entry, int] = {}
-    stretches: list[Stretch] = []
+    stretches: list[SparkStretch] = []
     routes: list[Route] = []
     for producer in producers:
         for path, route in zip(flow.out_of(producer), program.routes.get(producer, ()), strict=True):
@@ -70,7 +70,7 @@ def crossing(flow: Dataflow, program: Program, producers: Sequence[str]) -> Cros
                 entries.append((key, path.steps[before - 1].fields if before else origin))
                 if not _multiplies(steps):
                     shared[key] = place
-            stretches.append(Stretch(place, steps, route.channel))
+            stretches.append(SparkStretch(place, steps, route.channel))
             routes.append(route)
     return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 
@@ -133,7 +133,7 @@ def _packer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         epoch = current_epoch()
-        router = Router(program.value, epoch, Report(stage, 0))
+        router = Router(program.value, epoch, TaskReport(stage, 0))
         sent = np.zeros(epoch.partitions, np.int64)
         try:
             for batch in batches:
@@ -182,7 +182,7 @@ def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
     return call
 
 
-def _called(rows: pa.StructArray, steps: Sequence[Calls]) -> pa.StructArray:
+def _called(rows: pa.StructArray, steps: Sequence[FunctionCalls]) -> pa.StructArray:
     """The steps' calls on the rows that are there; the others stay NULL."""
     there = np.asarray(rows.is_valid())
     table = _flattened(rows.filter(pa.array(there)))
@@ -246,7 +246,7 @@ def wide_rows(
     """For a source that Spark reads: route its rows along all paths, those that cross included."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = Report(0, 0)
+        report = TaskReport(0, 0)
         router = Router(program.value, current_epoch(), report)
         schema = program.value.sources[source]
         try:
@@ -267,7 +267,7 @@ def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]],
     """For a source that Spark reads: route its rows along the paths that need no Spark expressions."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report, epoch = Report(0, 0), current_epoch()
+        report, epoch = TaskReport(0, 0), current_epoch()
         router = Router(program.value, epoch, report)
         schema = program.value.sources[source]
         try:

@@ -40,17 +40,17 @@ from holdfast.spark.crossing import (
     wide_schema,
 )
 from holdfast.spark.epoch_property import Copies, current_epoch, current_partition, tell
-from holdfast.spark.failing_view import Blame
+from holdfast.spark.failing_view import FailingView
 from holdfast.spark.failure import lost, not_exchanged, translated
-from holdfast.spark.placed_work import Placement, check, located
+from holdfast.spark.placed_work import PlacedWork, check, located
 from holdfast.spark.prepared_query import Prepared
 from holdfast.spark.quiet_errors import quietly
-from holdfast.task.messages import COUNT, BrokenOff, Message, counted, failure
-from holdfast.task.missing_layers import settle
+from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
+from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
-from holdfast.task.single_task import SMALL, Enough, run_whole
-from holdfast.task.stage import Epoch, Report, Router, finish, reports_of, run_stage
+from holdfast.task.single_task import SMALL, TooManyRows, run_single_task
+from holdfast.task.stage import EpochSpec, Router, TaskReport, finish, reports_of, run_stage
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
@@ -70,7 +70,7 @@ class EpochJob:
         flow: Dataflow,
         program: Program,
         partitions: int,
-        placement: Placement | None = None,
+        placement: PlacedWork | None = None,
         heals: bool = True,
         copies: tuple[Location, ...] = (),
     ) -> None:
@@ -92,7 +92,7 @@ class EpochJob:
                     cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
                 )
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
-        self._blame = Blame(flow, program)
+        self._blame = FailingView(flow, program)
         self._crosses = any(path.catalyst for path in flow.paths)
         self._rows: int | None = None
         """How many rows the last epoch took in; None before the first."""
@@ -105,7 +105,7 @@ class EpochJob:
 
         return Prepared(self._spark, build)
 
-    def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
+    def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
         self._announce(subject)
@@ -124,7 +124,7 @@ class EpochJob:
         self._rows = sum(report.arrived for report in reports if report.stage == 0)
         return Outcome(reports, planned - started, time.perf_counter() - started)
 
-    def _may_be_small(self, epoch: Epoch) -> bool:
+    def _may_be_small(self, epoch: EpochSpec) -> bool:
         """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
         return usual and self._may_be_together and self._rows is not None and self._rows <= SMALL
@@ -146,7 +146,7 @@ class EpochJob:
     def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
 
-    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+    def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
         self._announce(subject)
         # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
@@ -185,7 +185,7 @@ class EpochJob:
         context.setLocalProperty("spark.jobGroup.id", EPOCHS)
         context.setJobDescription(subject)
 
-    def _tell(self, epoch: Epoch, senders: int = 0) -> None:
+    def _tell(self, epoch: EpochSpec, senders: int = 0) -> None:
         tell(self._spark.sparkContext, replace(epoch, owners=self._owners(), senders=senders))
 
     def _owners(self) -> tuple[str, ...]:
@@ -282,11 +282,11 @@ def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]],
         epoch = current_epoch()
         found = list(lists)
         if not found:
-            raise BrokenOff("its list of parts did not come")
+            raise TruncatedInput("its list of parts did not come")
         items = [item for one in found for item in one]
         try:
-            return iter(list(run_whole(broadcast.value, epoch, _unpacked(items))))
-        except Enough:
+            return iter(list(run_single_task(broadcast.value, epoch, _unpacked(items))))
+        except TooManyRows:
             return iter([_ENOUGH])
         except HoldfastError as error:
             return iter(failure(error, epoch.partitions))
@@ -301,7 +301,7 @@ def _own_partition(partition: int) -> int:
 def _stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
         epoch = current_epoch(copies)
-        fetched = settle(broadcast.value, stage, partition, epoch)
+        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
         except HoldfastError as error:
@@ -316,9 +316,9 @@ def _stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, It
 def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, epoch = current_partition(), current_epoch(copies)
-        fetched = settle(broadcast.value, stage, partition, epoch)
+        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
         messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
-        router = Router(broadcast.value, epoch, Report(stage, partition))
+        router = Router(broadcast.value, epoch, TaskReport(stage, partition))
         try:
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
             report.fetched = fetched
@@ -357,7 +357,7 @@ def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         epoch = current_epoch()
         items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
-        router = Router(broadcast.value, epoch, Report(0, 0))
+        router = Router(broadcast.value, epoch, TaskReport(0, 0))
         try:
             router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
             done = list(finish(router, report, 0))

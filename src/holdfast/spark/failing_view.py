@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.plan.dataflow import Dataflow, Path
-from holdfast.plan.expression import Foreign, Tree
+from holdfast.plan.expression import SparkExpression, Tree
 from holdfast.plan.nodes import Generate, Linear, Step
 from holdfast.spark import spark_expressions
 from holdfast.spark.stretches import failing_channel
 from holdfast.task.program import Program
 
 
-class Blame:
+class FailingView:
     """Finds views in the errors of one program."""
 
     def __init__(self, flow: Dataflow, program: Program) -> None:
@@ -45,7 +45,7 @@ class Blame:
 
     def _is_about(self, path: Path, error: str) -> bool:
         trees = [tree for step in path.steps for tree in _expressions(step)]
-        names = {each.name for tree in trees for each in tree.walk() if isinstance(each, Foreign)}
+        names = {each.name for tree in trees for each in tree.walk() if isinstance(each, SparkExpression)}
         return any(spark_expressions.is_about(name, error) for name in names)
 
     def _view(self, channel: int) -> str:

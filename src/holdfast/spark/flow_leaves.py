@@ -132,7 +132,7 @@ Read = Callable[[str, Sequence[Field], int], DataFrame]
 """The rows of a collection: its name, the columns that are wanted (with their types), the number of the query."""
 
 
-class Leaves:
+class FlowLeaves:
     """The collections of a flow, as leaves of Spark's plans."""
 
     def __init__(self, session: SparkSession, read: Read) -> None:
@@ -198,7 +198,7 @@ class Leaves:
 class _Reading:
     """A Scala function of (name, schema, query, thread) that gives an RDD."""
 
-    def __init__(self, leaves: Leaves) -> None:
+    def __init__(self, leaves: FlowLeaves) -> None:
         self._leaves = leaves
 
     def apply(self, name: str, schema: str, query: int, thread: int) -> Any:

@@ -26,7 +26,7 @@ _TIMES = 50
 """A flow that a loss stops has its jobs cancelled every so many seconds, so often, or until it has stopped."""
 
 
-class Members:
+class FlowMembers:
     """Watches the members of a flow's Spark application, if there is a reason to."""
 
     def __init__(self, flow: str, terminate: bool) -> None:

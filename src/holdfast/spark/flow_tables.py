@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from holdfast.flow import Flow
     from holdfast.runtime.engine import Engine
-    from holdfast.spark.flow_leaves import Leaves
+    from holdfast.spark.flow_leaves import FlowLeaves
 
 _QUERIES = 1000
 """So many queries at once may be between the first and the last of their tables."""
 
 
-class Live:
+class FlowTables:
     """The rows of a flow's collections, for Spark."""
 
     def __init__(self, flow: Flow) -> None:
@@ -37,15 +37,15 @@ class Live:
         self._epochs: OrderedDict[int, int] = OrderedDict()
         """Query → its epoch."""
 
-        self._leaves: Leaves | None = None
+        self._leaves: FlowLeaves | None = None
 
-    def leaves(self) -> Leaves:
+    def leaves(self) -> FlowLeaves:
         if self._leaves is None:
-            from holdfast.spark.flow_leaves import Leaves
+            from holdfast.spark.flow_leaves import FlowLeaves
 
             flow = self._flow()
             assert flow is not None  # it asks
-            self._leaves = Leaves(flow._session(), self.rows)
+            self._leaves = FlowLeaves(flow._session(), self.rows)
         return self._leaves
 
     def rows(self, name: str, wanted: Sequence[Field], query: int) -> DataFrame:

@@ -19,12 +19,12 @@ from holdfast.foundation.redaction import warn
 
 
 @dataclass(frozen=True)
-class Joined:
+class ExecutorJoined:
     member: Member
 
 
 @dataclass(frozen=True)
-class Lost:
+class ExecutorLost:
     id: str
     reason: str
 
@@ -59,7 +59,7 @@ class TaskEnded:
     """What the failure says; empty for a success."""
 
 
-Event = Joined | Lost | JobStarted | StageSubmitted | TaskEnded
+Event = ExecutorJoined | ExecutorLost | JobStarted | StageSubmitted | TaskEnded
 Hear = Callable[[Event], None]
 
 
@@ -84,7 +84,9 @@ class Listener:
 
     def _tell(self, event: Event) -> None:
         with self._lock:
-            hearing = [*self._all, *self._tasks] if isinstance(event, Joined | Lost) else list(self._tasks)
+            hearing = (
+                [*self._all, *self._tasks] if isinstance(event, ExecutorJoined | ExecutorLost) else list(self._tasks)
+            )
         for hear in hearing:
             try:
                 hear(event)
@@ -96,10 +98,10 @@ class Listener:
 
     def onExecutorAdded(self, event: Any) -> None:
         info = event.executorInfo()
-        self._tell(Joined(Member(event.executorId(), info.executorHost(), info.totalCores())))
+        self._tell(ExecutorJoined(Member(event.executorId(), info.executorHost(), info.totalCores())))
 
     def onExecutorRemoved(self, event: Any) -> None:
-        self._tell(Lost(event.executorId(), event.reason()))
+        self._tell(ExecutorLost(event.executorId(), event.reason()))
 
     def onJobStart(self, event: Any) -> None:
         if self._tasks:

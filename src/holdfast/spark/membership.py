@@ -19,7 +19,7 @@ from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
 from holdfast.foundation import arguments
 from holdfast.foundation.redaction import warn
-from holdfast.spark.listener import Event, Joined, Lost, listener_of
+from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
 
 Handler = Callable[[Change], object]
 H = TypeVar("H", bound=Handler)
@@ -42,7 +42,7 @@ class Watch:
         self._listener = listener_of(self._context)
         self._listener.add(self._hear)
         for member in present(self._context):
-            self._hear(Joined(member))
+            self._hear(ExecutorJoined(member))
         if begin:
             self.begin()
         self.failure: MembershipError | None = None
@@ -123,9 +123,9 @@ class Watch:
     def _hear(self, event: Event) -> None:
         with self._changed:
             before = len(self._sequencer.changes)
-            if isinstance(event, Joined) and event.member.id != "driver":
+            if isinstance(event, ExecutorJoined) and event.member.id != "driver":
                 self._sequencer.joined(event.member, self._epoch())
-            elif isinstance(event, Lost):
+            elif isinstance(event, ExecutorLost):
                 self._sequencer.lost(event.id, event.reason, self._epoch())
             fresh = self._sequencer.changes[before:]
             self._changed.notify_all()

@@ -1,7 +1,7 @@
 """Work on the hosts that have the layers.
 
 A member is a host directory (`log/host_paths.py`); which partition belongs to which member is a function of the
-membership alone (`coordinator/partition_owners.py`). A partition's tasks are given its member's hosts as their
+membership alone (`coordinator/partition_assignment.py`). A partition's tasks are given its member's hosts as their
 preferred location: what the stage makes is packed into one element, zipped with a collection that has that location,
 and Spark runs the whole narrow chain there. A preference is not an order; so each task looks where it is. Elsewhere, a
 task of an epoch takes its layers from the log's copies, if they hold them (`task/missing_layers.py`); any other task
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from holdfast.coordinator.partition_owners import assign, inherit
+from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.errors import TooFewMembers
 from holdfast.log.host_paths import MISPLACED, Misplaced, member
 from holdfast.spark.membership import present
@@ -40,7 +40,7 @@ _GRACE = 3.0
 """So long one that was lost may take to come back: an executor that died is started again, beside the same layers."""
 
 
-class Placement:
+class PlacedWork:
     """The members of a Spark application that have directories, and what belongs to whom."""
 
     def __init__(self, context: SparkContext, partitions: int) -> None:

@@ -30,19 +30,19 @@ from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
 from holdfast.frontend.view_order import in_a_cycle
 from holdfast.plan.expression import cast, quoted
 from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
 from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed_query import Analysed
-from holdfast.spark.flow_leaves import Leaves
+from holdfast.spark.flow_leaves import FlowLeaves
 from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.replanned_frames import renewed
 from holdfast.spark.session_meaning import differing
-from holdfast.spark.statement_session import Names
+from holdfast.spark.statement_session import StatementSession
 
 Schema = Sequence[Field]
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
@@ -51,12 +51,12 @@ _MOMENTS = ("timestamp", "timestamp_ntz", "date")
 class Planner:
     """Plans the views of a flow."""
 
-    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: Leaves, mark: str) -> None:
+    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, mark: str) -> None:
         """``session``: the user's. ``meaning``: what SQL means, whatever that session says. ``mark``: by it the flow
         knows its own collections in DataFrames."""
         self.session, self._leaves, self._mark = session, leaves, f"{mark}:"
         self._meaning = meaning
-        self._names = Names(session, meaning, leaves, COLLECTION + self._mark)
+        self._names = StatementSession(session, meaning, leaves, COLLECTION + self._mark)
 
     def plan(
         self,
@@ -207,7 +207,7 @@ def _check_types(statement: Statement, analysed: Analysed) -> None:
             raise statement.error(TypeMismatch, message, maker, name=field.name, type=field.type) from None
 
 
-def _aliases(plan: Operator) -> Iterator[Expression]:
+def _aliases(plan: CatalystOperator) -> Iterator[CatalystExpression]:
     for operator in plan.walk():
         for name in ("projectList", "aggregateExpressions", "windowExpressions"):
             yield from (each for each in operator.expressions(name) if each.kind == "Alias")

@@ -2,7 +2,8 @@
 
 A plan has the very function, pickled, whoever made it: PySpark's ``udf``, ``pandas_udf`` and ``arrow_udf``, or
 ``spark.udf.register``. It is unpickled here to become a function of the flow's, as if `Flow.udf` had been given it.
-Functions that were given to `Flow.udf` are known to Spark as `Declared`, so that a query can also be run by Spark.
+Functions that were given to `Flow.udf` are known to Spark as `DeclaredFunction`, so that a query can also be run by
+Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from holdfast.spark.jvm import scala_object
 _EVAL_TYPES = {style: kind for kind, style in reversed(STYLES.items())}
 
 
-class Declared:
+class DeclaredFunction:
     """A function that was given to `Flow.udf`, for Spark to call."""
 
     def __init__(self, function: UserFunction) -> None:
@@ -47,7 +48,7 @@ def known_to_spark(function: UserFunction) -> Any:
     deterministic = isinstance(function, Function)
     style = function.style if isinstance(function, Function) else "plain"
     made: Any = UserDefinedFunction(
-        Declared(function), function.returns, function.name, _EVAL_TYPES[style], deterministic=deterministic
+        DeclaredFunction(function), function.returns, function.name, _EVAL_TYPES[style], deterministic=deterministic
     )
     return made._judf
 
@@ -58,20 +59,20 @@ def function_of(
     """The function that a PythonUDF of Spark's calls. ``names``: of its arguments, where they are given by name.
     ``known``: those that were declared for the flow; one that was declared again is meant as it is now."""
     function = _unpickled(f"{subject}: function {str(call.name())!r}", session, call.func())
-    if isinstance(function, Declared):
+    if isinstance(function, DeclaredFunction):
         declared = known.get(function.function.name, function.function)
         if not any(names):
             return declared
-        function = Declared(declared).loaded
+        function = DeclaredFunction(declared).loaded
     style = STYLES.get(call.evalType())
     name = re.sub(r"\W+", "_", str(call.name())).strip("_") or "function"
     if any(names):
-        function = Named(function, tuple(names))
+        function = NamedFunction(function, tuple(names))
     found = Described(function, call.dataType().simpleString(), style, not call.udfDeterministic())
     return described(f"{subject}: function {name!r}", name, found)
 
 
-class Named:
+class NamedFunction:
     """A function some of whose arguments are given by name."""
 
     def __init__(self, function: Callable[..., Any], names: tuple[str | None, ...]) -> None:

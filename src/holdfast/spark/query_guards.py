@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from holdfast.errors import Unsupported
-from holdfast.query_results import Input, Inputs
+from holdfast.query_results import QueryInput, QueryInputs
 from holdfast.spark.query_splits import pieces_of
 from holdfast.spark.query_tables import PARTS
 
@@ -33,7 +33,7 @@ _ID = "_holdfast_partition"
 
 
 @dataclass(frozen=True)
-class Record:
+class ReadRecord:
     """What a guard did."""
 
     leaf: int
@@ -49,11 +49,11 @@ class Record:
     """-1: it emitted nothing, on purpose."""
 
 
-class _Records(AccumulatorParam[list[Record]]):  # type: ignore[misc]  # pyspark is not followed
-    def zero(self, value: list[Record]) -> list[Record]:
+class _Records(AccumulatorParam[list[ReadRecord]]):  # type: ignore[misc]  # pyspark is not followed
+    def zero(self, value: list[ReadRecord]) -> list[ReadRecord]:
         return []
 
-    def addInPlace(self, value1: list[Record], value2: list[Record]) -> list[Record]:
+    def addInPlace(self, value1: list[ReadRecord], value2: list[ReadRecord]) -> list[ReadRecord]:
         return [*value1, *value2]
 
 
@@ -62,13 +62,13 @@ class Guarded:
     """A query with guards on its leaves."""
 
     frame: DataFrame
-    inputs: list[Inputs]
+    inputs: list[QueryInputs]
     """Leaf → its pieces."""
 
-    _records: Accumulator[list[Record]] = field(repr=False)
+    _records: Accumulator[list[ReadRecord]] = field(repr=False)
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[ReadRecord]:
         return list(self._records.value)
 
     @property
@@ -78,7 +78,7 @@ class Guarded:
 
 
 def guarded(
-    session: SparkSession, frame: DataFrame, skip: frozenset[tuple[int, int]], known: Mapping[str, Inputs]
+    session: SparkSession, frame: DataFrame, skip: frozenset[tuple[int, int]], known: Mapping[str, QueryInputs]
 ) -> Guarded:
     """``frame`` with guards; those of the leaves' partitions in ``skip`` emit nothing from the start. ``known``: what
     is known of the parts of sources (`spark/query_tables.py`)."""
@@ -91,7 +91,7 @@ def guarded(
     if replace.failure is not None:
         raise replace.failure
     result = _frame(session, plan)
-    inputs = [Inputs(name) for name in replace.names]
+    inputs = [QueryInputs(name) for name in replace.names]
     _find_pieces(_initial(result), replace, inputs, known)
     return Guarded(result, inputs, records)
 
@@ -104,7 +104,7 @@ class _Replace:
         session: SparkSession,
         used: set[int],
         skip: frozenset[tuple[int, int]],
-        records: Accumulator[list[Record]],
+        records: Accumulator[list[ReadRecord]],
     ) -> None:
         self._session = session
         self._jvm: Any = session.sparkContext._jvm
@@ -162,7 +162,7 @@ class _Replace:
 
 
 def _pass(
-    leaf: int, skip: frozenset[int], records: Accumulator[list[Record]]
+    leaf: int, skip: frozenset[int], records: Accumulator[list[ReadRecord]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -179,7 +179,7 @@ def _pass(
             yield batch
         if partition >= 0:  # one without rows has nothing to lose
             place = (context.stageId(), context.partitionId(), context.taskAttemptId())
-            records.add([Record(leaf, partition, *place, rows)])
+            records.add([ReadRecord(leaf, partition, *place, rows)])
         for _ in batches if rows < 0 else ():
             pass  # what is left unread would be taken for an error
 
@@ -230,7 +230,7 @@ def _initial(frame: DataFrame) -> Any:
     return plan.initialPlan() if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec" else plan
 
 
-def _find_pieces(plan: Any, replace: _Replace, inputs: list[Inputs], known: Mapping[str, Inputs]) -> None:
+def _find_pieces(plan: Any, replace: _Replace, inputs: list[QueryInputs], known: Mapping[str, QueryInputs]) -> None:
     """What each leaf's partitions read, from the physical plan."""
 
     def walk(node: Any) -> None:
@@ -251,6 +251,6 @@ def _find_pieces(plan: Any, replace: _Replace, inputs: list[Inputs], known: Mapp
     walk(plan)
 
 
-def missing_of(inputs: list[Inputs], places: frozenset[tuple[int, int]]) -> tuple[Input, ...]:
+def missing_of(inputs: list[QueryInputs], places: frozenset[tuple[int, int]]) -> tuple[QueryInput, ...]:
     """The pieces at these places (leaf, partition)."""
     return tuple(inputs[leaf].pieces[partition] for leaf, partition in sorted(places))

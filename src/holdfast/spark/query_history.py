@@ -11,7 +11,7 @@ from holdfast.spark.listener import Event, JobStarted, StageSubmitted, TaskEnded
 _LOST = ("ExecutorLostFailure", "Resubmitted", "FetchFailed")
 
 
-class History:
+class QueryHistory:
     """The events of the jobs of one group. Called by the listener's thread, asked by others."""
 
     def __init__(self, group: str) -> None:

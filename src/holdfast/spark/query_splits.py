@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.query_results import Input
+from holdfast.query_results import QueryInput
 
 
-def pieces_of(table: str, node: Any) -> list[Input]:
+def pieces_of(table: str, node: Any) -> list[QueryInput]:
     """The pieces of the scan below a physical node, in the order of its partitions."""
     while node.children().size() == 1:
         node = node.children().apply(0)
@@ -24,16 +24,17 @@ def pieces_of(table: str, node: Any) -> list[Input]:
     if kind == "RangeExec":
         slices, count = node.numSlices(), int(str(node.numElements()))
         return [
-            Input(table, place, (), (place + 1) * count // slices - place * count // slices) for place in range(slices)
+            QueryInput(table, place, (), (place + 1) * count // slices - place * count // slices)
+            for place in range(slices)
         ]
-    return [Input(table, place) for place in range(node.execute().getNumPartitions())]
+    return [QueryInput(table, place) for place in range(node.execute().getNumPartitions())]
 
 
-def _of_files(table: str, partition: int, files: Any, parquet: bool) -> Input:
+def _of_files(table: str, partition: int, files: Any, parquet: bool) -> QueryInput:
     found = tuple((_path(file.filePath().toString()), int(file.start()), int(file.length())) for file in files)
     rows = [rows_of(*one) if parquet else None for one in found]
     known = None if any(one is None for one in rows) else sum(one or 0 for one in rows)
-    return Input(table, partition, found, known, sum(length for _, _, length in found))
+    return QueryInput(table, partition, found, known, sum(length for _, _, length in found))
 
 
 def _path(address: str) -> str:

@@ -13,16 +13,16 @@ from holdfast.connectors.source import Part, Source
 from holdfast.errors import DeclarationError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
-from holdfast.query_results import Input, Inputs
+from holdfast.query_results import QueryInput, QueryInputs
 from holdfast.spark.schemas import ddl
 
 PARTS = "_holdfast_parts_"
 """How the column of a table's parts begins; the rest is the table's number."""
 
 
-def register(session: SparkSession, tables: Mapping[str, Source | DataFrame]) -> dict[str, Inputs]:
+def register(session: SparkSession, tables: Mapping[str, Source | DataFrame]) -> dict[str, QueryInputs]:
     """Make temporary views of the tables in ``session``. What is known of the parts, by the name of their column."""
-    known: dict[str, Inputs] = {}
+    known: dict[str, QueryInputs] = {}
     for number, (name, table) in enumerate(sorted(tables.items())):
         if not isinstance(table, Source):
             _view(session, name, table)
@@ -41,17 +41,17 @@ def _view(session: SparkSession, name: str, frame: DataFrame) -> None:
     jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, plan).createOrReplaceTempView(name)
 
 
-def _of_source(session: SparkSession, name: str, source: Source, column: str) -> tuple[DataFrame, Inputs]:
+def _of_source(session: SparkSession, name: str, source: Source, column: str) -> tuple[DataFrame, QueryInputs]:
     if source.retracts or not source.replayable:
         raise DeclarationError(f"query: table '{name}': only a source whose rows stay can be queried", table=name)
     source.in_session(session.conf.get("spark.sql.session.timeZone") or "UTC")
     offer = source.poll()
     frame = None if offer is None else source.frame(session, offer)
     if frame is not None:
-        return frame, Inputs(name)
+        return frame, QueryInputs(name)
     parts = [] if offer is None else list(source.parts(offer))
     read = parts_frame(session, parts, source.fields, column)
-    inputs = Inputs(name, [_input(name, number, part) for number, part in enumerate(parts)])
+    inputs = QueryInputs(name, [_input(name, number, part) for number, part in enumerate(parts)])
     return read, inputs
 
 
@@ -74,8 +74,8 @@ def parts_frame(
     return specs.mapInArrow(read, ddl(fields))
 
 
-def _input(table: str, partition: int, part: Part) -> Input:
+def _input(table: str, partition: int, part: Part) -> QueryInput:
     size: tuple[int | None, int | None] = getattr(part, "size", (None, None))
     file = getattr(part, "file", None)
     files = () if file is None else ((file.path, 0, file.size),)
-    return Input(table, partition, files, *size)
+    return QueryInput(table, partition, files, *size)

@@ -16,22 +16,22 @@ from pyspark.sql.types import StructType
 from holdfast.connectors.source import Offer, Source
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Order
-from holdfast.runtime.view_changes import Edited, Logged
-from holdfast.spark.placed_work import Placement, check, located
+from holdfast.runtime.view_changes import EditedChange, LoggedSpan
+from holdfast.spark.placed_work import PlacedWork, check, located
 from holdfast.spark.query_tables import parts_frame
 from holdfast.spark.schemas import ddl
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.pins import Pin, hold
 
 
 def read_frame(
     spark: SparkSession,
-    kept: Kept,
+    kept: ViewLog,
     at: int,
     partitions: int,
     order: Sequence[Order],
-    placement: Placement | None = None,
+    placement: PlacedWork | None = None,
     without: Collection[int] = (),
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -53,7 +53,7 @@ def read_frame(
     return frame if columns is None else frame.select(*map(col, map(quoted, columns)))
 
 
-def _ordered(frame: DataFrame, order: Sequence[Order], placement: Placement | None) -> DataFrame:
+def _ordered(frame: DataFrame, order: Sequence[Order], placement: PlacedWork | None) -> DataFrame:
     # One task cannot read what several hosts keep: then the few rows are exchanged.
     one = frame.repartition(1) if placement is not None and placement.scattered else frame.coalesce(1)
     return one.sortWithinPartitions(*map(_sorting, order))
@@ -88,16 +88,16 @@ def _sorting(item: Order) -> Column:
 
 def changes_frame(
     spark: SparkSession,
-    changes: Sequence[Logged | Edited],
+    changes: Sequence[LoggedSpan | EditedChange],
     fields: Sequence[Field],
     partitions: int,
-    placement: Placement | None = None,
+    placement: PlacedWork | None = None,
     without: Collection[int] = (),
 ) -> DataFrame:
     """Changes of logs (after epoch -1: all there are), and of edits, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(fields)}, _epoch bigint, _diff bigint"
 
-    def logged(one: Logged) -> DataFrame:
+    def logged(one: LoggedSpan) -> DataFrame:
         kept, after, upto = one.kept, one.after, one.upto
 
         def rows(low: int, high: int) -> pa.Table:
@@ -107,7 +107,7 @@ def changes_frame(
         _pin(frame, kept, after)
         return frame
 
-    def edited(one: Edited) -> DataFrame:
+    def edited(one: EditedChange) -> DataFrame:
         epochs = pa.array(np.full(one.change.num_rows, one.epoch, dtype=np.int64))
         at = one.change.num_columns - 1
         table = one.change.add_column(at, "_epoch", epochs)
@@ -118,11 +118,11 @@ def changes_frame(
 
         return spark.range(0, 1, 1, 1).mapInArrow(rows, schema)
 
-    frames = [logged(one) if isinstance(one, Logged) else edited(one) for one in changes]
+    frames = [logged(one) if isinstance(one, LoggedSpan) else edited(one) for one in changes]
     return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
 
 
-def _pin(frame: DataFrame, kept: Kept, live: int) -> None:
+def _pin(frame: DataFrame, kept: ViewLog, live: int) -> None:
     """Hold the layers that the frame reads for as long as any plan reads them: this one, or one made of it. They all
     have the same function; the JVM tells when nobody has it any more."""
     jvm: Any = frame.sparkSession._jvm
@@ -143,7 +143,7 @@ def _frame(
     partitions: int,
     rows: Callable[[int, int], pa.Table],
     schema: str,
-    placement: Placement | None,
+    placement: PlacedWork | None,
     without: Collection[int],
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.spark.flow_leaves import Leaves
+from holdfast.spark.flow_leaves import FlowLeaves
 from holdfast.spark.jvm import jvm_class
 
 _RUNS = frozenset((
@@ -37,7 +37,7 @@ _KEEPS = frozenset(("cache", "persist", "checkpoint", "localCheckpoint"))
 """The methods of an RDD after which its rows are kept."""
 
 
-def renewed(session: SparkSession, plan: Any, leaves: Leaves) -> DataFrame:
+def renewed(session: SparkSession, plan: Any, leaves: FlowLeaves) -> DataFrame:
     """A DataFrame of an analysed plan of Spark's, planned anew whenever it is run."""
     own: Any = session
     return DataFrame(Renewed(dataset(session, own._jsparkSession, plan), leaves), session)
@@ -51,7 +51,7 @@ def dataset(session: SparkSession, own: Any, plan: Any) -> Any:
 class Renewed(JavaObject):  # type: ignore[misc]  # py4j is not typed
     """The JVM's object ``inner`` (a Dataset, or what verbs take from one), whose plan is never run twice."""
 
-    def __init__(self, inner: JavaObject, leaves: Leaves) -> None:
+    def __init__(self, inner: JavaObject, leaves: FlowLeaves) -> None:
         _take_the_place(self, inner)
         self._inner, self._leaves = inner, leaves
 

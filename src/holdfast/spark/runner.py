@@ -22,8 +22,8 @@ from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Beside, Job, R, T, moved
 from holdfast.spark import background_slots
 from holdfast.spark.epoch_job import EPOCHS, EpochJob
-from holdfast.spark.listener import Event, Joined, Lost, listener_of
-from holdfast.spark.placed_work import Placement
+from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
+from holdfast.spark.placed_work import PlacedWork
 from holdfast.task.program import Program, bounds
 
 
@@ -45,7 +45,7 @@ def _partition(low: int, partitions: int) -> int:
     return int(np.searchsorted(bounds(partitions), np.uint64(low), side="right")) - 1
 
 
-class Cluster:
+class SparkRunner:
     """Epoch jobs in one pool; upkeep in another, of less weight."""
 
     threads = True
@@ -63,7 +63,7 @@ class Cluster:
         self._copies = copies
         self._heals = heals
         self._news = ""
-        self.placement = Placement(spark.sparkContext, partitions)
+        self.placement = PlacedWork(spark.sparkContext, partitions)
         self.scattered = self.placement.scattered
         if self.scattered:
             listener_of(spark.sparkContext).add(self._hear)
@@ -83,10 +83,10 @@ class Cluster:
 
     def _hear(self, event: Event) -> None:
         match event:
-            case Joined(member=member):
+            case ExecutorJoined(member=member):
                 self._news = self._news or "joined"
                 self.placement.joined(member.id, member.host)
-            case Lost(id=executor):
+            case ExecutorLost(id=executor):
                 if self._heals:
                     self._news = "lost"
                 if self.placement.lost(executor) and self._heals:
@@ -94,7 +94,7 @@ class Cluster:
                     self._spark.sparkContext.cancelJobGroup(EPOCHS)
 
     @property
-    def news(self) -> str:
+    def membership_change(self) -> str:
         return self._news or ("unsettled" if self.placement.provisional else "")
 
     def refresh(self, settle: bool = False) -> bool:

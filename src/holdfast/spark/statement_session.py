@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, UserFunction
-from holdfast.spark.flow_leaves import Leaves
+from holdfast.spark.flow_leaves import FlowLeaves
 from holdfast.spark.jvm import jvm_class, kept
 from holdfast.spark.python_functions import known_to_spark
 from holdfast.spark.replanned_frames import dataset
@@ -22,10 +22,10 @@ from holdfast.spark.replanned_frames import dataset
 Schema = Sequence[Field]
 
 
-class Names:
+class StatementSession:
     """The names of a flow's collections and functions."""
 
-    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: Leaves, prefix: str) -> None:
+    def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, prefix: str) -> None:
         """``meaning``: settings that hold whatever the session says. ``prefix``: how the alias of a leaf begins that
         the conversion recognises."""
         self._session, self._leaves, self._prefix = session, leaves, prefix

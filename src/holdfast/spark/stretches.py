@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from holdfast.operators.user_functions import Calls
+from holdfast.operators.user_functions import FunctionCalls
 from holdfast.plan.expression import Literal, quoted, sql
 from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
 from holdfast.task.program import native_step
@@ -33,7 +33,7 @@ _PASSED = ("__owner", "__channel", "__buffer")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SparkStretch:
     """Steps of one path that Spark runs, and where its rows enter (``__in{entry}``)."""
 
     entry: int
@@ -50,7 +50,7 @@ class Round:
     columns: tuple[tuple[str, tuple[Field, ...]], ...]
     """The structs behind the calls: name, and the fields it has."""
 
-    calls: tuple[tuple[int, tuple[Calls, ...]], ...] = ()
+    calls: tuple[tuple[int, tuple[FunctionCalls, ...]], ...] = ()
     """(which of the columns, what is called on it)."""
 
     @property
@@ -64,7 +64,7 @@ def struct_of(fields: Iterable[Field]) -> str:
     return f"struct<{','.join([*columns, '_diff:bigint'])}>"
 
 
-def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
+def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
     """The queries that take all stretches to their ends (``__out0``, …), one after the other."""
     done = [0] * len(stretches)
     current = [f"__in{stretch.entry}" for stretch in stretches]
@@ -107,13 +107,13 @@ def rounds(entries: int, stretches: Sequence[Stretch]) -> Iterator[Round]:
         yield Round(query, tuple(zip(columns, kinds, strict=True)), tuple(calls))
 
 
-def _spark_is_next(stretch: Stretch, done: int) -> bool:
+def _spark_is_next(stretch: SparkStretch, done: int) -> bool:
     return done < len(stretch.steps) and not isinstance(stretch.steps[done], Apply)
 
 
-def _calls(stretch: Stretch, place: int) -> Calls:
+def _calls(stretch: SparkStretch, place: int) -> FunctionCalls:
     compiled = native_step(stretch.steps[place])
-    assert isinstance(compiled, Calls)
+    assert isinstance(compiled, FunctionCalls)
     return compiled
 
 

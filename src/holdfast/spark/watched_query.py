@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.connectors.source import Source
 from holdfast.coordinator.membership import Change, Member
 from holdfast.errors import DeclarationError, EvaluationError, MemberLost, SqlError
-from holdfast.query_results import Answer, Inputs, Report, coverage_of
+from holdfast.query_results import Answer, QueryInputs, Report, coverage_of
 from holdfast.spark.listener import listener_of
 from holdfast.spark.membership import Watch
 from holdfast.spark.query_guards import Guarded, guarded, missing_of
-from holdfast.spark.query_history import History
+from holdfast.spark.query_history import QueryHistory
 from holdfast.spark.query_tables import register
 
 _GRACE = 1.0
@@ -89,7 +89,7 @@ class Watched:
         self._first_loss: float | None = None
         self._watch.on_loss(self._lose)
         self.group = ""
-        self.history = History("")
+        self.history = QueryHistory("")
         self.runs = 0
 
     def _lose(self, change: Change) -> None:
@@ -107,7 +107,7 @@ class Watched:
         self.runs += 1
         self.group = f"holdfast-query-{secrets.token_hex(6)}"
         self._forget()
-        self.history = History(self.group)
+        self.history = QueryHistory(self.group)
         listener_of(self._context).add(self.history.hear, tasks=True)
         running = _Running(self._changed)
         thread = InheritableThread(target=lambda: self._collect(frame, running), daemon=True, name=self.group)
@@ -224,7 +224,7 @@ class _Running:
             self.changed.notify_all()
 
 
-def _continued(watched: Watched, session: SparkSession, frame: DataFrame, known: Mapping[str, Inputs]) -> Answer:
+def _continued(watched: Watched, session: SparkSession, frame: DataFrame, known: Mapping[str, QueryInputs]) -> Answer:
     """Run with guards until an answer is made of exactly the pieces that are not missing.
 
     A loss while a leaf is being read costs the pieces that were lost, no more. If it costs what a later stage has

@@ -26,7 +26,7 @@ class Claims(Protocol):
         """Raise `Fenced`, and say by whom, if another driver has taken over."""
 
 
-class Lead:
+class Leadership:
     """What an engine asks. Without a lease it always leads, until its claims say otherwise."""
 
     def __init__(self, directory: LogDirectory, lease: Lease | None, stopping: Callable[[], bool]) -> None:

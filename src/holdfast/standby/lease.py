@@ -35,7 +35,7 @@ _RENEWALS = 4
 """So often a lease is renewed within its timeout."""
 
 
-class State(StrEnum):
+class LeaseState(StrEnum):
     """How a lease stands for this driver."""
 
     FOLLOWING = "following"
@@ -150,15 +150,15 @@ class Lease(ABC):
     # -- what drivers do --------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> LeaseState:
         if self._released:
-            return State.RELEASED
+            return LeaseState.RELEASED
         if self._lost is not None:
-            return State.LOST
+            return LeaseState.LOST
         if not self._held:
-            return State.FOLLOWING
+            return LeaseState.FOLLOWING
         late = self._clock() - self._confirmed >= self.timeout
-        return State.UNSURE if late or self._cut_off else State.HELD
+        return LeaseState.UNSURE if late or self._cut_off else LeaseState.HELD
 
     def acquire(self, stopping: Callable[[], bool] = lambda: False, waiting: Callable[[], None] | None = None) -> bool:
         """Wait for the lease; False if ``stopping`` said so first. ``waiting`` is called after every look in vain.
@@ -187,10 +187,10 @@ class Lease(ABC):
     def require(self, stopping: Callable[[], bool] = lambda: False) -> bool:
         """Return when the lease is held, for certain; `LeaseLost` when it is lost. While it is neither, wait; False if
         ``stopping`` said so first."""
-        while (state := self.state) is not State.HELD:
-            if state is State.LOST:
+        while (state := self.state) is not LeaseState.HELD:
+            if state is LeaseState.LOST:
                 raise LeaseLost(self._lost or "", lease=self.url)
-            if state is not State.UNSURE:
+            if state is not LeaseState.UNSURE:
                 raise LeaseError(f"lease {self.url}: it is not held ({state})", lease=self.url)
             if stopping():
                 return False

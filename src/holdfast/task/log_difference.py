@@ -11,18 +11,18 @@ import pyarrow.compute as pc
 
 from holdfast.operators.arrangement import change_table
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 _PARTS = 16
 
 
-def difference(new: Kept, at: int, old: Kept, before: int) -> pa.Table:
+def difference(new: ViewLog, at: int, old: ViewLog, before: int) -> pa.Table:
     """The rows of ``new`` as of epoch ``at`` less those of ``old`` as of ``before``: columns by position, ``_diff``."""
     parts = _PARTS if new.spec.key == old.spec.key else 1
     return pa.concat_tables([_part(new, at, old, before, *partition_range(part, parts)) for part in range(parts)])
 
 
-def _part(new: Kept, at: int, old: Kept, before: int, low: int, high: int) -> pa.Table:
+def _part(new: ViewLog, at: int, old: ViewLog, before: int, low: int, high: int) -> pa.Table:
     names = [f"c{place}" for place in range(len(new.spec.types))] + ["_diff"]
     there = new.snapshot(low, high, at).drop_columns(["_epoch"]).rename_columns(names)
     gone = old.snapshot(low, high, before).drop_columns(["_epoch"]).rename_columns(names)

@@ -29,7 +29,7 @@ Message = tuple[int, tuple[int, bytes | pa.Table]]
 """(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
 
 
-class BrokenOff(Exception):
+class TruncatedInput(Exception):
     """A task's input ended too early. Not an error of the user's: Spark knows already, and tries again if it can."""
 
 
@@ -49,7 +49,7 @@ def counts(sent: Sequence[int]) -> Iterator[Message]:
 
 
 def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
-    """The messages without the counts; raises `BrokenOff` if not everything is there that so many tasks have sent."""
+    """The messages without the counts. Raises `TruncatedInput` if anything of what ``senders`` tasks sent is missing."""
     found, heard, missing, failed = [], 0, 0, False
     for message in messages:
         channel, buffer = message[1]
@@ -62,7 +62,7 @@ def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
             found.append(message)
     # A task that met an error says that, and no more; whoever hears of it computes nothing.
     if not failed and (heard != senders or missing):
-        raise BrokenOff(f"{heard} of {senders} tasks have said what they sent, and {missing} messages are missing")
+        raise TruncatedInput(f"{heard} of {senders} tasks have said what they sent, and {missing} messages are missing")
     return found
 
 

@@ -16,16 +16,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
-from holdfast.coordinator.replication import trusting
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.log.copying import Copied, Fetch, fetch_all
-from holdfast.log.host_paths import Misplaced, here, member
+from holdfast.log.host_paths import Misplaced, host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.task.program import KINDS, Program, partition_range
-from holdfast.task.stage import Epoch
+from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import cover
 from holdfast.trace.layer import list_layers
 from holdfast.trace.name import LayerName
@@ -34,7 +34,7 @@ _PAUSE = 0.5
 """A task that must be tried again waits so long: time for its own member to have room for it."""
 
 
-def settle(program: Program, stage: int, partition: int, epoch: Epoch, pause: float = _PAUSE) -> int:
+def fetch_missing_layers(program: Program, stage: int, partition: int, epoch: EpochSpec, pause: float = _PAUSE) -> int:
     """Have all that a keyed task needs here; how many layers had to be fetched. Raises `Misplaced` if it cannot be."""
     if not epoch.owners or epoch.owners[partition] == (own := member()):
         return 0
@@ -60,7 +60,7 @@ def _misplaced(home: str, own: str, why: str, pause: float) -> Misplaced:
     return Misplaced(home, own, why)
 
 
-def _fetch(program: Program, stage: int, partition: int, epoch: Epoch) -> int:
+def _fetch(program: Program, stage: int, partition: int, epoch: EpochSpec) -> int:
     """Fetch what the traces of a stage lack here, as of the epoch before."""
     low, high = partition_range(partition, epoch.partitions)
     last = epoch.number - 1
@@ -68,7 +68,7 @@ def _fetch(program: Program, stage: int, partition: int, epoch: Epoch) -> int:
     traces = [f"{one.id}.{suffix}" for one in program.at(stage) for suffix in KINDS[one.kind].layouts(one.spec)]
     fetches = []
     for trace in traces:
-        directory = here(epoch.traces) / trace
+        directory = host_path(epoch.traces) / trace
         names = list_layers(directory) if directory.is_dir() else ()
         local = {name for name in names if digests.get(name.last) == name.digest}
         remote = _remote(trace, epoch.copies, digests)
@@ -95,7 +95,7 @@ def _remote(trace: str, copies: Sequence[Location], digests: Mapping[int, str]) 
     return found
 
 
-def _digests(epoch: Epoch) -> dict[int, str]:
+def _digests(epoch: EpochSpec) -> dict[int, str]:
     """The digests of all epochs before this one. A task is told the last ones only, and in the copies there may be
     layers of other histories from long before: of those epochs the copies' own lineage says which are true."""
     found = {epoch.chain.base + 1 + place: digest for place, digest in enumerate(epoch.chain.digests)}

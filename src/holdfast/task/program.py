@@ -30,7 +30,7 @@ from holdfast.operators.expressions.native_stretch import compile_stretch
 from holdfast.operators.generate import Explode, compile_generator
 from holdfast.operators.join_sides import JoinSpec
 from holdfast.operators.linear_step import NativeStep
-from holdfast.operators.user_functions import Called, Calls
+from holdfast.operators.user_functions import Called, FunctionCalls
 from holdfast.plan.dataflow import Dataflow, Operator
 from holdfast.plan.nodes import (
     Aggregate,
@@ -141,7 +141,7 @@ def native_step(step: Step) -> NativeStep | None:
             return compile_generator(step)
         case Apply():
             names = list(step.input.columns)
-            return Calls(
+            return FunctionCalls(
                 tuple(
                     Called(
                         call.function.name,
@@ -159,7 +159,7 @@ def _ends(compiled: list[NativeStep | None]) -> tuple[int, int]:
     """Of steps that cross through Spark: how many go before, and how many go before or through it. What a task can do
     stays in the task as far as generators and functions reach; Spark does a plain filter or projection as well."""
     foreign = [place for place, step in enumerate(compiled) if step is None]
-    own = [place for place, step in enumerate(compiled) if isinstance(step, (Explode, Calls))]
+    own = [place for place, step in enumerate(compiled) if isinstance(step, (Explode, FunctionCalls))]
     before = max((place + 1 for place in own if place < foreign[0]), default=0)
     behind = min((place for place in own if place > foreign[-1]), default=len(compiled))
     return before, behind

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from holdfast.connectors.source import Part
 from holdfast.task.program import Program
-from holdfast.task.stage import Epoch, Report, Router
+from holdfast.task.stage import EpochSpec, Router, TaskReport
 
 
 def read_parts(
-    program: Program, epoch: Epoch, items: Iterable[tuple[str, Part]], partition: int, *, keep: bool = False
-) -> tuple[Router, Report]:
+    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], partition: int, *, keep: bool = False
+) -> tuple[Router, TaskReport]:
     """Read parts of sources, and route their rows."""
-    report = Report(0, partition, started=time.time())
+    report = TaskReport(0, partition, started=time.time())
     router = Router(program, epoch, report, keep=keep)
     for name, part in items:
         schema = program.sources[name]

@@ -6,8 +6,8 @@ run: the same operators over the same messages, partition by partition. The laye
 byte and by name, so nothing else can tell which way an epoch was run; a retry, or the usual job after this one has
 given up, does no harm.
 
-Cost: the work of all partitions on one core. A task that finds more rows than it was sent for (`Enough`) stops; the
-driver then runs the epoch as usual.
+Cost: the work of all partitions on one core. A task that finds more rows than it was sent for (`TooManyRows`) stops;
+the driver then runs the epoch as usual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.connectors.source import Part
 from holdfast.task.messages import FAILED, Message
 from holdfast.task.program import Program
 from holdfast.task.read_sources import read_parts
-from holdfast.task.stage import Epoch, finish, run_stage
+from holdfast.task.stage import EpochSpec, finish, run_stage
 
 SMALL = 20_000
 """Rows of input up to which an epoch is small: on two cores, where one core is as fast as two and their exchanges."""
@@ -30,12 +30,12 @@ _PASSED = 25 * SMALL
 """Rows that are read, or passed from one stage to the next, before it is no longer a small epoch."""
 
 
-class Enough(Exception):
+class TooManyRows(Exception):
     """More rows than one task should work on."""
 
 
-def run_whole(program: Program, epoch: Epoch, items: Iterable[tuple[str, Part]]) -> Iterator[Message]:
-    """The messages of the last stage, for the driver. Raises the user's error, or `Enough`."""
+def run_single_task(program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]]) -> Iterator[Message]:
+    """The messages of the last stage, for the driver. Raises the user's error, or `TooManyRows`."""
     router, report = read_parts(program, epoch, _counted(items), 0, keep=True)
     messages = list(finish(router, report, 0))
     for stage in range(1, program.stages + 1):
@@ -62,7 +62,7 @@ class _Counted:
         for table in self._part.read(schema):
             rows += table.num_rows
             if rows > _READ:
-                raise Enough
+                raise TooManyRows
             yield table
 
 
@@ -73,4 +73,4 @@ def _counted(items: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, Part]]:
 def _check(messages: Iterable[Message]) -> None:
     rows = sum(content.num_rows for _, (_, content) in messages if isinstance(content, pa.Table))
     if rows > _PASSED:
-        raise Enough
+        raise TooManyRows

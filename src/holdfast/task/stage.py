@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
-from holdfast.log.host_paths import here, member
+from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
 from holdfast.operators import draw
@@ -47,7 +47,7 @@ Entry = tuple[str, tuple[NativeStep, ...]]
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochSpec:
     """What an epoch adds to the program."""
 
     number: int
@@ -98,7 +98,7 @@ class Epoch:
 
 
 @dataclass
-class Report:
+class TaskReport:
     """What a task did, for the driver."""
 
     stage: int
@@ -174,7 +174,7 @@ def _with_columns(table: pa.Table, names: list[str]) -> pa.Table:
 class Router:
     """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
 
-    def __init__(self, program: Program, epoch: Epoch, report: Report, *, keep: bool = False) -> None:
+    def __init__(self, program: Program, epoch: EpochSpec, report: TaskReport, *, keep: bool = False) -> None:
         """``keep``: messages stay in this task."""
         self.program = program
         self.keep = keep
@@ -264,10 +264,10 @@ def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def run_stage(
-    program: Program, stage: int, partition: int, epoch: Epoch, messages: Iterable[Message], *, keep: bool = False
-) -> tuple[Router, Report]:
+    program: Program, stage: int, partition: int, epoch: EpochSpec, messages: Iterable[Message], *, keep: bool = False
+) -> tuple[Router, TaskReport]:
     """Run the operators of a stage over what arrived for one partition. ``keep``: all of it was sent by this task."""
-    report = Report(stage, partition, started=time.time())
+    report = TaskReport(stage, partition, started=time.time())
     since = time.perf_counter()
     router = Router(program, epoch, report, keep=keep)
     mine = {channel for operator in program.at(stage) for channel in operator.channels}
@@ -289,7 +289,7 @@ def run_stage(
     return router, report
 
 
-def reports_of(messages: Iterable[Message]) -> tuple[Report, ...]:
+def reports_of(messages: Iterable[Message]) -> tuple[TaskReport, ...]:
     """The reports among what the last stage sent; raises the error, if a task met one."""
     reports = []
     for _, (channel, buffer) in messages:
@@ -300,7 +300,7 @@ def reports_of(messages: Iterable[Message]) -> tuple[Report, ...]:
     return tuple(reports)
 
 
-def finish(router: Router, report: Report, partition: int) -> Iterator[Message]:
+def finish(router: Router, report: TaskReport, partition: int) -> Iterator[Message]:
     """The messages of a task that is done, its report last."""
     report.ended = time.time()
     yield from router.messages
@@ -308,17 +308,17 @@ def finish(router: Router, report: Report, partition: int) -> Iterator[Message]:
 
 
 def run_operator(
-    operator: Compiled, partition: int, epoch: Epoch, here: dict[int, list[pa.Table]], report: Report
+    operator: Compiled, partition: int, epoch: EpochSpec, host_path: dict[int, list[pa.Table]], report: TaskReport
 ) -> pa.Table:
     """One step of one operator in one partition: read its traces, compute, write its new layers."""
     module = KINDS[operator.kind]
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
-    if not initial and operator.kind not in TIMED and not any(here.get(channel) for channel in operator.channels):
+    if not initial and operator.kind not in TIMED and not any(host_path.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
-        zero_filled(here.pop(channel, []), port.arrived)
+        zero_filled(host_path.pop(channel, []), port.arrived)
         for channel, port in zip(operator.channels, operator.ports, strict=True)
     ]
     traces = {}
@@ -384,7 +384,7 @@ def _named(operator: Compiled, epoch: int) -> Iterator[None]:
         ) from None
 
 
-def _quiet(operator: Compiled, partition: int, epoch: Epoch, report: Report) -> pa.Table:
+def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
     """A step to which nothing arrived: it changes nothing, so its traces are not even opened. It advances all the same:
     by an empty layer."""
     since = time.perf_counter()
@@ -409,12 +409,12 @@ def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
     return answers_footer(answers) if getattr(operator.spec, "asks", False) else {}
 
 
-def _note_written(report: Report, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
+def _note_written(report: TaskReport, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
     size = os.stat(directory / name.text()).st_size
     report.written.setdefault(f"{operator.id}.{suffix}", []).append((name.text(), size))
 
 
-def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -> pa.Table:
+def _noted(report: TaskReport, operator: Compiled, epoch: EpochSpec, output: pa.Table) -> pa.Table:
     report.rows[operator.id] = output.num_rows
     if operator.kind == "log" and output.num_rows:
         report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
@@ -423,7 +423,7 @@ def _noted(report: Report, operator: Compiled, epoch: Epoch, output: pa.Table) -
     return output
 
 
-def _answers(operator: Compiled, epoch: Epoch) -> Mapping[str, str] | None:
+def _answers(operator: Compiled, epoch: EpochSpec) -> Mapping[str, str] | None:
     """In a replay, what the lineage says: nobody is asked again, and a question that it does not answer is an error.
     Only an operator that is new, and being filled, asks now."""
     if epoch.answers is None or operator.id in epoch.asking:
@@ -431,14 +431,14 @@ def _answers(operator: Compiled, epoch: Epoch) -> Mapping[str, str] | None:
     return epoch.answers.get(operator.id, {})
 
 
-def _remembered(operator: Compiled, low: int, high: int, epoch: Epoch) -> Step:
+def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> Step:
     directory = trace_directory(epoch, operator.id, "rows")
     trace = Trace.open(directory, operator.spec.layout, low, high, epoch.number, epoch.chain)
     return Step({}, draw.remembered(operator.spec, trace))
 
 
 def _step(
-    operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: Epoch
+    operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: EpochSpec
 ) -> Step:
     """The operator's step. What it asks outside is answered once, however often the task runs."""
     module = KINDS[operator.kind]
@@ -466,5 +466,5 @@ def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> La
         ) from error
 
 
-def trace_directory(epoch: Epoch, operator: str, suffix: str) -> Path:
-    return here(epoch.traces) / f"{operator}.{suffix}"
+def trace_directory(epoch: EpochSpec, operator: str, suffix: str) -> Path:
+    return host_path(epoch.traces) / f"{operator}.{suffix}"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import EpochUnavailable, MultiplicityOverflow
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.operators import log
 from holdfast.plan.nodes import Field
 from holdfast.trace import exact
@@ -18,7 +18,7 @@ from holdfast.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class Kept:
+class ViewLog:
     """Where a collection's rows are kept, and how. A plain value: it travels to the tasks."""
 
     directory: str
@@ -103,7 +103,7 @@ class Kept:
         )
 
     def _open(self, low: int, high: int, at: int) -> Trace:
-        return Trace.open(here(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
+        return Trace.open(host_path(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
 
     def _table(self, block: Block) -> pa.Table:
         columns = self.spec.arrangement.original(block.columns)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from holdfast.inspect.findings import Finding, Report
+    from holdfast.inspect.findings import AuditReport, Finding
 
 _SHOWN = 50
 """So many findings fit a person's patience; ``--json`` gives all."""
@@ -80,7 +80,7 @@ def _print_collections(found: dict[str, Any], console: Console) -> None:
     console.print(kept)
 
 
-def print_report(report: Report, console: Console) -> None:
+def print_report(report: AuditReport, console: Console) -> None:
     """Show what `holdfast.inspect.verify.verify` found."""
     facts = _facts()
     facts.add_row("flow", Text(report.flow))
@@ -119,7 +119,7 @@ def _line(finding: Finding) -> Text:
     return Text.assemble((f"{kind:12}", style), f"{where}: {was}{finding.message}")
 
 
-def _verdict(report: Report) -> Text:
+def _verdict(report: AuditReport) -> Text:
     wrong = sum(finding.wrong for finding in report.findings)
     repaired = sum(finding.repaired for finding in report.findings)
     if not wrong:

@@ -14,7 +14,7 @@ import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.spark.runner import Cluster
+from holdfast.spark.runner import SparkRunner
 
 
 class Clock:
@@ -49,10 +49,10 @@ def stopped_clock(now: str | datetime.datetime) -> Iterator[Clock]:
     """Until its end, the time of all flows is ``now`` (UTC, if it says nothing else), and passes only by `advance`."""
     moment = datetime.datetime.fromisoformat(now) if isinstance(now, str) else now
     clock = Clock(moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC))
-    real, uptime = Cluster.clock, Cluster.uptime
-    Cluster.clock = lambda self: clock.micros  # type: ignore[method-assign]
-    Cluster.uptime = lambda self: ("stopped", clock.uptime)  # type: ignore[method-assign]
+    real, uptime = SparkRunner.clock, SparkRunner.uptime
+    SparkRunner.clock = lambda self: clock.micros  # type: ignore[method-assign]
+    SparkRunner.uptime = lambda self: ("stopped", clock.uptime)  # type: ignore[method-assign]
     try:
         yield clock
     finally:
-        Cluster.clock, Cluster.uptime = real, uptime  # type: ignore[method-assign]
+        SparkRunner.clock, SparkRunner.uptime = real, uptime  # type: ignore[method-assign]

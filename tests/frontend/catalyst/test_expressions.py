@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.plan.expression import Foreign, readable, sql
+from holdfast.plan.expression import SparkExpression, readable, sql
 from holdfast.plan.nodes import Field, Linear, Source
 from holdfast.plan.schema import parse_schema
 from holdfast.testing import stopped_clock
@@ -58,7 +58,7 @@ def test_an_expression_has_one_text_with_all_casts(written: str, meant: str) -> 
 
 def test_what_gives_null_instead_of_failing_is_never_written_as_what_fails() -> None:
     for each in ("try_cast(u AS int)", "try_add(k, 1)", "try_divide(k, 2)", "try_cast(id AS int)", "cast(u AS int)"):
-        assert isinstance(expression(each, ORDERS.fields), Foreign), each
+        assert isinstance(expression(each, ORDERS.fields), SparkExpression), each
     both = names("try_cast(id AS int)", "cast(id AS int)", "coalesce(try_add(k, 1), 0)", "coalesce(k + 1, 0)")
     assert len(set(both)) == 4
 
@@ -91,7 +91,7 @@ def test_legacy_arithmetic_stays_sparks(spark: SparkSession) -> None:
         analysed = Analysed(session, verb._jdf.queryExecution().analyzed(), "view 'v'", {})
         plan, _ = convert(Statement("v", analysed, {}), analysed.plan, {"o": node})
         assert isinstance(plan, Linear)
-        assert isinstance(plan.outputs[0].expression, Foreign) != native
+        assert isinstance(plan.outputs[0].expression, SparkExpression) != native
 
 
 def test_expressions_that_are_not_native_are_kept_as_spark_computes_them(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,23 +11,23 @@ from typing import Protocol
 
 from holdfast.errors import Unsupported
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression
+from holdfast.frontend.catalyst.tree import CatalystExpression
 from holdfast.plan.expression import Tree, chained, choice
 
 _BLIND_TO_COPIES = ("min", "max", "any_value", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set")
 """To these it makes no difference whether each value counts once."""
 
 
-class Calls(Protocol):
+class CallCollector(Protocol):
     """Where calls are collected (`frontend.catalyst.groups`)."""
 
-    def argument(self, expression: Expression) -> Tree:
+    def argument(self, expression: CatalystExpression) -> Tree:
         """An argument, over the rows that are grouped."""
 
-    def comparable(self, expression: Expression) -> Tree:
+    def comparable(self, expression: CatalystExpression) -> Tree:
         """What the values of an argument are compared by."""
 
-    def condition(self, expression: Expression | None) -> Tree | None:
+    def condition(self, expression: CatalystExpression | None) -> Tree | None:
         """The condition on the rows that an aggregate with this FILTER is about."""
 
     def call(
@@ -42,11 +42,11 @@ class Calls(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class AggregateCall:
     """An aggregate in a query: the function, FILTER's condition, and what to tell the user."""
 
-    calls: Calls
-    function: Expression
+    calls: CallCollector
+    function: CatalystExpression
     distinct: bool
     condition: Tree | None
     statement: Statement
@@ -88,4 +88,4 @@ class Asked:
         return self.statement.unsupported(construct, self.function, advice)
 
 
-Result = Callable[[Asked], Tree]
+Result = Callable[[AggregateCall], Tree]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from holdfast.frontend.catalyst.aggregate_calls import Asked, Calls, Result
+from holdfast.frontend.catalyst.aggregate_calls import AggregateCall, CallCollector, Result
 from holdfast.frontend.catalyst.lists import by, by_order, first_by, joined, listed
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression
+from holdfast.frontend.catalyst.tree import CatalystExpression
 from holdfast.plan.expression import (
     Literal,
     Operation,
@@ -29,11 +29,11 @@ from holdfast.plan.expression import (
 )
 
 
-def result(calls: Calls, expression: Expression, statement: Statement) -> Tree:
+def result(calls: CallCollector, expression: CatalystExpression, statement: Statement) -> Tree:
     """The result of an ``AggregateExpression``, over the columns of the groups."""
     function, *rest = expression.children
     condition = calls.condition(rest[0] if rest else None)
-    asked = Asked(calls, function, bool(expression.parameters["isDistinct"]), condition, statement)
+    asked = AggregateCall(calls, function, bool(expression.parameters["isDistinct"]), condition, statement)
     made = AGGREGATES.get(function.kind)
     if made is None:
         raise asked.unsupported(f"the aggregate {asked.name}", _ADVICE.get(function.kind, ""))
@@ -43,7 +43,7 @@ def result(calls: Calls, expression: Expression, statement: Statement) -> Tree:
 def _plain(name: str) -> Result:
     """A function of all its arguments; FILTER makes the first of them NULL."""
 
-    def made(asked: Asked) -> Tree:
+    def made(asked: AggregateCall) -> Tree:
         others = [asked.all_rows(place) for place in range(1, len(asked.function.children))]
         return asked.call(name, [asked.argument(0), *others], asked.type)
 
@@ -51,7 +51,7 @@ def _plain(name: str) -> Result:
 
 
 def _extreme(name: str) -> Result:
-    def made(asked: Asked) -> Tree:
+    def made(asked: AggregateCall) -> Tree:
         if asked.compared(0) == asked.all_rows(0):
             return asked.call(name, [asked.argument(0)], asked.all_rows(0).type)
         return by_order(asked, name, asked.compared(0))
@@ -62,7 +62,7 @@ def _extreme(name: str) -> Result:
 def _of_equals(made: Result) -> Result:
     """A function that looks for equal values."""
 
-    def checked(asked: Asked) -> Tree:
+    def checked(asked: AggregateCall) -> Tree:
         looks = asked.distinct or asked.function.kind in ("Mode", "CollectSet")
         if looks and asked.compared(0) != asked.all_rows(0):
             raise asked.unsupported(f"{asked.name} of texts with a collation", "take it of lower(…)")
@@ -72,20 +72,20 @@ def _of_equals(made: Result) -> Result:
 
 
 def _pair(name: str) -> Result:
-    def made(asked: Asked) -> Tree:
+    def made(asked: AggregateCall) -> Tree:
         _check_copies(asked)
         return asked.call(name, [asked.argument(0), asked.all_rows(1)], "double")
 
     return made
 
 
-def _check_copies(asked: Asked) -> None:
+def _check_copies(asked: AggregateCall) -> None:
     if asked.distinct:
         raise asked.unsupported(f"DISTINCT in {asked.name}", "select the distinct rows in a subquery")
 
 
 def _summed(name: str) -> Result:
-    def made(asked: Asked) -> Tree:
+    def made(asked: AggregateCall) -> Tree:
         mode = asked.statement.catalyst.mode(asked.function)
         if mode == "LEGACY":
             raise asked.unsupported(f"{name} without ANSI mode", f"use try_{name}")
@@ -94,7 +94,7 @@ def _summed(name: str) -> Result:
     return made
 
 
-def _count(asked: Asked) -> Tree:
+def _count(asked: AggregateCall) -> Tree:
     """Rows without a NULL in any argument."""
     literals = [each for each in asked.function.children if each.kind == "Literal"]
     if any(each.parameters.get("value") is None for each in literals):
@@ -111,20 +111,20 @@ def _count(asked: Asked) -> Tree:
     return asked.call("count", [asked.where(number(1), *map(is_known, trees))], "bigint")
 
 
-def _count_distinct(asked: Asked) -> Tree:
+def _count_distinct(asked: AggregateCall) -> Tree:
     return asked.calls.call("count", [asked.where(asked.compared(0))], "bigint", distinct=True)
 
 
 # -- percentiles and modes -------------------------------------------------------------------------------------------
 
 
-def _mode(asked: Asked) -> Tree:
+def _mode(asked: AggregateCall) -> Tree:
     # Spark takes the greatest of (frequency, value), by an order of values that may be reversed.
     greatest = asked.function.parameters.get("reverseOpt") is False
     return asked.call("mode", [asked.argument(0)], asked.all_rows(0).type, *(["greatest"] if greatest else []))
 
 
-def _percentile(asked: Asked) -> Tree:
+def _percentile(asked: AggregateCall) -> Tree:
     """The value at a place of the order, or between two."""
     children = asked.function.children
     _check_number(asked, children[0])
@@ -133,12 +133,12 @@ def _percentile(asked: Asked) -> Tree:
     return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], "double", each))
 
 
-def _median(asked: Asked) -> Tree:
+def _median(asked: AggregateCall) -> Tree:
     _check_number(asked, asked.function.children[0])
     return asked.call("percentile", [asked.argument(0)], "double", "0.5")
 
 
-def _percentile_disc(asked: Asked) -> Tree:
+def _percentile_disc(asked: AggregateCall) -> Tree:
     """One of the values, as a double."""
     _check_number(asked, asked.function.children[0])
     if asked.function.parameters.get("legacyCalculation"):
@@ -148,18 +148,18 @@ def _percentile_disc(asked: Asked) -> Tree:
     return _at(asked, lambda each: asked.call("percentile_disc", [value], "double", each, *behind))
 
 
-def _approximate_percentile(asked: Asked) -> Tree:
+def _approximate_percentile(asked: AggregateCall) -> Tree:
     value = asked.argument(0)
     return _at(asked, lambda each: asked.call("percentile_disc", [value], value.type, each))
 
 
-def _check_number(asked: Asked, value: Expression) -> None:
+def _check_number(asked: AggregateCall, value: CatalystExpression) -> None:
     kind = asked.statement.catalyst.type_of(value)
     if kind.startswith("interval"):
         raise asked.unsupported(f"{asked.name} of values of type {kind}", "make a number of them")
 
 
-def _at(asked: Asked, made: Callable[[str], Tree]) -> Tree:
+def _at(asked: AggregateCall, made: Callable[[str], Tree]) -> Tree:
     """The results at the percentage, or the list of percentages, that the function is given."""
     wanted = asked.statement.catalyst.constant(asked.function.children[1])
     if isinstance(wanted, list):
@@ -171,7 +171,7 @@ def _at(asked: Asked, made: Callable[[str], Tree]) -> Tree:
     return made(_percentage(asked, wanted))
 
 
-def _percentage(asked: Asked, number: float) -> str:
+def _percentage(asked: AggregateCall, number: float) -> str:
     exact = Decimal(repr(number))
     reverse = asked.function.kind == "PercentileCont" and asked.function.parameters["reverse"]
     return f"{1 - exact if reverse else exact:f}"
@@ -183,7 +183,7 @@ def _percentage(asked: Asked, number: float) -> str:
 class _Pairs:
     """The rows that have both arguments, ``y`` and ``x``: numbers about them."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AggregateCall) -> None:
         _check_copies(asked)
         self._asked = asked
         self._both = {"y": asked.all_rows(0), "x": asked.all_rows(1)}

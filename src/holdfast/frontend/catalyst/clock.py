@@ -17,8 +17,8 @@ from holdfast.errors import Unsupported
 from holdfast.frontend import temporal_filters
 from holdfast.frontend.catalyst.literals import NotNative, interval_of
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression
-from holdfast.frontend.placeholders import CLOCK, Wish, clock_in
+from holdfast.frontend.catalyst.tree import CatalystExpression
+from holdfast.frontend.placeholders import CLOCK, Placeholder, clock_in
 from holdfast.frontend.temporal_filters import days_later
 from holdfast.plan.expression import DAY, MONTHS, SPAN, Operation, Tree, cast, plus, text
 
@@ -40,13 +40,13 @@ _CALENDAR = {
 }
 _TRUNCATED = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK")
 
-Convert = Callable[[Expression], Tree]
-Constant = Callable[[Expression], Expression | None]
+Convert = Callable[[CatalystExpression], Tree]
+Constant = Callable[[CatalystExpression], CatalystExpression | None]
 
 
-def clock(expression: Expression) -> Tree:
+def clock(expression: CatalystExpression) -> Tree:
     """What a call of the clock draws. It knows its place, for errors."""
-    wish = Wish(CLOCK, place=expression.path)
+    wish = Placeholder(CLOCK, place=expression.path)
     match expression.kind:
         case "CurrentDate":
             return cast(wish, "date")
@@ -55,7 +55,7 @@ def clock(expression: Expression) -> Tree:
     return wish
 
 
-def has_clock(expression: Expression) -> bool:
+def has_clock(expression: CatalystExpression) -> bool:
     return any(part.kind in CLOCKS for part in expression.walk())
 
 
@@ -68,8 +68,8 @@ class _Placed:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
 
-    def unsupported(self, construct: str, place: Wish | None, advice: str = "") -> Unsupported:
-        node = None if place is None or place.place is None else Expression("", (), {}, place.place)
+    def unsupported(self, construct: str, place: Placeholder | None, advice: str = "") -> Unsupported:
+        node = None if place is None or place.place is None else CatalystExpression("", (), {}, place.place)
         return self._statement.unsupported(construct, node, advice)
 
 
@@ -92,7 +92,9 @@ def check_timeless(tree: Tree, clause: str, statement: Statement) -> None:
 # -- comparisons ---------------------------------------------------------------------------------------------------
 
 
-def beside_clock(sides: Sequence[Expression], timed: int, convert: Convert, constant: Constant) -> tuple[Tree, Tree]:
+def beside_clock(
+    sides: Sequence[CatalystExpression], timed: int, convert: Convert, constant: Constant
+) -> tuple[Tree, Tree]:
     """Both sides of a comparison, of which the one at ``timed`` has the clock. `NotNative`: its steps are not known."""
     steps = _Steps(convert, constant)
     own, other = sides[timed], sides[1 - timed]
@@ -111,7 +113,7 @@ class _Steps:
     def __init__(self, convert: Convert, constant: Constant) -> None:
         self._convert, self._constant = convert, constant
 
-    def tree(self, expression: Expression) -> Tree:
+    def tree(self, expression: CatalystExpression) -> Tree:
         kind, children = expression.kind, expression.children
         if kind in CLOCKS:
             return clock(expression)
@@ -145,7 +147,7 @@ class _Steps:
                 return Operation("datediff", (end, start), "int")
         raise NotNative(kind)
 
-    def difference(self, own: Expression, other: Expression) -> tuple[Tree, Tree]:
+    def difference(self, own: CatalystExpression, other: CatalystExpression) -> tuple[Tree, Tree]:
         """``clock - x`` and an interval, as the clock and ``x`` plus the interval; or, of ``x - clock``, as ``x`` minus
         the interval and the clock."""
         left, right = own.children
@@ -165,7 +167,7 @@ class _Steps:
             moved = plus(cast(self._convert(value), "timestamp_ntz"), sign * number)
         return (timed, moved) if sign > 0 else (moved, timed)
 
-    def _added(self, expression: Expression) -> Tree:
+    def _added(self, expression: CatalystExpression) -> Tree:
         """``timestampadd``, which adds hours as they pass, and days of the calendar."""
         unit, number = str(expression.parameters["unit"]).upper(), self._number(expression.child("quantity"))
         moment = self.tree(expression.child("timestamp"))
@@ -177,13 +179,13 @@ class _Steps:
         micros = number * _PHYSICAL[unit]
         return plus(moment, micros) if abs(micros) < DAY else temporal_filters.passed(moment, micros)
 
-    def _literal(self, expression: Expression) -> Expression:
+    def _literal(self, expression: CatalystExpression) -> CatalystExpression:
         found = None if has_clock(expression) else self._constant(expression)
         if found is None:
             raise NotNative("what is not constant")
         return found
 
-    def _interval(self, expression: Expression) -> tuple[int, str]:
+    def _interval(self, expression: CatalystExpression) -> tuple[int, str]:
         if any(part.kind == "AttributeReference" for part in expression.walk()):
             raise NotNative("an interval of the row's")
         found = interval_of(self._literal(expression))
@@ -191,7 +193,7 @@ class _Steps:
             raise NotNative("an interval that is none")
         return found
 
-    def _number(self, expression: Expression) -> int:
+    def _number(self, expression: CatalystExpression) -> int:
         if any(part.kind == "AttributeReference" for part in expression.walk()):
             raise NotNative("a number of the row's")
         value = self._literal(expression).parameters.get("value")
@@ -199,7 +201,7 @@ class _Steps:
             raise NotNative("NULL")
         return int(value)
 
-    def _text(self, expression: Expression) -> str:
+    def _text(self, expression: CatalystExpression) -> str:
         value = expression.parameters.get("value") if expression.kind == "Literal" else None
         if not isinstance(value, str) or not value.isalpha():
             raise NotNative("a unit that is not written")
@@ -210,7 +212,7 @@ def _truncated(unit: str, moment: Tree) -> Tree:
     return Operation("date_trunc", (text(unit), cast(moment, "timestamp")), "timestamp")
 
 
-def _is_transparent(expression: Expression) -> bool:
+def _is_transparent(expression: CatalystExpression) -> bool:
     if expression.kind == "Alias":
         return True
     return "replacement" in expression.parameters and not expression.kind.startswith("Try")

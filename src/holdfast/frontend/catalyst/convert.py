@@ -22,7 +22,7 @@ from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static, view
 from holdfast.frontend.catalyst.subqueries import at_most_one
-from holdfast.frontend.catalyst.tree import Expression, Operator, direction
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, direction
 from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.uncorrelated_subqueries import Item
@@ -39,7 +39,7 @@ class Converter:
 
     def __init__(self, statement: Statement, collections: Mapping[str, Node]) -> None:
         self.statement, self.collections = statement, collections
-        self.view: Operator | None = None
+        self.view: CatalystOperator | None = None
         """The view of the user's session that is being read."""
 
         self.reads: set[str] = set()
@@ -48,7 +48,7 @@ class Converter:
         self.definitions: dict[int, Relation] = {}
         """Common table expressions, by Spark's id."""
 
-    def relation(self, operator: Operator) -> Relation:
+    def relation(self, operator: CatalystOperator) -> Relation:
         """The rows of an operator."""
         convert = CONVERTERS.get(operator.kind)
         if convert is None:
@@ -58,32 +58,32 @@ class Converter:
     def expressions(self, names: Mapping[int, str]) -> Expressions:
         return Expressions(self.statement, names, self.subquery)
 
-    def tree(self, expression: Expression, relation: Relation) -> Tree:
+    def tree(self, expression: CatalystExpression, relation: Relation) -> Tree:
         return self.expressions(relation.names).tree(expression)
 
-    def condition(self, expression: Expression, names: Mapping[int, str], clause: str = "WHERE") -> Tree:
+    def condition(self, expression: CatalystExpression, names: Mapping[int, str], clause: str = "WHERE") -> Tree:
         """A condition that rows are kept by."""
         tree = self.expressions(names).tree(expression)
         check_temporal(tree, clause, self.statement)
         return tree
 
-    def subquery(self, plan: Operator, expression: Expression) -> Node:
+    def subquery(self, plan: CatalystOperator, expression: CatalystExpression) -> Node:
         """The rows of a subquery that refers to nothing outside of it; of a scalar one, its one row."""
         node = self.relation(plan).exactly().node
         return at_most_one(node, self.statement) if expression.kind == "ScalarSubquery" else node
 
-    def is_collection(self, operator: Operator) -> bool:
+    def is_collection(self, operator: CatalystOperator) -> bool:
         """Does the operator stand for a collection of the flow's?"""
         return operator.kind == "SubqueryAlias" and operator.parameters["identifier"]["name"].startswith(COLLECTION)
 
 
-Convert = Callable[[Converter, Operator], Relation]
+Convert = Callable[[Converter, CatalystOperator], Relation]
 
 
 # -- leaves and operators that only pass rows on ------------------------------------------------------------------
 
 
-def _alias(converter: Converter, operator: Operator) -> Relation:
+def _alias(converter: Converter, operator: CatalystOperator) -> Relation:
     """A name for a relation; of a collection of the flow's, what the name stands for."""
     if not converter.is_collection(operator):
         return converter.relation(operator.child)
@@ -103,18 +103,18 @@ def _alias(converter: Converter, operator: Operator) -> Relation:
     return Relation(node, tuple((each.id, own) for each, own in zip(attributes, node.columns, strict=True)))
 
 
-def _passed(converter: Converter, operator: Operator) -> Relation:
+def _passed(converter: Converter, operator: CatalystOperator) -> Relation:
     return converter.relation(operator.child)
 
 
-def _with(converter: Converter, operator: Operator) -> Relation:
+def _with(converter: Converter, operator: CatalystOperator) -> Relation:
     *definitions, query = operator.children
     for each in definitions:
         converter.definitions[each.parameters["id"]] = converter.relation(each.child).exactly()
     return converter.relation(query)
 
 
-def _reference(converter: Converter, operator: Operator) -> Relation:
+def _reference(converter: Converter, operator: CatalystOperator) -> Relation:
     defined = converter.definitions[operator.parameters["cteId"]]
     attributes = operator.expressions("output")
     return Relation(
@@ -125,7 +125,7 @@ def _reference(converter: Converter, operator: Operator) -> Relation:
 # -- rows ----------------------------------------------------------------------------------------------------------
 
 
-def _project(converter: Converter, operator: Operator) -> Relation:
+def _project(converter: Converter, operator: CatalystOperator) -> Relation:
     if is_pivot(operator):
         return pivot(converter, operator)
     below = converter.relation(operator.child)
@@ -134,7 +134,7 @@ def _project(converter: Converter, operator: Operator) -> Relation:
     return project(below, None, items)
 
 
-def _filter(converter: Converter, operator: Operator) -> Relation:
+def _filter(converter: Converter, operator: CatalystOperator) -> Relation:
     if is_above_join(converter, operator):
         return join(converter, operator)
     below = converter.relation(operator.child)
@@ -144,7 +144,7 @@ def _filter(converter: Converter, operator: Operator) -> Relation:
     return filtered(below, converter.condition(condition, below.names, clause))
 
 
-def _union(converter: Converter, operator: Operator) -> Relation:
+def _union(converter: Converter, operator: CatalystOperator) -> Relation:
     sides = [converter.relation(child).exactly() for child in operator.children]
     inputs: list[Node] = []
     for side in sides:
@@ -152,7 +152,7 @@ def _union(converter: Converter, operator: Operator) -> Relation:
     return Relation(Union(tuple(inputs)), sides[0].outputs)
 
 
-def _expand(converter: Converter, operator: Operator) -> Relation:
+def _expand(converter: Converter, operator: CatalystOperator) -> Relation:
     """Several rows of each: one for each list of expressions."""
     below = converter.relation(operator.child)
     expressions = converter.expressions(below.names)
@@ -166,7 +166,7 @@ def _expand(converter: Converter, operator: Operator) -> Relation:
 
 
 def _set(kind: str) -> Convert:
-    def convert(converter: Converter, operator: Operator) -> Relation:
+    def convert(converter: Converter, operator: CatalystOperator) -> Relation:
         left, right = (converter.relation(child).exactly() for child in operator.children)
         if compared_by(converter, operator, left):
             advice = "make them lower(…), or join the sides"
@@ -180,7 +180,7 @@ def _set(kind: str) -> Convert:
 # -- order and limits ----------------------------------------------------------------------------------------------
 
 
-def _sort(converter: Converter, operator: Operator) -> Relation:
+def _sort(converter: Converter, operator: CatalystOperator) -> Relation:
     """The same rows, with a column for every expression to sort by."""
     below = converter.relation(operator.child)
     added: list[Item] = []
@@ -196,7 +196,7 @@ def _sort(converter: Converter, operator: Operator) -> Relation:
     return replace(below, node=extend(below.node, added) if added else below.node, order=tuple(order))
 
 
-def _limit(converter: Converter, operator: Operator) -> Relation:
+def _limit(converter: Converter, operator: CatalystOperator) -> Relation:
     limit = _number(converter, operator, "limitExpr")
     child = operator.child
     if child.kind in ("LocalLimit", "GlobalLimit"):
@@ -208,7 +208,7 @@ def _limit(converter: Converter, operator: Operator) -> Relation:
     return replace(below, node=TopK(below.node, below.order, limit, offset))
 
 
-def _number(converter: Converter, operator: Operator, name: str) -> int:
+def _number(converter: Converter, operator: CatalystOperator, name: str) -> int:
     asked = operator.expression(name)
     found = None if asked is None else converter.expressions({}).constant(asked)
     if found is None or found.parameters.get("value") is None:
@@ -216,7 +216,7 @@ def _number(converter: Converter, operator: Operator, name: str) -> int:
     return int(found.parameters["value"])
 
 
-def _offset(converter: Converter, operator: Operator) -> Relation:
+def _offset(converter: Converter, operator: CatalystOperator) -> Relation:
     raise converter.statement.unsupported("OFFSET without LIMIT", operator)
 
 
@@ -252,7 +252,9 @@ CONVERTERS: dict[str, Convert] = {
 }
 
 
-def convert(statement: Statement, plan: Operator, collections: Mapping[str, Node]) -> tuple[Node, frozenset[str]]:
+def convert(
+    statement: Statement, plan: CatalystOperator, collections: Mapping[str, Node]
+) -> tuple[Node, frozenset[str]]:
     """The plan of a view that Spark has analysed, and the names of the collections that it reads."""
     converter = Converter(statement, collections)
     relation = converter.relation(plan)

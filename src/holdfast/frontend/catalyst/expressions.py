@@ -1,9 +1,9 @@
 """Catalyst's expressions as expressions of the plan.
 
 An expression whose classes are all known to `Expressions._native` is written out, every cast in its place: Holdfast may
-compute it by itself (`operators.reading`). Any other is `Foreign`: Spark's own expression object, over the parts of it
-that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So what is not native crosses
-as the very expression that Spark made.
+compute it by itself (`operators.reading`). Any other is `SparkExpression`: Spark's own expression object, over the
+parts of it that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So what is not
+native crosses as the very expression that Spark made.
 
 AND, OR, NOT and comparisons are always written out, since joins, keys and temporal filters look into them. Below them
 an expression is native as a whole or foreign as a whole. What has no hole at all is a constant, which Spark's own
@@ -22,14 +22,14 @@ from holdfast.frontend.catalyst.clock import CLOCKS, beside_clock, clock, has_cl
 from holdfast.frontend.catalyst.literals import NotNative, digits, folded, interval_of, literal
 from holdfast.frontend.catalyst.repeatable import check_repeatable
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression, Operator, sql_type
-from holdfast.frontend.placeholders import Wish
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, sql_type
+from holdfast.frontend.placeholders import Placeholder
 from holdfast.frontend.uncorrelated_subqueries import Subquery
 from holdfast.plan.expression import (
     BOOLEAN,
     Column,
-    Foreign,
     Operation,
+    SparkExpression,
     Tree,
     cast,
     choice,
@@ -75,7 +75,7 @@ _HOLES = CLOCKS | frozenset((
 ))  # fmt: skip
 
 
-def is_hole(expression: Expression) -> bool:
+def is_hole(expression: CatalystExpression) -> bool:
     """Whether Holdfast gives the value of this part of an expression, and not Spark."""
     return expression.kind in _HOLES
 
@@ -87,14 +87,14 @@ class Expressions:
         self,
         statement: Statement,
         names: Mapping[int, str],
-        rows: Callable[[Operator, Expression], Node],
+        rows: Callable[[CatalystOperator, CatalystExpression], Node],
     ) -> None:
         """``rows`` converts the plan of a subquery."""
         self.statement, self.names, self._rows = statement, names, rows
         self._common: list[tuple[str, Tree]] = []
         """What is computed once for several uses (`With`), by Spark's id, while that is converted."""
 
-    def tree(self, expression: Expression) -> Tree:
+    def tree(self, expression: CatalystExpression) -> Tree:
         """The expression as a tree of the plan."""
         kind, children = expression.kind, expression.children
         if _is_transparent(expression):
@@ -118,7 +118,7 @@ class Expressions:
         except NotNative:
             return self._foreign(expression)
 
-    def _compared(self, expression: Expression) -> Tree:
+    def _compared(self, expression: CatalystExpression) -> Tree:
         sides = expression.children
         timed = [has_clock(side) for side in sides]
         name = _COMPARISONS[expression.kind]
@@ -131,14 +131,14 @@ class Expressions:
                 return condition(name, left, right)
         return condition(name, *map(self.comparable, sides))
 
-    def comparable(self, expression: Expression) -> Tree:
+    def comparable(self, expression: CatalystExpression) -> Tree:
         """What the values of an expression are compared, grouped and sorted by: of a text with a collation, its key."""
         tree, collation = self.tree(expression), self.collation(expression)
         if collation is None:
             return tree
-        return Foreign(self.statement.catalyst.collation_key(collation), (tree,), "binary")
+        return SparkExpression(self.statement.catalyst.collation_key(collation), (tree,), "binary")
 
-    def collation(self, expression: Expression) -> str | None:
+    def collation(self, expression: CatalystExpression) -> str | None:
         """The collation of a text, if it has one by which texts of different bytes are equal."""
         if not self.statement.catalyst.has_collations:
             return None
@@ -150,7 +150,7 @@ class Expressions:
             raise self.statement.unsupported("a collation inside of a struct, an array or a map", expression, advice)
         return None
 
-    def _with(self, expression: Expression, convert: Callable[[Expression], Tree]) -> Tree:
+    def _with(self, expression: CatalystExpression, convert: Callable[[CatalystExpression], Tree]) -> Tree:
         """An expression in which parts are named: each in its place."""
         inner, *definitions = expression.children
         before = len(self._common)
@@ -161,11 +161,11 @@ class Expressions:
         finally:
             del self._common[before:]
 
-    def _foreign(self, expression: Expression) -> Tree:
-        holes: list[Expression] = []
+    def _foreign(self, expression: CatalystExpression) -> Tree:
+        holes: list[CatalystExpression] = []
         found: list[Tree] = []
 
-        def visit(part: Expression, within: bool) -> None:
+        def visit(part: CatalystExpression, within: bool) -> None:
             if part.kind == "CommonExpressionRef" and self._defined(part) is None:
                 return  # it is of a With that is foreign as a whole
             if is_hole(part):
@@ -181,11 +181,11 @@ class Expressions:
         visit(expression, False)
         check_repeatable(expression, self.statement, is_hole)
         name = self.statement.catalyst.foreign(expression, holes)
-        return Foreign(name, tuple(found), self.type_of(expression))
+        return SparkExpression(name, tuple(found), self.type_of(expression))
 
     # -- what Spark does not compute ------------------------------------------------------------------------------
 
-    def _hole(self, expression: Expression) -> Tree:
+    def _hole(self, expression: CatalystExpression) -> Tree:
         match expression.kind:
             case "AttributeReference":
                 return Column(self.names[expression.id], self.type_of(expression))
@@ -203,18 +203,18 @@ class Expressions:
                 return self._subquery(expression)
         raise self.statement.unsupported(shown(expression), expression)
 
-    def _defined(self, reference: Expression) -> Tree | None:
+    def _defined(self, reference: CatalystExpression) -> Tree | None:
         if not self._common:
             return None
         id = self.statement.catalyst.hidden(reference, "id")
         return next((tree for known, tree in self._common if known == id), None)
 
-    def _random(self, expression: Expression) -> Tree:
+    def _random(self, expression: CatalystExpression) -> Tree:
         function = expression.kind.lower()
         parameters = expression.parameters
         if function == "uuid":
             # Spark gives uuid() a seed of its own when it analyses it.
-            return Wish(Drawn("", "uuid", (), "string", self.statement.next_draw()))
+            return Placeholder(Drawn("", "uuid", (), "string", self.statement.next_draw()))
         if parameters.get("hideSeed"):
             salt = self.statement.next_draw()
         else:
@@ -224,25 +224,25 @@ class Expressions:
                     f"{function} with a seed that is not a number", expression, "write the number"
                 )
             salt = self.statement.seeded(int(seed.parameters.get("value") or 0))
-        return Wish(Drawn("", function, (), "double", salt))
+        return Placeholder(Drawn("", function, (), "double", salt))
 
-    def _call(self, expression: Expression) -> Tree:
+    def _call(self, expression: CatalystExpression) -> Tree:
         function = self.statement.catalyst.function(expression)
         given = [each.children[0] if each.kind == NAMED_ARGUMENT else each for each in expression.children]
         arguments = tuple(map(self.tree, given))
         if isinstance(function, Function):
-            return Wish(function, arguments)
+            return Placeholder(function, arguments)
         salt = self.statement.next_draw()
-        return Wish(Drawn("", f"udf:{function.name}", (), function.returns, salt, function), arguments)
+        return Placeholder(Drawn("", f"udf:{function.name}", (), function.returns, salt, function), arguments)
 
-    def _subquery(self, expression: Expression) -> Tree:
+    def _subquery(self, expression: CatalystExpression) -> Tree:
         node = self._rows(expression.parameters["plan"], expression)
         kind: Literal["exists", "scalar"] = "scalar" if expression.kind == "ScalarSubquery" else "exists"
         return Subquery(kind, self.statement.next_subquery(), node)
 
     # -- what is written out --------------------------------------------------------------------------------------
 
-    def _native(self, expression: Expression) -> Tree:
+    def _native(self, expression: CatalystExpression) -> Tree:
         kind, children = expression.kind, expression.children
         if _is_transparent(expression):
             return self._native(children[0])
@@ -286,10 +286,10 @@ class Expressions:
             raise NotNative(kind)
         return self._made(name, expression)
 
-    def _made(self, name: str, expression: Expression) -> Tree:
+    def _made(self, name: str, expression: CatalystExpression) -> Tree:
         return Operation(name, tuple(map(self._native, expression.children)), self.type_of(expression))
 
-    def _shifted(self, expression: Expression) -> Tree:
+    def _shifted(self, expression: CatalystExpression) -> Tree:
         """A timestamp plus a constant interval."""
         moment, by = expression.children
         constant = None if _varies(by) else self.constant(by)
@@ -298,7 +298,7 @@ class Expressions:
             raise NotNative("an interval that is not constant")
         return plus(self._native(moment), *span)
 
-    def _cast(self, expression: Expression) -> Tree:
+    def _cast(self, expression: CatalystExpression) -> Tree:
         """A cast that cannot fail, so that the mode in which it was asked for makes no difference."""
         inner = expression.children[0]
         wanted, have = self.type_of(expression), self.type_of(inner)
@@ -306,7 +306,7 @@ class Expressions:
             raise NotNative(f"a cast from {have} to {wanted}")
         return cast(self._native(inner), wanted)
 
-    def type_of(self, expression: Expression) -> str:
+    def type_of(self, expression: CatalystExpression) -> str:
         """The type of an expression."""
         kind, children = expression.kind, expression.children
         if "dataType" in expression.parameters and (found := sql_type(expression.parameters["dataType"])) is not None:
@@ -324,11 +324,11 @@ class Expressions:
                 return first
         return self.statement.catalyst.type_of(expression)
 
-    def _is_ansi(self, expression: Expression) -> bool:
+    def _is_ansi(self, expression: CatalystExpression) -> bool:
         catalyst = self.statement.catalyst
         return catalyst.is_ansi(expression) or catalyst.mode(expression) == "ANSI"
 
-    def constant(self, expression: Expression) -> Expression | None:
+    def constant(self, expression: CatalystExpression) -> CatalystExpression | None:
         """The literal that an expression without holes stands for; None if Spark does not compute it ahead."""
         found = folded(expression)
         if found is not None and not _is_literal_of_spark(found):
@@ -336,19 +336,19 @@ class Expressions:
         return self.statement.catalyst.literal(expression)
 
 
-def _is_literal_of_spark(expression: Expression) -> bool:
+def _is_literal_of_spark(expression: CatalystExpression) -> bool:
     """Is it a literal whose value the plan's JSON does not tell?"""
     return expression.parameters["dataType"] == "timestamp" and expression.parameters.get("value") is not None
 
 
-def _is_transparent(expression: Expression) -> bool:
+def _is_transparent(expression: CatalystExpression) -> bool:
     """Does it stand for its child? Not so what gives NULL where the child fails."""
     if expression.kind == "Alias":
         return True
     return "replacement" in expression.parameters and not expression.kind.startswith("Try")
 
 
-def _varies(expression: Expression) -> bool:
+def _varies(expression: CatalystExpression) -> bool:
     return any(is_hole(part) for part in expression.walk())
 
 
@@ -383,7 +383,7 @@ _SHOWN = {
 }
 
 
-def shown(expression: Expression) -> str:
+def shown(expression: CatalystExpression) -> str:
     """What a hole is called in a message."""
     return _SHOWN.get(expression.kind) or str(expression.parameters.get("name") or expression.kind)
 

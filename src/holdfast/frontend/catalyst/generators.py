@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.frontend.build_nodes import extend
 from holdfast.frontend.catalyst.relation import Relation
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import label, unique
-from holdfast.frontend.placeholders import has_wish
+from holdfast.frontend.placeholders import has_placeholder
 from holdfast.frontend.uncorrelated_subqueries import Item, has_subquery
 from holdfast.plan.expression import Column, Tree, number
 from holdfast.plan.nodes import Field, Generate
@@ -36,7 +36,7 @@ _ADVICE = {
 }
 
 
-def generate(converter: Converter, operator: Operator) -> Relation:
+def generate(converter: Converter, operator: CatalystOperator) -> Relation:
     """The rows below with what the generator makes of each."""
     below = converter.relation(operator.child)
     generator = operator.expression("generator")
@@ -49,7 +49,7 @@ def generate(converter: Converter, operator: Operator) -> Relation:
     arguments = _arguments(converter, generator, below)
     added: list[Item] = []
     for place, tree in enumerate(arguments):
-        if has_wish(tree) or has_subquery(tree):
+        if has_placeholder(tree) or has_subquery(tree):
             name = unique(label(tree), [*below.node.columns, *(each for each, _ in added)])
             added.append((name, tree))
             arguments[place] = Column(name, tree.type)
@@ -65,7 +65,7 @@ def generate(converter: Converter, operator: Operator) -> Relation:
     return replace(below, node=node, outputs=below.outputs + ids)
 
 
-def _arguments(converter: Converter, generator: Expression, below: Relation) -> list[Tree]:
+def _arguments(converter: Converter, generator: CatalystExpression, below: Relation) -> list[Tree]:
     trees = [converter.tree(child, below) for child in generator.children]
     if generator.kind == "Stack":
         count = converter.statement.catalyst.constant(generator.children[0])

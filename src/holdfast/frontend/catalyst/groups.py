@@ -17,7 +17,7 @@ from holdfast.frontend.catalyst.clock import CLOCKS, check_timeless, clock
 from holdfast.frontend.catalyst.expressions import Expressions
 from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.sessions import by_session
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import label, unique
 from holdfast.plan.expression import Column, Tree, condition, number, plain
 from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
 
 
-def aggregate(converter: Converter, operator: Operator) -> Relation:
+def aggregate(converter: Converter, operator: CatalystOperator) -> Relation:
     """The groups of the rows below, with what is asked of them."""
     for each in operator.child.expressions("projectList"):
         if each.kind == "Alias" and each.name.startswith(_PULLED_OUT):
             _check_timeless_key(converter, each)
     below = converter.relation(operator.child)
     outputs = operator.expressions("aggregateExpressions")
-    groups = Groups(converter, below, [each.name for each in outputs])
+    groups = GroupConversion(converter, below, [each.name for each in outputs])
     called = {inner.id: each.name for each in reversed(outputs) if (inner := unaliased(each)).kind == ATTRIBUTE}
     for key in operator.expressions("groupingExpressions"):
         if key.kind == ATTRIBUTE:
@@ -49,14 +49,14 @@ _PULLED_OUT = "_groupingexpression"
 """How Spark calls a key of GROUP BY that is an expression, in the Project that it makes for it."""
 
 
-def _check_timeless_key(converter: Converter, key: Expression) -> None:
+def _check_timeless_key(converter: Converter, key: CatalystExpression) -> None:
     """Refuse a key of GROUP BY with the clock: the groups would change without any change of the inputs."""
     found = next((part for part in key.walk() if part.kind in CLOCKS), None)
     if found is not None:
         check_timeless(clock(found), "GROUP BY", converter.statement)
 
 
-class Groups:
+class GroupConversion:
     """The groups of the rows of ``below``. ``taken``: the names of the outputs, which other columns do not take."""
 
     def __init__(self, converter: Converter, below: Relation, taken: Sequence[str]) -> None:
@@ -70,12 +70,12 @@ class Groups:
         self._calls: dict[tuple[str, tuple[str, ...], str, bool, tuple[str, ...]], Call] = {}
         self._names: dict[int, str] = {}
         self._results = _Results(converter, self._names, self)
-        self._session: Expression | None = None
+        self._session: CatalystExpression | None = None
         self._wanted: str | None = None
         self.only: Tree | None = None
         """A condition on the rows that aggregates are about, beside that of FILTER."""
 
-    def key(self, attribute: Expression, name: str | None = None) -> None:
+    def key(self, attribute: CatalystExpression, name: str | None = None) -> None:
         """Group by a column of the rows. ``name``: what it is called in the outputs."""
         if self._rows.collation(attribute) is not None:
             # Texts that are equal have one key, and one of them stands for all.
@@ -92,27 +92,27 @@ class Groups:
                 raise self._converter.statement.unsupported("a group of two session windows", attribute)
             self._session = attribute
 
-    def constant_key(self, expression: Expression) -> None:
+    def constant_key(self, expression: CatalystExpression) -> None:
         """Group by what is the same in all rows: then there are no groups of no rows."""
         tree = self._rows.tree(expression)
         check_timeless(tree, "GROUP BY", self._converter.statement)
         self._keys[self._input(tree)] = None
 
-    def output(self, expression: Expression) -> Tree:
+    def output(self, expression: CatalystExpression) -> Tree:
         """An output, over the columns of the groups."""
         is_call = expression.kind == "Alias" and expression.children[0].kind == "AggregateExpression"
         self._wanted = expression.name if is_call else None
         return self._results.tree(expression)
 
-    def argument(self, expression: Expression) -> Tree:
+    def argument(self, expression: CatalystExpression) -> Tree:
         """An argument of an aggregate, over the rows that are grouped."""
         return self._rows.tree(expression)
 
-    def comparable(self, expression: Expression) -> Tree:
+    def comparable(self, expression: CatalystExpression) -> Tree:
         """What the values of an argument are compared by."""
         return self._rows.comparable(expression)
 
-    def condition(self, expression: Expression | None) -> Tree | None:
+    def condition(self, expression: CatalystExpression | None) -> Tree | None:
         """The condition on the rows that an aggregate with this FILTER is about."""
         own = None if expression is None else self.argument(expression)
         if own is not None:
@@ -164,22 +164,22 @@ class Groups:
 class _Results(Expressions):
     """Expressions over the columns of groups."""
 
-    def __init__(self, converter: Converter, names: dict[int, str], groups: Groups) -> None:
+    def __init__(self, converter: Converter, names: dict[int, str], groups: GroupConversion) -> None:
         super().__init__(converter.statement, names, converter.subquery)
         self._groups = groups
 
-    def _hole(self, expression: Expression) -> Tree:
+    def _hole(self, expression: CatalystExpression) -> Tree:
         if expression.kind == "AggregateExpression":
             return result(self._groups, expression, self.statement)
         return super()._hole(expression)
 
 
-def distinct(converter: Converter, operator: Operator) -> Relation:
+def distinct(converter: Converter, operator: CatalystOperator) -> Relation:
     """Each row once."""
     return _each_once(converter, operator, converter.relation(operator.child).exactly())
 
 
-def _each_once(converter: Converter, operator: Operator, below: Relation) -> Relation:
+def _each_once(converter: Converter, operator: CatalystOperator, below: Relation) -> Relation:
     keys = compared_by(converter, operator, below)
     if not keys:
         return replace(below, node=Aggregate(below.node, below.columns, ()))
@@ -189,7 +189,7 @@ def _each_once(converter: Converter, operator: Operator, below: Relation) -> Rel
     return replace(below, node=linear(groups, None, columns(groups, below.columns)))
 
 
-def compared_by(converter: Converter, operator: Operator, below: Relation) -> dict[str, Tree]:
+def compared_by(converter: Converter, operator: CatalystOperator, below: Relation) -> dict[str, Tree]:
     """The columns of ``below``, the rows of ``operator``, that are compared by something else: column → by what."""
     catalyst = converter.statement.catalyst
     if not catalyst.has_collations:
@@ -207,7 +207,7 @@ def _with_keys(node: Node, keys: Mapping[str, Tree]) -> tuple[Node, dict[str, st
     return extend(node, [(names[name], tree) for name, tree in keys.items()]), names
 
 
-def deduplicate(converter: Converter, operator: Operator) -> Relation:
+def deduplicate(converter: Converter, operator: CatalystOperator) -> Relation:
     """One row of all that agree in some columns: the first in the order of the whole row, so that the choice is the
     same in every replay. (Spark takes any of them.)"""
     below = converter.relation(operator.child).exactly()
@@ -229,7 +229,7 @@ def deduplicate(converter: Converter, operator: Operator) -> Relation:
     return replace(below, node=linear(numbered, first, columns(numbered, below.columns)))
 
 
-def within_watermark(converter: Converter, operator: Operator) -> Relation:
+def within_watermark(converter: Converter, operator: CatalystOperator) -> Relation:
     advice = "there are no watermarks here: use dropDuplicates, which remembers all rows"
     raise converter.statement.unsupported("dropDuplicatesWithinWatermark", operator, advice)
 
@@ -237,11 +237,11 @@ def within_watermark(converter: Converter, operator: Operator) -> Relation:
 ATTRIBUTE = "AttributeReference"
 
 
-def unaliased(expression: Expression) -> Expression:
+def unaliased(expression: CatalystExpression) -> CatalystExpression:
     return expression.children[0] if expression.kind == "Alias" else expression
 
 
-def _is_span(attribute: Expression) -> bool:
+def _is_span(attribute: CatalystExpression) -> bool:
     """Is it a struct with a start and an end, as windows of time are?"""
     kind = attribute.parameters["dataType"]
     return isinstance(kind, dict) and [each["name"] for each in kind.get("fields", ())] == ["start", "end"]

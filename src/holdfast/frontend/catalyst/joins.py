@@ -25,9 +25,9 @@ from holdfast.frontend.build_nodes import columns, linear
 from holdfast.frontend.catalyst import subqueries
 from holdfast.frontend.catalyst.clock import check_timeless
 from holdfast.frontend.catalyst.relation import Relation
-from holdfast.frontend.catalyst.tree import Operator
+from holdfast.frontend.catalyst.tree import CatalystOperator
 from holdfast.frontend.joins import join_all, join_outer, used
-from holdfast.frontend.placeholders import has_wish, is_timed
+from holdfast.frontend.placeholders import has_placeholder, is_timed
 from holdfast.plan.expression import Tree, conjunction, conjuncts
 from holdfast.plan.nodes import Node
 
@@ -41,24 +41,24 @@ _PASSED = frozenset(("View", "PipeOperator", "ResolvedHint", "SubqueryAlias"))
 """Operators that give the rows of their child, under another name."""
 
 
-def join(converter: Converter, operator: Operator) -> Relation:
+def join(converter: Converter, operator: CatalystOperator) -> Relation:
     """The rows of a join, or of Filters above one."""
     rows, outputs = _Tree(converter).read(operator)
     return Relation(rows.built(), tuple(outputs))
 
 
-def is_above_join(converter: Converter, operator: Operator) -> bool:
+def is_above_join(converter: Converter, operator: CatalystOperator) -> bool:
     """Whether the operators below, as far as they only choose rows and columns, lead to a join."""
     while operator.kind == "Filter" or _is_passed(converter, operator) or _is_choice(operator):
         operator = operator.child
     return operator.kind == "Join"
 
 
-def _is_passed(converter: Converter, operator: Operator) -> bool:
+def _is_passed(converter: Converter, operator: CatalystOperator) -> bool:
     return operator.kind in _PASSED and not converter.is_collection(operator)
 
 
-def _is_choice(operator: Operator) -> bool:
+def _is_choice(operator: CatalystOperator) -> bool:
     """Is it a Project that computes nothing?"""
     return operator.kind == "Project" and all(
         (each.children[0] if each.kind == "Alias" else each).kind == "AttributeReference"
@@ -97,7 +97,7 @@ class _Outer:
     """
 
     converter: Converter
-    operator: Operator
+    operator: CatalystOperator
     how: str
     left: _Inner
     right: _Inner
@@ -161,7 +161,7 @@ def _is_about(condition: Tree, rows: Node | _Inner | _Outer) -> bool:
 
 
 def _is_drawn(condition: Tree) -> bool:
-    return has_wish(condition) and not is_timed(condition)
+    return has_placeholder(condition) and not is_timed(condition)
 
 
 class _Tree:
@@ -171,7 +171,7 @@ class _Tree:
         self._converter = converter
         self._taken: list[str] = []
 
-    def read(self, operator: Operator) -> tuple[_Inner, Outputs]:
+    def read(self, operator: CatalystOperator) -> tuple[_Inner, Outputs]:
         """The rows of an operator, not yet built, and its columns."""
         if operator.kind == "Join":
             return self._join(operator)
@@ -191,7 +191,7 @@ class _Tree:
         self._taken += relation.node.columns
         return _Inner([relation.node]), list(relation.outputs)
 
-    def _join(self, operator: Operator) -> tuple[_Inner, Outputs]:
+    def _join(self, operator: CatalystOperator) -> tuple[_Inner, Outputs]:
         how, exists = _type(operator)
         left, outputs = self.read(operator.children[0])
         right, others = self.read(operator.children[1])
@@ -205,7 +205,7 @@ class _Tree:
             return _Inner([outer]), [*outputs, (exists, outer.value)]
         return _Inner([outer]), outputs if how in ("LeftSemi", "LeftAnti") else [*outputs, *others]
 
-    def _conditions(self, operator: Operator, outputs: Outputs) -> list[Tree]:
+    def _conditions(self, operator: CatalystOperator, outputs: Outputs) -> list[Tree]:
         condition = operator.expression("condition")
         if condition is None:
             return []
@@ -214,7 +214,7 @@ class _Tree:
         return [each for each in conjuncts(tree) if not subqueries.is_true(each)]
 
 
-def _type(operator: Operator) -> tuple[str, int | None]:
+def _type(operator: CatalystOperator) -> tuple[str, int | None]:
     """The type of a join, and the id of the attribute that an existence join adds."""
     kind = operator.parameters["joinType"]
     name = str(kind.get("object") or kind["product-class"]).rsplit(".", 1)[-1].rstrip("$")

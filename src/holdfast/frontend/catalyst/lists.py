@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.frontend.catalyst.aggregate_calls import Asked, Result
+from holdfast.frontend.catalyst.aggregate_calls import AggregateCall, Result
 from holdfast.frontend.catalyst.tree import direction
 from holdfast.plan.expression import (
     Lambda,
@@ -32,12 +32,12 @@ def by(function: str) -> Result:
     return lambda asked: by_order(asked, function, asked.compared(1))
 
 
-def by_order(asked: Asked, function: str, order: Tree) -> Tree:
+def by_order(asked: AggregateCall, function: str, order: Tree) -> Tree:
     pair = _with_order(asked, order)
     return field(asked.call(function, [pair], pair.type), "value", asked.all_rows(0).type)
 
 
-def first_by(asked: Asked) -> Tree:
+def first_by(asked: AggregateCall) -> Tree:
     """``max_by(x, y, n)`` and ``min_by(x, y, n)``: a list."""
     wanted = asked.statement.catalyst.constant(asked.function.children[2])
     if not isinstance(wanted, int):
@@ -48,7 +48,7 @@ def first_by(asked: Asked) -> Tree:
     return _of_some(found, _values(_of_list("slice", elements, number(1), number(wanted)), asked.all_rows(0)))
 
 
-def _with_order(asked: Asked, order: Tree) -> Tree:
+def _with_order(asked: AggregateCall, order: Tree) -> Tree:
     """A struct of what to order by and the value, where the first is not NULL."""
     return asked.where(struct(order=order, value=asked.all_rows(0)), is_known(order))
 
@@ -69,7 +69,7 @@ def _values(found: Tree, value: Tree) -> Tree:
 
 
 def listed(function: str) -> Result:
-    def made(asked: Asked) -> Tree:
+    def made(asked: AggregateCall) -> Tree:
         kind = "collect_set" if asked.distinct else function
         own = asked.all_rows(0)
         if asked.function.parameters.get("ignoreNulls", True):
@@ -80,7 +80,7 @@ def listed(function: str) -> Result:
     return made
 
 
-def joined(asked: Asked) -> Tree:
+def joined(asked: AggregateCall) -> Tree:
     """``listagg``: a text, NULL of no values."""
     value, delimiter, *orders = asked.function.children
     own = asked.all_rows(0)

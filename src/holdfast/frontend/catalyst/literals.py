@@ -11,7 +11,7 @@ import re
 from datetime import date
 from decimal import Decimal, localcontext
 
-from holdfast.frontend.catalyst.tree import Expression, sql_type
+from holdfast.frontend.catalyst.tree import CatalystExpression, sql_type
 from holdfast.plan import expression as plan
 from holdfast.plan.expression import MONTHS, SPAN, Tree
 
@@ -32,7 +32,7 @@ def digits(kind: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-def literal(expression: Expression) -> Tree:
+def literal(expression: CatalystExpression) -> Tree:
     """A ``Literal``; a timestamp's value is in microseconds."""
     value, kind = expression.parameters.get("value"), sql_type(expression.parameters["dataType"])
     if kind is None:
@@ -69,7 +69,7 @@ def _scaled(number: Decimal, scale: int) -> Decimal:
 # -- literals of other literals ------------------------------------------------------------------------------------
 
 
-def folded(expression: Expression) -> Expression | None:
+def folded(expression: CatalystExpression) -> CatalystExpression | None:
     """The literal that a cast of a number, or its negation, stands for; None if Spark must say it."""
     if expression.kind == "Literal":
         return expression
@@ -86,7 +86,11 @@ def folded(expression: Expression) -> Expression | None:
     number = Decimal(value)
     with localcontext(prec=80):
         found = _fitted(number if expression.kind == "Cast" else -number, kind)
-    return None if found is None else Expression("Literal", (), {"value": found, "dataType": wanted}, expression.path)
+    return (
+        None
+        if found is None
+        else CatalystExpression("Literal", (), {"value": found, "dataType": wanted}, expression.path)
+    )
 
 
 def _fitted(number: Decimal, kind: str) -> str | None:
@@ -106,7 +110,7 @@ def _fitted(number: Decimal, kind: str) -> str | None:
 # -- intervals -----------------------------------------------------------------------------------------------------
 
 
-def interval_of(expression: Expression) -> tuple[int, str] | None:
+def interval_of(expression: CatalystExpression) -> tuple[int, str] | None:
     """The amount of a literal interval, and whether it is in months (`MONTHS`) or microseconds (`SPAN`)."""
     kind, value = expression.parameters["dataType"], expression.parameters.get("value")
     if value is None or not isinstance(kind, str) or not kind.startswith("interval "):

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.frontend.catalyst.groups import ATTRIBUTE, Groups, unaliased
+from holdfast.frontend.catalyst.groups import ATTRIBUTE, GroupConversion, unaliased
 from holdfast.frontend.catalyst.relation import Relation, project
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.plan.expression import Tree, choice, condition, number
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
 
 
-def is_pivot(operator: Operator) -> bool:
+def is_pivot(operator: CatalystOperator) -> bool:
     """Is it the `Project` above a pivot?"""
     if operator.kind != "Project" or operator.child.kind != "Aggregate":
         return False
     return any(map(_pivot_first, operator.child.expressions("aggregateExpressions")))
 
 
-def pivot(converter: Converter, operator: Operator) -> Relation:
+def pivot(converter: Converter, operator: CatalystOperator) -> Relation:
     """The groups, with a column for each aggregate and value."""
     second = operator.child
     first = second.child
@@ -34,9 +34,9 @@ def pivot(converter: Converter, operator: Operator) -> Relation:
         raise converter.statement.unsupported("this PIVOT", operator)
     below = converter.relation(first.child)
     outputs = operator.expressions("projectList")
-    groups = Groups(converter, below, [each.name for each in outputs])
+    groups = GroupConversion(converter, below, [each.name for each in outputs])
     inner = {each.id: unaliased(each) for each in first.expressions("aggregateExpressions")}
-    keys: dict[int, Expression] = {}
+    keys: dict[int, CatalystExpression] = {}
     for key in second.expressions("groupingExpressions"):
         keys[key.id] = own = inner[key.id]
         if own.kind == ATTRIBUTE:
@@ -61,13 +61,15 @@ def pivot(converter: Converter, operator: Operator) -> Relation:
     return project(Relation(groups.plan(), ()), None, items)
 
 
-def _pivot_first(output: Expression) -> Expression | None:
+def _pivot_first(output: CatalystExpression) -> CatalystExpression | None:
     call = unaliased(output)
     found = call.children[0] if call.kind == "AggregateExpression" else call
     return found if found.kind == "PivotFirst" else None
 
 
-def _chosen(groups: Groups, by: Expression, wanted: Expression, value: Expression) -> Tree:
+def _chosen(
+    groups: GroupConversion, by: CatalystExpression, wanted: CatalystExpression, value: CatalystExpression
+) -> Tree:
     """What is asked of the rows of a group whose pivot column has the value ``wanted``."""
     groups.only = condition("<=>", groups.argument(by), groups.argument(wanted))
     rows = groups.call("count", [choice(groups.only, number(1))], "bigint")

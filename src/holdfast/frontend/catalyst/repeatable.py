@@ -12,7 +12,7 @@ from collections.abc import Callable
 from holdfast.errors import Unsupported
 from holdfast.frontend import unrepeatable_functions
 from holdfast.frontend.catalyst.statement import Statement
-from holdfast.frontend.catalyst.tree import Expression
+from holdfast.frontend.catalyst.tree import CatalystExpression
 
 _NAMES = {
     "AesEncrypt": "aes_encrypt",
@@ -38,7 +38,9 @@ _NAMES = {
 """Catalyst's classes that are never the same twice, and what SQL calls them."""
 
 
-def check_repeatable(expression: Expression, statement: Statement, is_hole: Callable[[Expression], bool]) -> None:
+def check_repeatable(
+    expression: CatalystExpression, statement: Statement, is_hole: Callable[[CatalystExpression], bool]
+) -> None:
     """Refuse an expression that may have another value next time. ``is_hole`` tells the parts that are given to it."""
     _check_known(expression, statement, is_hole)
     if not statement.catalyst.is_deterministic(expression):
@@ -47,7 +49,9 @@ def check_repeatable(expression: Expression, statement: Statement, is_hole: Call
             raise _refused(culprit, statement)
 
 
-def _check_known(expression: Expression, statement: Statement, is_hole: Callable[[Expression], bool]) -> None:
+def _check_known(
+    expression: CatalystExpression, statement: Statement, is_hole: Callable[[CatalystExpression], bool]
+) -> None:
     if is_hole(expression):
         return
     if expression.kind in _NAMES and (expression.kind != "AesEncrypt" or _draws_its_own(expression)):
@@ -58,7 +62,7 @@ def _check_known(expression: Expression, statement: Statement, is_hole: Callable
             _check_known(child, statement, is_hole)
 
 
-def _draws_its_own(expression: Expression) -> bool:
+def _draws_its_own(expression: CatalystExpression) -> bool:
     """Is an ``aes_encrypt`` without an initialisation vector?"""
     mode, vector = expression.child("mode"), expression.child("iv")
     while vector.kind == "Cast":
@@ -67,7 +71,9 @@ def _draws_its_own(expression: Expression) -> bool:
     return without and str(mode.parameters.get("value")).upper() != "ECB"
 
 
-def _culprit(expression: Expression, statement: Statement, is_hole: Callable[[Expression], bool]) -> Expression | None:
+def _culprit(
+    expression: CatalystExpression, statement: Statement, is_hole: Callable[[CatalystExpression], bool]
+) -> CatalystExpression | None:
     """The innermost part that is nondeterministic by itself."""
     if is_hole(expression):
         return None
@@ -77,7 +83,7 @@ def _culprit(expression: Expression, statement: Statement, is_hole: Callable[[Ex
     return next((found for child in below if (found := _culprit(child, statement, is_hole)) is not None), None)
 
 
-def _refused(expression: Expression, statement: Statement) -> Unsupported:
+def _refused(expression: CatalystExpression, statement: Statement) -> Unsupported:
     name = _NAMES.get(expression.kind) or str(expression.parameters.get("udfName") or expression.kind)
     advice = unrepeatable_functions.INSTEAD.get(name, unrepeatable_functions.INSTEAD_OF_ANY)
     return statement.unsupported(f"the nondeterministic function {name}", expression, advice)

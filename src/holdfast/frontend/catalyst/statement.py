@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from holdfast.errors import DeclarationError, Unsupported
-from holdfast.frontend.catalyst.tree import Expression, Operator
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.plan.nodes import Source, UserFunction
 
 Kind = TypeVar("Kind", bound=DeclarationError)
@@ -24,54 +24,54 @@ class Catalyst(Protocol):
         """The name of a SQL function that gives texts the same bytes if they are equal by a collation, and bytes in
         their order."""
 
-    def output(self, operator: Operator) -> list[Expression]:
+    def output(self, operator: CatalystOperator) -> list[CatalystExpression]:
         """The columns of an operator."""
 
-    def type_of(self, expression: Expression) -> str:
+    def type_of(self, expression: CatalystExpression) -> str:
         """The type of an expression, as Spark's catalogString."""
 
-    def position(self, node: Expression | Operator) -> tuple[int, int] | None:
+    def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
         """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
 
-    def constant(self, expression: Expression) -> object:
+    def constant(self, expression: CatalystExpression) -> object:
         """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
         Spark cannot compute it without running a query."""
 
-    def function_name(self, expression: Expression) -> str:
+    def function_name(self, expression: CatalystExpression) -> str:
         """What a function is called in SQL."""
 
-    def is_session(self, attribute: Expression) -> bool:
+    def is_session(self, attribute: CatalystExpression) -> bool:
         """Is the column what ``session_window`` gave?"""
 
-    def pivot_values(self, expression: Expression) -> list[Expression]:
+    def pivot_values(self, expression: CatalystExpression) -> list[CatalystExpression]:
         """The values of a ``PivotFirst``, as literals."""
 
-    def foreign(self, expression: Expression, holes: list[Expression]) -> str:
+    def foreign(self, expression: CatalystExpression, holes: list[CatalystExpression]) -> str:
         """The name of a SQL function that computes the expression from the values of ``holes``, parts of it."""
 
-    def literal(self, expression: Expression) -> Expression | None:
+    def literal(self, expression: CatalystExpression) -> CatalystExpression | None:
         """The literal that Spark's optimiser makes of an expression without columns; None if it makes none. The value
         of a timestamp is in microseconds."""
 
-    def is_deterministic(self, expression: Expression) -> bool:
+    def is_deterministic(self, expression: CatalystExpression) -> bool:
         """Whether Spark takes it, and all below it, for deterministic."""
 
-    def mode(self, expression: Expression) -> str:
+    def mode(self, expression: CatalystExpression) -> str:
         """How an operation that can fail does: ``ANSI`` (an error), ``TRY`` (NULL) or ``LEGACY``."""
 
-    def is_ansi(self, expression: Expression) -> bool:
+    def is_ansi(self, expression: CatalystExpression) -> bool:
         """Whether all that can fail in an expression is ANSI's; False if that is not certain."""
 
-    def hidden(self, expression: Expression, name: str) -> str:
+    def hidden(self, expression: CatalystExpression, name: str) -> str:
         """A parameter that the plan's JSON leaves out."""
 
     def raised(self, condition: str) -> str:
         """The name of a SQL function of no arguments that fails with this error of Spark's."""
 
-    def function(self, expression: Expression) -> UserFunction:
+    def function(self, expression: CatalystExpression) -> UserFunction:
         """The Python function that the expression calls."""
 
-    def static(self, operator: Operator, view: Operator | None) -> Source:
+    def static(self, operator: CatalystOperator, view: CatalystOperator | None) -> Source:
         """A leaf that is not the flow's, as a source whose rows never change; ``view``: of the user's, in which it
         is."""
 
@@ -102,7 +102,11 @@ class Statement:
         return next(self._subqueries)
 
     def error(
-        self, kind: type[Kind], message: str, node: Expression | Operator | None = None, **fields: object
+        self,
+        kind: type[Kind],
+        message: str,
+        node: CatalystExpression | CatalystOperator | None = None,
+        **fields: object,
     ) -> Kind:
         """An error about ``node``, with its place in the text."""
         place = None if node is None else self.catalyst.position(node)
@@ -117,7 +121,9 @@ class Statement:
             **fields,
         )
 
-    def unsupported(self, construct: str, node: Expression | Operator | None = None, advice: str = "") -> Unsupported:
+    def unsupported(
+        self, construct: str, node: CatalystExpression | CatalystOperator | None = None, advice: str = ""
+    ) -> Unsupported:
         """The refusal of a construct that cannot be kept up to date."""
         behind = f": {advice}" if advice else ""
         return self.error(Unsupported, f"{construct} is not supported{behind}", node, construct=construct)

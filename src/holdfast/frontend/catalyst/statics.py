@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, SqlError
 from holdfast.frontend.catalyst.relation import Relation
-from holdfast.frontend.catalyst.tree import Operator
+from holdfast.frontend.catalyst.tree import CatalystOperator
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Convert, Converter
@@ -40,7 +40,7 @@ REFUSED = {
 """Catalyst's operator → what a user calls it, and what to do instead."""
 
 
-def static(converter: Converter, operator: Operator) -> Relation:
+def static(converter: Converter, operator: CatalystOperator) -> Relation:
     """A table or DataFrame that is not the flow's: a source whose rows never change."""
     statement = converter.statement
     try:
@@ -51,7 +51,7 @@ def static(converter: Converter, operator: Operator) -> Relation:
     return Relation(source, tuple((each.id, name) for each, name in zip(attributes, source.columns, strict=False)))
 
 
-def view(converter: Converter, operator: Operator) -> Relation:
+def view(converter: Converter, operator: CatalystOperator) -> Relation:
     """A view of the user's session."""
     before, converter.view = converter.view, operator
     try:
@@ -61,7 +61,7 @@ def view(converter: Converter, operator: Operator) -> Relation:
 
 
 def refused(construct: str, advice: str) -> Convert:
-    def convert(converter: Converter, operator: Operator) -> Relation:
+    def convert(converter: Converter, operator: CatalystOperator) -> Relation:
         raise converter.statement.unsupported(construct, operator, advice)
 
     return convert

@@ -30,7 +30,7 @@ from holdfast.plan.expression import (
     FALSE,
     TRUE,
     Column,
-    Foreign,
+    SparkExpression,
     Tree,
     choice,
     condition,
@@ -274,7 +274,7 @@ def _counted(node: Node, keys: Sequence[str], wanted: Sequence[str]) -> tuple[No
 def _only_one(groups: Node, name: str, count: str, statement: Statement) -> Tree:
     many = condition(">", groups.column(count), number(1, "bigint"))
     value = groups.column(name)
-    return choice(many, Foreign(statement.catalyst.raised(TOO_MANY_ROWS), (), value.type), value)
+    return choice(many, SparkExpression(statement.catalyst.raised(TOO_MANY_ROWS), (), value.type), value)
 
 
 def _has_one(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 ``LogicalPlan.toJSON`` gives the whole tree in one call: a list of nodes in pre-order, each with its class, its number
 of children and its parameters. A parameter that is a tree itself (a condition, a select list, the plan of a subquery)
-is such a list again. `read_plan` makes a tree of `Operator` and `Expression` of it.
+is such a list again. `read_plan` makes a tree of `CatalystOperator` and `CatalystExpression` of it.
 
 Every value knows its path from the root, so that `spark.analysed` can find the JVM's own object where the JSON does not
 say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
@@ -19,13 +19,13 @@ Path = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
-class Expression:
+class CatalystExpression:
     """An expression of Catalyst's."""
 
     kind: str
     """Catalyst's class, without its package: ``Add``, ``Cast``, ``AttributeReference``."""
 
-    children: tuple[Expression, ...]
+    children: tuple[CatalystExpression, ...]
     parameters: Mapping[str, Any] = field(compare=False, repr=False)
     path: Path = field(compare=False, repr=False)
 
@@ -38,42 +38,42 @@ class Expression:
     def name(self) -> str:
         return str(self.parameters["name"])
 
-    def walk(self) -> Iterator[Expression]:
+    def walk(self) -> Iterator[CatalystExpression]:
         """This expression and all below it, in pre-order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
-    def child(self, name: str) -> Expression:
+    def child(self, name: str) -> CatalystExpression:
         """The child that is the parameter ``name``."""
         index: int = self.parameters[name]
         return self.children[index]
 
 
 @dataclass(frozen=True)
-class Operator:
+class CatalystOperator:
     """A relational operator of Catalyst's, ``Project`` or ``Join``."""
 
     kind: str
-    children: tuple[Operator, ...]
+    children: tuple[CatalystOperator, ...]
     parameters: Mapping[str, Any] = field(compare=False, repr=False)
-    """Trees among them are `Expression`, a list of `Expression`, or `Operator`."""
+    """Trees among them are `CatalystExpression`, a list of `CatalystExpression`, or `CatalystOperator`."""
 
     path: Path = field(compare=False, repr=False)
 
     @property
-    def child(self) -> Operator:
+    def child(self) -> CatalystOperator:
         (only,) = self.children
         return only
 
-    def expression(self, name: str) -> Expression | None:
+    def expression(self, name: str) -> CatalystExpression | None:
         found = self.parameters.get(name)
-        return found if isinstance(found, Expression) else None
+        return found if isinstance(found, CatalystExpression) else None
 
-    def expressions(self, name: str) -> tuple[Expression, ...]:
+    def expressions(self, name: str) -> tuple[CatalystExpression, ...]:
         return tuple(self.parameters.get(name) or ())
 
-    def walk(self) -> Iterator[Operator]:
+    def walk(self) -> Iterator[CatalystOperator]:
         yield self
         for child in self.children:
             yield from child.walk()
@@ -101,35 +101,35 @@ def sql_type(kind: Any) -> str | None:
     return f"{kind['type']}<{','.join(known)}>" if len(known) == len(inner) else None
 
 
-def direction(sort: Expression) -> tuple[bool, bool]:
+def direction(sort: CatalystExpression) -> tuple[bool, bool]:
     """Of a ``SortOrder``: descending, nulls first."""
     found = [str(sort.parameters[name].get("object", "")) for name in ("direction", "nullOrdering")]
     return "Descending" in found[0], "NullsFirst" in found[1]
 
 
-def read_plan(nodes: list[dict[str, Any]]) -> Operator:
+def read_plan(nodes: list[dict[str, Any]]) -> CatalystOperator:
     """The tree of a plan, from what ``toJSON`` gave."""
     found = _read(nodes, ())
-    assert isinstance(found, Operator)
+    assert isinstance(found, CatalystOperator)
     return found
 
 
-def read_expression(nodes: list[dict[str, Any]], path: Path) -> Expression:
+def read_expression(nodes: list[dict[str, Any]], path: Path) -> CatalystExpression:
     """The tree of an expression that stands at ``path``, from what ``toJSON`` gave."""
     found = _read(nodes, path)
-    assert isinstance(found, Expression)
+    assert isinstance(found, CatalystExpression)
     return found
 
 
-def _read(nodes: list[dict[str, Any]], path: Path) -> Operator | Expression:
+def _read(nodes: list[dict[str, Any]], path: Path) -> CatalystOperator | CatalystExpression:
     waiting = iter(nodes)
 
-    def one(path: Path) -> Operator | Expression:
+    def one(path: Path) -> CatalystOperator | CatalystExpression:
         node = next(waiting)
         children = tuple(one((*path, index)) for index in range(node["num-children"]))
         name = node["class"]
         parameters = {key: _parameter(value, (*path, key)) for key, value in node.items() if key not in _OWN}
-        made = Operator if _is_operator(name) else Expression
+        made = CatalystOperator if _is_operator(name) else CatalystExpression
         return made(name.rsplit(".", 1)[-1], children, parameters, path)  # type: ignore[arg-type]  # alike by kind
 
     return one(path)

@@ -18,7 +18,7 @@ from holdfast.frontend.build_nodes import extend
 from holdfast.frontend.catalyst.clock import check_timeless
 from holdfast.frontend.catalyst.literals import interval_of, literal
 from holdfast.frontend.catalyst.relation import Relation
-from holdfast.frontend.catalyst.tree import Expression, Operator, direction
+from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, direction
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.temporal_filters import days_later
 from holdfast.plan.expression import (
@@ -70,7 +70,7 @@ _REACHED = frozenset(("tinyint", "smallint", "int", "bigint", "double", "date", 
 """Types whose values are told apart by 64 bits, and are added to exactly."""
 
 
-def window(converter: Converter, operator: Operator) -> Relation:
+def window(converter: Converter, operator: CatalystOperator) -> Relation:
     """The rows below, with the values of window functions."""
     return _Window(converter, operator).relation()
 
@@ -80,11 +80,11 @@ class _Bound:
     """An end of a frame: so many rows from the row, or None at the partition's end; by value, an offset too."""
 
     rows: int | None
-    offset: Expression | None = None
+    offset: CatalystExpression | None = None
 
 
 class _Window:
-    def __init__(self, converter: Converter, operator: Operator) -> None:
+    def __init__(self, converter: Converter, operator: CatalystOperator) -> None:
         self._statement = converter.statement
         self._operator = operator
         self._below = converter.relation(operator.child)
@@ -121,10 +121,10 @@ class _Window:
             return self._below.order  # Spark has made it of a LIMIT, whose ORDER BY is a Sort below
         return tuple(found.values())
 
-    def _calls(self) -> tuple[Expression, ...]:
+    def _calls(self) -> tuple[CatalystExpression, ...]:
         return self._operator.expressions("windowExpressions")
 
-    def _timeless(self, expression: Expression, clause: str) -> Tree:
+    def _timeless(self, expression: CatalystExpression, clause: str) -> Tree:
         tree = self._rows.comparable(expression)
         check_timeless(tree, f"{clause} of a window", self._statement)
         return tree
@@ -137,7 +137,7 @@ class _Window:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _call(self, expression: Expression, order: tuple[Order, ...]) -> WindowCall:
+    def _call(self, expression: CatalystExpression, order: tuple[Order, ...]) -> WindowCall:
         whole = expression.children[0]
         function, specification = whole.children
         only: Tree | None = None
@@ -176,7 +176,7 @@ class _Window:
         self._names.append(name)
         return name
 
-    def _neighbour(self, name: str, function: Expression) -> WindowCall:
+    def _neighbour(self, name: str, function: CatalystExpression) -> WindowCall:
         value, offset, default = function.children
         own = self._rows.tree(value)
         arguments = [self._input(own)]
@@ -186,7 +186,7 @@ class _Window:
         nulls = bool(function.parameters["ignoreNulls"])
         return WindowCall(name, NEIGHBOURS[function.kind], own.type, tuple(arguments), far, None, nulls)
 
-    def _arguments(self, function: Expression, only: Tree | None) -> list[Tree]:
+    def _arguments(self, function: CatalystExpression, only: Tree | None) -> list[Tree]:
         """The arguments, NULL in rows that FILTER leaves out: all these functions pass over NULLs."""
         given = function.children
         if function.kind == "Count":
@@ -200,17 +200,17 @@ class _Window:
         whole = conjunction(needed)
         return trees if whole is None else [choice(whole, trees[0] if trees else number(1))]
 
-    def _tries(self, function: Expression) -> bool:
+    def _tries(self, function: CatalystExpression) -> bool:
         """Does it give NULL, or go on, where a sum is too large?"""
         return function.kind in _CAN_FAIL and self._statement.catalyst.mode(function) != "ANSI"
 
-    def _shown(self, function: Expression) -> str:
+    def _shown(self, function: CatalystExpression) -> str:
         name = self._statement.catalyst.hidden(function, "prettyName")
         if function.kind == "PythonUDAF":
             return f"the user's aggregate {function.parameters.get('name')}"
         return f"the window function {name}" if function.kind == "CounterDiff" else f"the aggregate {name}"
 
-    def _number(self, expression: Expression, function: Expression) -> int:
+    def _number(self, expression: CatalystExpression, function: CatalystExpression) -> int:
         found = self._rows.constant(expression)
         if found is None or found.parameters.get("value") is None:
             name = self._statement.catalyst.hidden(function, "prettyName")
@@ -219,14 +219,16 @@ class _Window:
 
     # -- frames ---------------------------------------------------------------------------------------------------
 
-    def _frame(self, frame: Expression, order: tuple[Order, ...]) -> tuple[Frame, tuple[Reach | None, Reach | None]]:
+    def _frame(
+        self, frame: CatalystExpression, order: tuple[Order, ...]
+    ) -> tuple[Frame, tuple[Reach | None, Reach | None]]:
         rows = "RowFrame" in str(frame.parameters["frameType"].get("object"))
         start, end = (self._bound(each, rows) for each in frame.children)
         reach = [self._reach(bound.offset, order, frame) for bound in (start, end)]
         whole = start.rows is None and end.rows is None
         return Frame(rows or whole, start.rows, end.rows), (reach[0], reach[1])
 
-    def _bound(self, expression: Expression, rows: bool) -> _Bound:
+    def _bound(self, expression: CatalystExpression, rows: bool) -> _Bound:
         if expression.kind.startswith("Unbounded"):
             return _Bound(None)
         if expression.kind.startswith("CurrentRow"):
@@ -236,7 +238,9 @@ class _Window:
             raise self._statement.unsupported("a frame whose bound is not a number", expression, "write the number")
         return _Bound(int(constant.parameters["value"])) if rows else _Bound(0, constant)
 
-    def _reach(self, offset: Expression | None, order: tuple[Order, ...], frame: Expression) -> Reach | None:
+    def _reach(
+        self, offset: CatalystExpression | None, order: tuple[Order, ...], frame: CatalystExpression
+    ) -> Reach | None:
         """Where a frame ends that goes by value: the row's own value, and the offset, which a descending order turns
         around."""
         if offset is None:

@@ -29,7 +29,7 @@ GALLOP = 8
 
 
 @dataclass(frozen=True)
-class Change:
+class ExtremesChange:
     """An epoch's change of one column's values: the new layer, its rows' groups, and how many values there were."""
 
     groups: Groups
@@ -41,7 +41,7 @@ class Change:
 
 def change_of(
     groups: Groups, places: Ints, values: pa.Array, diff: Ints, before: Ints, layout: Layout, epoch: int
-) -> Change:
+) -> ExtremesChange:
     """The change that rows make; ``places`` are the rows' groups. ``values`` are normalised."""
     valid = physical.valid(values)
     if valid is not None:
@@ -57,7 +57,7 @@ def change_of(
         ),
         layout,
     )
-    return Change(groups, layer, groups.locate(layer), before)
+    return ExtremesChange(groups, layer, groups.locate(layer), before)
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Picked:
         return values.take(pa.array(index, mask=index < 0))
 
 
-def ends(change: Change, trace: Trace, layout: Layout, *, last: bool) -> tuple[pa.Array, pa.Array]:
+def ends(change: ExtremesChange, trace: Trace, layout: Layout, *, last: bool) -> tuple[pa.Array, pa.Array]:
     """The least (``last``: the greatest) value of each group, before the epoch and after it."""
     groups, layer = change.groups, change.layer
     size, kind = len(groups), layer.columns[-1].type

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.aggregates.calls import CallSpec
-from holdfast.operators.aggregates.extremes import Change, counted
+from holdfast.operators.aggregates.extremes import ExtremesChange, counted
 from holdfast.operators.numbers.digits import Floats, Ints
 from holdfast.operators.ordering import sort_rows
 from holdfast.trace import exact, physical
@@ -35,7 +35,7 @@ class Values:
     new: Ints
 
 
-def gather(change: Change, trace: Trace, layout: Layout) -> Values:
+def gather(change: ExtremesChange, trace: Trace, layout: Layout) -> Values:
     """All values of the groups of a change, before and after it."""
     groups = change.groups
     candidates, block = trace.matching(groups.hashes)

@@ -27,12 +27,12 @@ from holdfast.operators.expressions import terms as t
 from holdfast.operators.expressions.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
 from holdfast.operators.expressions.same_terms import operands_of, same_meaning
 from holdfast.operators.expressions.shifted_timestamp import Shifted
-from holdfast.operators.expressions.terms import Column, Comparison, Constant, Term, Widen
+from holdfast.operators.expressions.terms import ColumnTerm, Comparison, Constant, Term, Widen
 from holdfast.plan import expression
 from holdfast.plan.expression import DAY, SPAN, Literal, Operation, Tree, readable
 from holdfast.plan.types import arrow_type
 
-Columns = Mapping[str, Column]
+Columns = Mapping[str, ColumnTerm]
 
 BOOL, FLOAT, DOUBLE = pa.bool_(), pa.float32(), pa.float64()
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -168,7 +168,7 @@ def _in(tree: Operation, columns: Columns) -> Term:
     if not _COMPARED.fullmatch(tree.operands[0].type) or (len(found) > 10 and term.type in (FLOAT, DOUBLE)):
         raise _NotNative("IN of that type")
     known = tuple(each for each in found if each is not None)
-    return t.Member(BOOL, term, known, len(known) < len(found))
+    return t.MemberOf(BOOL, term, known, len(known) < len(found))
 
 
 def _like(tree: Operation, columns: Columns) -> Term:
@@ -220,7 +220,7 @@ def _check_operands(*operands: Term) -> None:
     below = list(operands)
     for term in below:
         below.extend(term.operands)
-    if not any(isinstance(term, Column) for term in below):
+    if not any(isinstance(term, ColumnTerm) for term in below):
         raise _NotNative("arithmetic without a column")
     if any(isinstance(term, Constant) and term.content is None for term in operands):
         raise _NotNative("arithmetic with NULL")

@@ -19,20 +19,20 @@ import pyarrow as pa
 from holdfast.errors import EvaluationError
 from holdfast.operators.expressions.compile_term import read
 from holdfast.operators.expressions.same_terms import has_twins
-from holdfast.operators.expressions.terms import Column, Term, Value
+from holdfast.operators.expressions.terms import ColumnTerm, Term, Value
 from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.types import arrow_type
 
 
 @dataclass(frozen=True)
-class Stretch:
+class NativeStretch:
     """A compiled filter and projection. A plain value: it is pickled to the workers."""
 
     predicate: Term | None
     outputs: tuple[Term, ...]
 
 
-def compile_stretch(step: Linear) -> Stretch | None:
+def compile_stretch(step: Linear) -> NativeStretch | None:
     """Compile a filter and projection. None: Spark must run it."""
     known = columns_by_name(step.input)
     kept = None
@@ -46,14 +46,14 @@ def compile_stretch(step: Linear) -> Stretch | None:
         if term is None or term.type != arrow_type(output.expression.type):
             return None
         terms.append(term)
-    return None if has_twins(terms) else Stretch(kept, tuple(terms))
+    return None if has_twins(terms) else NativeStretch(kept, tuple(terms))
 
 
-def columns_by_name(node: Node) -> dict[str, Column]:
-    return {each.name: Column(arrow_type(each.type), place) for place, each in enumerate(node.fields)}
+def columns_by_name(node: Node) -> dict[str, ColumnTerm]:
+    return {each.name: ColumnTerm(arrow_type(each.type), place) for place, each in enumerate(node.fields)}
 
 
-def apply(stretch: Stretch, change: pa.Table) -> pa.Table:
+def apply(stretch: NativeStretch, change: pa.Table) -> pa.Table:
     """The change (``c0…``, ``_diff``) of the outputs: the rows that the predicate keeps, each with its diff."""
     names = [f"c{place}" for place in range(len(stretch.outputs))]
     fields = [*zip(names, (term.type for term in stretch.outputs), strict=True), ("_diff", pa.int64())]
@@ -61,7 +61,7 @@ def apply(stretch: Stretch, change: pa.Table) -> pa.Table:
     return pa.Table.from_batches([_apply_batch(stretch, batch, schema) for batch in change.to_batches()], schema)
 
 
-def _apply_batch(stretch: Stretch, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _apply_batch(stretch: NativeStretch, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if stretch.predicate is not None:
         frame = {place: batch.column(place) for place in columns_of([stretch.predicate])}
         mask = as_array(stretch.predicate.value(frame), batch.num_rows)
@@ -95,7 +95,7 @@ def as_array(value: Value, rows: int) -> pa.Array:
 
 def columns_of(terms: Sequence[Term]) -> list[int]:
     """The positions of the columns that the terms read."""
-    return sorted({term.position for root in terms for term in _walk(root) if isinstance(term, Column)})
+    return sorted({term.position for root in terms for term in _walk(root) if isinstance(term, ColumnTerm)})
 
 
 def _walk(term: Term) -> Iterator[Term]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.operators.expressions.arithmetic import Arithmetic, Divide
 from holdfast.operators.expressions.decimals import DecimalArithmetic, DecimalDivide
-from holdfast.operators.expressions.terms import Column, Compare, Constant, Term
+from holdfast.operators.expressions.terms import ColumnTerm, Compare, Constant, Term
 
 _SUMS_AND_PRODUCTS = (Arithmetic, DecimalArithmetic)
 
@@ -33,7 +33,7 @@ def operands_of(term: Term) -> list[Term]:
 
 def meaning(term: Term) -> str:
     """A text that is equal for all terms that Spark may take for the same."""
-    if isinstance(term, Column):
+    if isinstance(term, ColumnTerm):
         return f"#{term.position}"
     if isinstance(term, Constant):
         return repr(term)

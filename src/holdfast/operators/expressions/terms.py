@@ -84,7 +84,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Column(Term):
+class ColumnTerm(Term):
     """A column of the input, as it is."""
 
     position: int
@@ -215,7 +215,7 @@ class IsNan(Term):
 
 
 @dataclass(frozen=True)
-class Member(Term):
+class MemberOf(Term):
     """``IN`` a list of literals of the operand's type. ``unknown``: NULL is in the list, so that "no" becomes NULL."""
 
     operand: Term

@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from holdfast.coordinator.copy_plan import Holding, trusting
 from holdfast.coordinator.history import History
-from holdfast.coordinator.replication import Holding, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
-from holdfast.log.host_paths import here, member
+from holdfast.log.host_paths import host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica, is_true
 from holdfast.results import Recovery
@@ -46,7 +46,7 @@ def remove_stale(directories: Sequence[Path], history: History) -> None:
 
 def remove_others(directory: Path, owners: Sequence[str]) -> None:
     """On a member: remove the layers of partitions that others keep, all of which is there."""
-    own, me = here(directory), member()
+    own, me = host_path(directory), member()
     mine = [partition_range(each, len(owners)) for each, owner in enumerate(owners) if owner == me]
     for trace in own.iterdir() if own.is_dir() else ():
         for name in local_layers(trace):
@@ -74,7 +74,7 @@ def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
 
 def look_again(directory: Path) -> int:
     """On a member: put back what was set aside once and is what its name says after all; how many layers."""
-    own = here(directory)
+    own = host_path(directory)
     aside, found = own.parent / "damaged", 0
     for trace in _names(aside):
         for name in _names(aside / trace):
@@ -103,7 +103,7 @@ Listing = Mapping[str, Sequence[LayerName]]
 
 def listed(directory: Path, traces: Sequence[str]) -> Listing:
     """The local layers of this host."""
-    return {trace: local_layers(here(directory) / trace) for trace in traces}
+    return {trace: local_layers(host_path(directory) / trace) for trace in traces}
 
 
 class Layers:

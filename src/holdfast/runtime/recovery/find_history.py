@@ -13,10 +13,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage, from_lines
-from holdfast.coordinator.replication import trusting
 from holdfast.coordinator.true_history import Seen, choose, extend
 from holdfast.errors import LogDamaged, StoreError
 from holdfast.log.begun_epochs import read_begun

@@ -13,7 +13,7 @@ from holdfast.connectors.source import Offer, Part, Source
 from holdfast.plan.nodes import Field
 
 
-class Pushed:
+class HeldInput:
     """What epochs took of sources that cannot be read again."""
 
     def __init__(self) -> None:

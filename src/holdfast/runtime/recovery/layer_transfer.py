@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.errors import LogDamaged, LogError
 from holdfast.foundation.atomic_files import read_file, replace_file
 from holdfast.foundation.os_errors import fix
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.results import Recovery
 from holdfast.runtime.recovery.fetch_layers import Layers
 from holdfast.runtime.runner import Runner
@@ -23,7 +23,7 @@ from holdfast.trace.name import LayerName
 
 
 @dataclass(frozen=True)
-class Handing:
+class LayerTransfer:
     """A layer that the member of a partition lacks and another one has."""
 
     giver: str
@@ -49,11 +49,11 @@ def hand_over(
     layers = look()
     done = 0
     for trace in traces:
-        shares: dict[str, list[Handing]] = {}
+        shares: dict[str, list[LayerTransfer]] = {}
         for low, high in ranges:
             for giver, name in layers.elsewhere(trace, low, high).items():
                 for each in name:
-                    shares.setdefault(giver, []).append(Handing(giver, str(directory / trace), each, low))
+                    shares.setdefault(giver, []).append(LayerTransfer(giver, str(directory / trace), each, low))
         if shares:
             given = runner.visit("handing layers over", shares, read_layers)
             done += sum(runner.tasks("taking layers", write_layers, given, len(ranges), _low))
@@ -61,29 +61,29 @@ def hand_over(
     return look() if done else layers
 
 
-def _low(handing: Handing) -> int:
+def _low(handing: LayerTransfer) -> int:
     return handing.low
 
 
-def read_layers(wanted: Sequence[Handing]) -> list[Handing]:
+def read_layers(wanted: Sequence[LayerTransfer]) -> list[LayerTransfer]:
     """On the member that has them. What is damaged, or merged in the meantime, is left out."""
     found = []
     for one in wanted:
         try:
-            data = read_file(here(one.directory) / one.name.text())
+            data = read_file(host_path(one.directory) / one.name.text())
             check_bytes(data, one.name, one.directory)
         except (FileNotFoundError, LogDamaged):
             continue
         except OSError as error:
             raise unreadable(one.directory, error) from error
-        found.append(Handing(one.giver, one.directory, one.name, one.low, data))
+        found.append(LayerTransfer(one.giver, one.directory, one.name, one.low, data))
     return found
 
 
-def write_layers(given: Sequence[Handing]) -> list[int]:
+def write_layers(given: Sequence[LayerTransfer]) -> list[int]:
     """On the member that needs them; how many there are."""
     for one in given:
-        directory = here(one.directory)
+        directory = host_path(one.directory)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             replace_file(directory / one.name.text(), one.data)

@@ -11,14 +11,14 @@ import pyarrow as pa
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.plan.nodes import Field
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 
 @dataclass(frozen=True)
 class RowsPart:
     """All rows of one partition, as of an epoch."""
 
-    kept: Kept
+    kept: ViewLog
     epoch: int
     low: int
     high: int
@@ -32,7 +32,7 @@ class RowsPart:
 class ChangePart:
     """What one epoch changed in one partition."""
 
-    kept: Kept
+    kept: ViewLog
     epoch: int
     low: int
     high: int
@@ -48,7 +48,7 @@ class _FromLog(Source):
     retracts = True
     part: type[RowsPart] | type[ChangePart]
 
-    def __init__(self, fields: tuple[Field, ...], kept: Kept, epoch: int, partitions: int) -> None:
+    def __init__(self, fields: tuple[Field, ...], kept: ViewLog, epoch: int, partitions: int) -> None:
         self.fields = fields
         ranges = [partition_range(partition, partitions) for partition in range(partitions)]
         self._parts: list[Part] = [self.part(kept, epoch, low, high) for low, high in ranges]
@@ -63,13 +63,13 @@ class _FromLog(Source):
         return self._parts
 
 
-class KeptRows(_FromLog):
+class LoggedRows(_FromLog):
     """All rows of a kept source as of an epoch."""
 
     part = RowsPart
 
 
-class KeptChange(_FromLog):
+class LoggedChange(_FromLog):
     """What an epoch changed in a kept source."""
 
     part = ChangePart

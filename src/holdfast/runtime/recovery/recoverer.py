@@ -22,23 +22,23 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.connectors.source import Offer
+from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
-from holdfast.coordinator.replication import Holding
 from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
-from holdfast.log.host_paths import here
+from holdfast.log.host_paths import host_path
 from holdfast.results import Recovery
-from holdfast.runtime.compiled_flow import State, log_layout
+from holdfast.runtime.compiled_flow import CompiledFlow, log_layout
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.known_sources import Known
 from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_again, remove_others, set_aside
-from holdfast.runtime.recovery.held_input import Pushed
+from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.layer_transfer import hand_over
-from holdfast.runtime.recovery.replay import Again, Replaying
-from holdfast.runtime.replication import Durability
+from holdfast.runtime.recovery.replay import Again, ReplayRun
+from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.rows import Layout
 
 _LOOKS = 3
@@ -63,17 +63,17 @@ class Recoverer:
 
     def __init__(
         self,
-        state: State,
+        state: CompiledFlow,
         runner: Runner,
-        durability: Durability,
+        durability: Replication,
         delivery: Delivery,
         offers: Mapping[str, Sequence[tuple[int, Offer]]],
-        kept: Callable[[str], Kept],
+        kept: Callable[[str], ViewLog],
         last: Callable[[], int],
         again: Again,
         fresh: Collection[str],
         later: Collection[str],
-        pushed: Pushed,
+        pushed: HeldInput,
         take: Callable[[], None],
         recovery: Recovery,
     ) -> None:
@@ -87,7 +87,7 @@ class Recoverer:
         self._delivery = delivery
         self._offers = offers
         self._last = last
-        self._replaying = Replaying(state, runner, offers, kept, pushed, again)
+        self._replaying = ReplayRun(state, runner, offers, kept, pushed, again)
         self._fresh: Collection[str] = fresh
         self._later = later
         self._pushed = pushed
@@ -153,10 +153,10 @@ class Recoverer:
                 damage = error
             if not told:
                 self.recovery, told = Recovery(epoch=self._last()), True
-            self.mend(damage)
+            self.recover_from(damage)
         return work()
 
-    def mend(self, error: LogDamaged) -> None:
+    def recover_from(self, error: LogDamaged) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
             aside, before = False, self.recovery.work
@@ -189,7 +189,7 @@ class Recoverer:
         directory, name, unfit = self._state.directory, Path(path), bool(error.fields.get("unfit"))
 
         def aside() -> bool:
-            own = here(directory)
+            own = host_path(directory)
             return name.parent.parent == own and set_aside(name, own.parent, unfit)
 
         if not self._runner.scattered and name.parent.parent != directory:

@@ -2,9 +2,9 @@
 
 The plan (`coordinator/recovery_plan.py`) says which operators lost which epochs. What they need is the change of their
 inputs at the epoch, and wherever a view or a kept source on the way back has a log that can give it, the walk ends
-there: for the replay the dataflow is built anew with those logs as sources (`State.reading`); what a rewrite fused with
-a view is answered from its rows (`plan/answering.py`). Operators behind them are not run, and sources that lie behind
-them are not read. Only where no log is on the way is the input of a source read again.
+there: for the replay the dataflow is built anew with those logs as sources (`CompiledFlow.reading`); what a rewrite
+fused with a view is answered from its rows (`plan/answering.py`). Operators behind them are not run, and sources that
+lie behind them are not read. Only where no log is on the way is the input of a source read again.
 
 A log cannot stand in for an operator that is itself to be written. If one lies between two lost operators, the two are
 computed apart: the lower one from the log, the upper one from what is before it.
@@ -20,12 +20,12 @@ from holdfast.coordinator.recovery_plan import Replay, demand, sources_of
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
 from holdfast.results import Recovery
-from holdfast.runtime.compiled_flow import State
+from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
-from holdfast.runtime.recovery.held_input import Pushed
-from holdfast.runtime.recovery.logged_source import KeptChange, KeptRows
+from holdfast.runtime.recovery.held_input import HeldInput
+from holdfast.runtime.recovery.logged_source import LoggedChange, LoggedRows
 from holdfast.runtime.runner import Job, Runner, Work
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
@@ -39,16 +39,16 @@ class _Reading:
     job: Job | None
 
 
-class Replaying:
+class ReplayRun:
     """Carries out replays, and takes note of what they ran and read."""
 
     def __init__(
         self,
-        state: State,
+        state: CompiledFlow,
         runner: Runner,
         offers: Mapping[str, Sequence[tuple[int, Offer]]],
-        kept: Callable[[str], Kept],
-        pushed: Pushed,
+        kept: Callable[[str], ViewLog],
+        pushed: HeldInput,
         again: Again,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
@@ -116,8 +116,8 @@ class Replaying:
             recovery.note_read(recovery.logs, name, [replay.epoch], filling=replay.first == 0)
             yield Work(log, self._from_log(replay, name, self._state.flow.operators[log].fields), [{}])
 
-    def _from_log(self, replay: Replay, name: str, fields: tuple[Field, ...]) -> KeptChange | KeptRows:
-        kind = KeptRows if replay.first == 0 else KeptChange
+    def _from_log(self, replay: Replay, name: str, fields: tuple[Field, ...]) -> LoggedChange | LoggedRows:
+        kind = LoggedRows if replay.first == 0 else LoggedChange
         return kind(fields, self._kept(name), replay.epoch, self._runner.partitions)
 
     def _work(self, replay: Replay, recovery: Recovery) -> Iterator[Work]:

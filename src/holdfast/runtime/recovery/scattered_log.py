@@ -10,26 +10,26 @@ import pyarrow as pa
 from holdfast.errors import EpochUnavailable, HoldfastError
 from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 
 
-class ScatteredKept(Kept):
-    """A `Kept` that this process can read although it has no layers itself."""
+class ScatteredViewLog(ViewLog):
+    """A `ViewLog` that this process can read although it has no layers itself."""
 
     _runner: Runner
     _without: Collection[int]
 
     @staticmethod
-    def of(kept: Kept, runner: Runner, without: Collection[int] = ()) -> ScatteredKept:
+    def of(kept: ViewLog, runner: Runner, without: Collection[int] = ()) -> ScatteredViewLog:
         """``without``: the partitions that are lost, and left out."""
-        found = ScatteredKept(kept.directory, kept.spec, kept.fields, kept.chain)
+        found = ScatteredViewLog(kept.directory, kept.spec, kept.fields, kept.chain)
         object.__setattr__(found, "_runner", runner)
         object.__setattr__(found, "_without", without)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Tasks read what is where they are.
-        return Kept, (self.directory, self.spec, self.fields, self.chain)
+        return ViewLog, (self.directory, self.spec, self.fields, self.chain)
 
     def rows(self, low: int, high: int, at: int) -> pa.Table:
         return self._everywhere(low, high, lambda kept, low, high: kept.rows(low, high, at))
@@ -47,7 +47,7 @@ class ScatteredKept(Kept):
         return self._everywhere(low, high, lambda kept, low, high: kept.quiet(low, high, after, upto, at))
 
     def check(self, name: str, epoch: int) -> None:
-        def look(kept: Kept, low: int, high: int) -> pa.Table:
+        def look(kept: ViewLog, low: int, high: int) -> pa.Table:
             kept._open(low, high, epoch)
             return pa.table({})
 
@@ -58,9 +58,9 @@ class ScatteredKept(Kept):
                 f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
             ) from None
 
-    def _everywhere(self, low: int, high: int, read: Callable[[Kept, int, int], pa.Table]) -> pa.Table:
+    def _everywhere(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
         """The rows of all partitions, as far as they are in [low, high)."""
-        plain = Kept(self.directory, self.spec, self.fields, self.chain)
+        plain = ViewLog(self.directory, self.spec, self.fields, self.chain)
 
         def share(ranges: list[tuple[int, int]]) -> list[pa.Table | HoldfastError]:
             found: list[pa.Table | HoldfastError] = []

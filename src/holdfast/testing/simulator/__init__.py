@@ -9,6 +9,6 @@ out and compares everything that anybody has seen with a model of the views in p
 A failing seed fails again, always; `shrink` finds a short list of actions that is enough.
 """
 
-from holdfast.testing.simulator.run import Failure, run, shrink, simulate
+from holdfast.testing.simulator.run import SimulationFailure, run, shrink, simulate
 
-__all__ = ["Failure", "run", "shrink", "simulate"]
+__all__ = ["SimulationFailure", "run", "shrink", "simulate"]

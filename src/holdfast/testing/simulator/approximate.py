@@ -12,7 +12,7 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import SinkError, StoreError
 from holdfast.runtime.continuing import ContinuingEngine
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import Kept
+from holdfast.task.view_log import ViewLog
 from holdfast.testing.simulator.model import Bag, edition_of, expected
 from holdfast.testing.simulator.world import Broken, World, bag_of, difference
 from holdfast.trace.name import ALL
@@ -50,7 +50,7 @@ def check_approximate(
     return checked
 
 
-def in_partitions(rows: Bag, kept: Kept, count: int, partitions: Collection[int]) -> Bag:
+def in_partitions(rows: Bag, kept: ViewLog, count: int, partitions: Collection[int]) -> Bag:
     """The rows of a collection that are kept in some of its partitions."""
     listed = sorted(rows)
     columns = [pa.array([row[place] for row in listed], kind) for place, kind in enumerate(kept.spec.types)]

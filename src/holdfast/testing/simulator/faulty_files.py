@@ -41,10 +41,10 @@ from holdfast.foundation import failpoints
 from holdfast.log.location import LocalLocation
 from holdfast.plan.nodes import Field
 from holdfast.runtime.continuing import engine_of
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.faulty.layer import Faults, faults
 from holdfast.testing.faulty.plan import Plan
 from holdfast.testing.simulator.actions import MARKS
@@ -167,7 +167,7 @@ class FaultySimulation:
         if self.engine is None:
             world = self.world
             users = files(self.root / "users", schema="user bigint, city bigint", max_files_per_epoch=2)
-            declared = Declared(
+            declared = Declaration(
                 name="simulated",
                 local=self.root / "a",
                 locations=tuple(LocalLocation(self.root / place) for place in _PLACES),
@@ -175,11 +175,11 @@ class FaultySimulation:
                 views=plans(world.flow),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=[(view, changelog(self.root / "out" / view, compact=self.compact)) for view in world.flow],
-                settings=Settings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=2), fold=2),
+                settings=DurabilitySettings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=2), fold=2),
                 expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
-            self.engine = engine_of(Ready(declared, runner), Told())
+            self.engine = engine_of(PreparedFlow(declared, runner), ConnectorProgress())
             if not self.last <= self.engine.last <= self.last + self.crashed:
                 raise Broken(f"epoch {self.last} was the last that counted, and the flow opens with {self.engine.last}")
             self.last, self.crashed = self.engine.last, False

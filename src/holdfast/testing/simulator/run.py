@@ -20,10 +20,10 @@ from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged,
 from holdfast.foundation import failpoints
 from holdfast.log.replica import Replica
 from holdfast.runtime.continuing import ContinuingEngine, engine_of
-from holdfast.runtime.declaration import Declared, Told
+from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
-from holdfast.runtime.prepared_flow import Ready
-from holdfast.runtime.replication import Settings
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
@@ -55,7 +55,7 @@ class Crash(BaseException):
 
 
 @dataclass(frozen=True)
-class Failure:
+class SimulationFailure:
     """What went wrong, at which action."""
 
     what: str
@@ -67,7 +67,7 @@ class Failure:
         return f"{self.what}\nafter\n{done}"
 
 
-class Driver:
+class SimulatedDriver:
     """A driver on a host: an engine, and where it is to die."""
 
     def __init__(self, world: World, host: int, opened: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class Driver:
             sinks += [(view, SimulatedSink(world, view)) for view in world.flow]
             for _, sink in sinks:
                 sink.failing = world.sink_failing
-            declared = Declared(
+            declared = Declaration(
                 name="simulated",
                 local=world.local(self.host),
                 locations=tuple(world.locations()),
@@ -102,14 +102,14 @@ class Driver:
                 views=plans(world.flow, world.edition),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
-                settings=Settings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
+                settings=DurabilitySettings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
                 expiring=left(world.flow),
                 on_loss=world.on_loss,
             )
             partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
             runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
-            self.engine = engine_of(Ready(declared, runner), Told())
+            self.engine = engine_of(PreparedFlow(declared, runner), ConnectorProgress())
             self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine
@@ -140,8 +140,8 @@ class Simulation:
         self.losing: tuple[int, str, int] | None = None
         """A member is lost at a mark: a seed, the mark, and how often it must be reached."""
 
-        self.drivers = [Driver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
-        self.latest: Driver | None = None
+        self.drivers = [SimulatedDriver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
+        self.latest: SimulatedDriver | None = None
         """The driver that opened the log last. Any other that still runs is stale."""
 
         self.hurt: set[int] = set()
@@ -262,7 +262,7 @@ class Simulation:
             found.insert(0, self._lineages[found[0].parent])
         return found
 
-    def _reached(self, driver: Driver, mark: str) -> None:
+    def _reached(self, driver: SimulatedDriver, mark: str) -> None:
         if self.losing is not None and self.losing[1] == mark:
             seed, _, times = self.losing
             self.losing = None if times == 1 else (seed, mark, times - 1)
@@ -323,7 +323,7 @@ class Simulation:
             path = chance.choice(paths)
             store.write(path, _damaged(store.read(path), chance, cut))
 
-    def _healed(self, driver: Driver) -> None:
+    def _healed(self, driver: SimulatedDriver) -> None:
         """A location that was lost is whole again when a driver that saw it empty has copied everything."""
         for location in sorted(self.hurt):
             store = self.world.stores[location]
@@ -334,7 +334,7 @@ class Simulation:
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
-    def _check_safe(self, driver: Driver) -> None:
+    def _check_safe(self, driver: SimulatedDriver) -> None:
         if driver.engine is None:
             return
         safe = driver.engine.safe
@@ -438,7 +438,9 @@ def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
     return whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
 
 
-def run(seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: str = "replay") -> Failure | None:
+def run(
+    seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: str = "replay"
+) -> SimulationFailure | None:
     """Carry out the actions in the world of a seed; what went wrong, if anything did. ``scattered``: layers are kept by
     members, each in a directory of its own; ``on_loss``: what is done when one of them is lost."""
     # In memory, where there is such a place: a sync that takes no time.
@@ -454,7 +456,7 @@ def run(seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: 
                 simulation.do(action)
             simulation.finish()
     except (Broken, HoldfastError, OSError, AssertionError, LookupError, ValueError) as error:
-        return Failure(f"{type(error).__name__}: {error}", place, tuple(actions))
+        return SimulationFailure(f"{type(error).__name__}: {error}", place, tuple(actions))
     finally:
         failpoints.hook = None
         for driver in simulation.drivers:
@@ -463,15 +465,17 @@ def run(seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: 
     return None
 
 
-def simulate(seed: int, length: int = LENGTH, *, scattered: bool = False, on_loss: str = "replay") -> Failure | None:
+def simulate(
+    seed: int, length: int = LENGTH, *, scattered: bool = False, on_loss: str = "replay"
+) -> SimulationFailure | None:
     """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
     ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired."""
     return run(seed, actions_of(seed, length, scattered, on_loss), scattered, on_loss)
 
 
 def shrink(
-    seed: int, failure: Failure, attempts: int = 200, *, scattered: bool = False, on_loss: str = "replay"
-) -> Failure:
+    seed: int, failure: SimulationFailure, attempts: int = 200, *, scattered: bool = False, on_loss: str = "replay"
+) -> SimulationFailure:
     """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
     size = max(1, len(failure.actions) // 2)
     while size and attempts:

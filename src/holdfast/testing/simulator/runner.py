@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 
 from holdfast.coordinator.clock import Reading
-from holdfast.coordinator.partition_owners import assign, inherit
+from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.errors import HoldfastError
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import LOCAL, MISPLACED, Misplaced
 from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, moved
-from holdfast.task.messages import BrokenOff, Message, counted, failure
-from holdfast.task.missing_layers import settle
+from holdfast.task.messages import Message, TruncatedInput, counted, failure
+from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
-from holdfast.task.single_task import run_whole
-from holdfast.task.stage import Epoch, finish, reports_of, run_stage
+from holdfast.task.single_task import run_single_task
+from holdfast.task.stage import EpochSpec, finish, reports_of, run_stage
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
@@ -57,17 +57,17 @@ class SimulatedRunner:
         return SimulatedJob(program, self._world.random, self)
 
     @property
-    def news(self) -> str:
+    def membership_change(self) -> str:
         now = self._world.members.keys()
         if self._known != now:
             return "lost" if self._known - now else "joined"
         return "unsettled" if self._provisional else ""
 
-    def refresh(self, settle: bool = False) -> bool:
+    def refresh(self, fetch_missing_layers: bool = False) -> bool:
         before, known = self._owners, self._known
         self._known = frozenset(self._world.members)
-        if self._known != known or (settle and self.scattered):
-            inherited = not settle and bool(known - self._known) and bool(self._known & set(before))
+        if self._known != known or (fetch_missing_layers and self.scattered):
+            inherited = not fetch_missing_layers and bool(known - self._known) and bool(self._known & set(before))
             rest = assign(self.partitions, self._known)
             self._owners = inherit(before, self._known) if inherited else rest
             self._provisional = self._owners != rest
@@ -168,7 +168,7 @@ class SimulatedJob:
         self._random = chance
         self._runner = runner
 
-    def run(self, epoch: Epoch, work: Sequence[Work], subject: str) -> Outcome:
+    def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         items = [(one.name, part) for one in work for offer in one.offers for part in one.source.parts(offer)]
         self._random.shuffle(items)
         epoch = replace(epoch, owners=self._runner.owners() if self._runner.scattered else ())
@@ -183,7 +183,7 @@ class SimulatedJob:
             messages = self._stage(epoch, stage, messages)
         return Outcome(reports_of(messages), 0.0, 0.0)
 
-    def warm_up(self, epoch: Epoch, sources: Sequence[str], subject: str) -> None:
+    def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """A simulation is as warm as it gets."""
 
     def _shares(self, items: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -197,16 +197,16 @@ class SimulatedJob:
                 # As a task gets it: it reads what is where it is.
                 yield self._runner.owner(item[1].low), [(item[0], replace(item[1], kept=copy(item[1].kept)))]
 
-    def _whole(self, epoch: Epoch, items: Sequence[Any]) -> list[Message]:
+    def _whole(self, epoch: EpochSpec, items: Sequence[Any]) -> list[Message]:
         failpoints.reach("task: epoch")
-        return list(run_whole(self._program, epoch, items))
+        return list(run_single_task(self._program, epoch, items))
 
-    def _read(self, epoch: Epoch, items: Sequence[Any], place: int) -> list[Message]:
+    def _read(self, epoch: EpochSpec, items: Sequence[Any], place: int) -> list[Message]:
         partition = place % epoch.partitions
         router, report = read_parts(self._program, epoch, items, partition)
         return list(counted(finish(router, report, partition), epoch.partitions))
 
-    def _stage(self, epoch: Epoch, stage: int, messages: list[Message]) -> list[Message]:
+    def _stage(self, epoch: EpochSpec, stage: int, messages: list[Message]) -> list[Message]:
         self._random.shuffle(messages)
         done: list[Message] = []
         order = list(range(epoch.partitions))
@@ -218,7 +218,7 @@ class SimulatedJob:
             task = partial(self._task, epoch, stage, partition, mine)
             if self._random.random() < _CUT:
                 cut = mine[: self._random.randrange(len(mine))]
-                with suppress(BrokenOff, Misplaced):
+                with suppress(TruncatedInput, Misplaced):
                     self._attempts(epoch, partial(self._task, epoch, stage, partition, cut), partial(str, home))
             try:
                 done += self._attempts(epoch, task, partial(self._runner.another, home))
@@ -226,16 +226,16 @@ class SimulatedJob:
                 done += self._attempts(epoch, task, partial(str, home))
         return done
 
-    def _task(self, epoch: Epoch, stage: int, partition: int, messages: list[Message]) -> list[Message]:
+    def _task(self, epoch: EpochSpec, stage: int, partition: int, messages: list[Message]) -> list[Message]:
         failpoints.reach("task: epoch")
-        fetched = settle(self._program, stage, partition, epoch, pause=0.0)
+        fetched = fetch_missing_layers(self._program, stage, partition, epoch, pause=0.0)
         router, report = run_stage(self._program, stage, partition, epoch, messages)
         report.fetched = fetched
         done = finish(router, report, partition)
         return list(done if stage == self._program.stages else counted(done, epoch.partitions))
 
     def _attempts(
-        self, epoch: Epoch, task: Callable[[], list[Message]], where: Callable[[], str] = str
+        self, epoch: EpochSpec, task: Callable[[], list[Message]], where: Callable[[], str] = str
     ) -> list[Message]:
         """Run a task, maybe twice, on the members that ``where`` gives. One that meets an error says so, and the others
         go on, as in Spark; one that cannot be run where it must be ends the job."""
@@ -249,7 +249,7 @@ class SimulatedJob:
             return failure(error, epoch.partitions)
 
 
-def _in_one_task(epoch: Epoch) -> bool:
+def _in_one_task(epoch: EpochSpec) -> bool:
     """Some epochs are small; which way one was run must not show in anything, and a replay of it takes the other."""
     usual = not epoch.owners and epoch.first == epoch.number and epoch.run is None and epoch.write is None
     return usual and epoch.number % 3 == 1
