@@ -39,7 +39,9 @@ docs: $(STAMP)
 
 check: $(STAMP)
 	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/ruff format --check src tests benchmarks
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 bench: $(STAMP)
 	@$(SPARK) failed=0; for one in $(BENCHMARKS); do \

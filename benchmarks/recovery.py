@@ -29,7 +29,7 @@ from rich.table import Table
 from turns import Feed, come_to_rest, rounds
 
 from holdfast.log.location import LocalLocation
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.testing.unreliable import Unreliable
 
 LOST = (None, 0, 1, 4, 16)

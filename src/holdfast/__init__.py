@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from holdfast.frontend.user_functions import nondeterministic
     from holdfast.log.location import location
     from holdfast.query.one_off import query
-    from holdfast.query_results import Answer, Report
-    from holdfast.results import Approximation, Epoch, Recovery, Status
+    from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
+    from holdfast.results.query_results import Answer, Report
     from holdfast.spark.membership import on_membership
     from holdfast.spark.session import detection
     from holdfast.standby.address import zookeeper
@@ -61,10 +61,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "query_results",
-    "Approximation": "results",
+    "Answer": "results.query_results",
+    "Approximation": "results.flow_results",
     "Change": "coordinator.membership",
-    "Epoch": "results",
+    "Epoch": "results.flow_results",
     "Fenced": "errors",
     "Flow": "flow",
     "HoldfastError": "errors",
@@ -74,11 +74,11 @@ _HOMES = {
     "MemberLost": "errors",
     "Offer": "connectors.source",
     "Part": "connectors.source",
-    "Recovery": "results",
-    "Report": "query_results",
+    "Recovery": "results.flow_results",
+    "Report": "results.query_results",
     "Sink": "connectors.sink",
     "Source": "connectors.source",
-    "Status": "results",
+    "Status": "results.flow_results",
     "changelog": "connectors.changelog",
     "detection": "spark.session",
     "files": "connectors.files",

@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
-from holdfast.foundation.redaction import redact, redacted
+from holdfast.reporting.redaction import redact, redacted
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow
-    from holdfast.results import Epoch
+    from holdfast.results.flow_results import Epoch
     from holdfast.standby.lease import Lease
 
 P = ParamSpec("P")

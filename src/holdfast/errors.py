@@ -44,7 +44,7 @@ Each carries, beside its text, the fields a program needs (``error.fields``).
 
 from __future__ import annotations
 
-from holdfast.foundation.redaction import redact, redacted
+from holdfast.reporting.redaction import redact, redacted
 
 
 class HoldfastError(Exception):

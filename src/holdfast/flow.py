@@ -22,14 +22,13 @@ from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
-from holdfast.foundation.redaction import logger, shown
 from holdfast.frontend.catalog import Catalog
-from holdfast.frontend.declared_function import user_function
 from holdfast.frontend.user_functions import Function
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
-from holdfast.results import Approximation, Epoch, Recovery, Status
+from holdfast.reporting.redaction import logger, shown
+from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
 from holdfast.runtime import redeclaration
 from holdfast.runtime.redeclaration import same_again
 from holdfast.runtime.settings import parse_clock_jump, parse_settings, working_directory
@@ -242,6 +241,8 @@ class Flow:
                 return function
 
             return declare
+        from holdfast.spark.declared_functions import user_function
+
         with self._turns.taken("udf()"):
             made = user_function(name, function, returns)
             planner = self._planner()
@@ -266,7 +267,9 @@ class Flow:
         arguments.text("view", "the name", name)
         if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
-        if not _is_frame(query):
+        from holdfast.spark.session import is_frame
+
+        if not is_frame(query):
             arguments.text(f"view '{name}'", "the query", query, "SQL or a PySpark DataFrame")
         with self._turns.taken("view()"):
             catalog = self._catalog.with_view(name, query, self._planner())
@@ -346,11 +349,9 @@ class Flow:
     def _session(self) -> SparkSession:
         """The session that was given, the active one, or a local one that is started now."""
         if self._spark is None:
-            from pyspark.sql import SparkSession
-
             from holdfast.spark.session import start_session
 
-            self._spark = SparkSession.getActiveSession() or start_session(self._detection_timeout)
+            self._spark = start_session(self._detection_timeout)
         return self._spark
 
     def _planner(self) -> Planner:
@@ -872,9 +873,3 @@ def _same_views(one: Catalog, other: Catalog) -> bool:
         node is known or (node.columns == known.columns and fingerprint(node) == fingerprint(known))
         for node, known in pairs
     )
-
-
-def _is_frame(query: object) -> bool:
-    from pyspark.sql import DataFrame
-
-    return isinstance(query, DataFrame)

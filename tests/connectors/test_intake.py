@@ -38,9 +38,7 @@ def test_a_source_that_has_nothing_is_asked_less_often_and_at_once_by_a_step() -
     assert intake.poll(["listing"], patient=True) == {}
     assert intake.poll(["listing"]) == {"listing": {"x": 1}}
     assert listing.asked == asked + 1
-    assert intake.poll(["listing"], patient=True) == {"listing": {"x": 1}}, (
-        "after news it is asked at once"
-    )
+    assert intake.poll(["listing"], patient=True) == {"listing": {"x": 1}}, "after news it is asked at once"
     listing.news, listing._takes = None, 10.0
     intake.poll(["listing"])
     time[0] += 2.0

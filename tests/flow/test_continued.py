@@ -10,8 +10,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, SinkError
-from holdfast.query_results import Coverage
-from holdfast.results import Approximation, Epoch, Recovery
+from holdfast.results.flow_results import Approximation, Epoch, Recovery
+from holdfast.results.query_results import Coverage
 from holdfast.terminal.live import Jsonl, Lines, Progress
 
 

@@ -16,7 +16,7 @@ from holdfast.frontend import catalog
 from holdfast.inspect.describe import read_collection
 from holdfast.plan.expression import TRUE
 from holdfast.plan.nodes import Linear, Node, same
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -16,9 +16,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import holdfast as hf
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.foundation import redaction
 from holdfast.log.filesystem_location import FilesystemLocation
 from holdfast.log.location import open_location
+from holdfast.reporting import redaction
 from holdfast.spark.epoch_property import tell
 from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import Chain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
 from holdfast.trace.name import LayerName

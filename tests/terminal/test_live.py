@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import DeclarationError, UnknownName
-from holdfast.results import Epoch
+from holdfast.results.flow_results import Epoch
 from holdfast.terminal.app import load_flow
 from holdfast.terminal.live import Jsonl, Lines, Progress, Screen
 

@@ -41,9 +41,9 @@ from holdfast.connectors.changelog_verification import Verification
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.foundation import arguments
-from holdfast.foundation.redaction import warn
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
+from holdfast.reporting.redaction import warn
 
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"

@@ -28,10 +28,10 @@ from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.foundation import arguments
-from holdfast.foundation.redaction import warn
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
+from holdfast.reporting.redaction import warn
 
 Format = Literal["parquet", "json", "csv"]
 OnBadFile = Literal["fail", "skip"]

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from holdfast.connectors.sink import Sink
 from holdfast.errors import DeclarationError, SinkError
-from holdfast.foundation.redaction import cause
 from holdfast.plan.nodes import Field
+from holdfast.reporting.redaction import cause
 
 
 def foreach(function: Callable[[int, pa.Table], object], *, seen: Callable[[], int] | None = None) -> Foreach:

@@ -15,7 +15,7 @@ from holdfast.errors import LogForeign
 from holdfast.inspect.describe import describe_places
 from holdfast.inspect.places import Place, Working, declared, find_places, read_history, running
 from holdfast.log.location import Location
-from holdfast.results import Status, TraceStatus
+from holdfast.results.flow_results import Status, TraceStatus
 
 if TYPE_CHECKING:
     from holdfast.connectors.sink import Sink

@@ -26,10 +26,10 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from holdfast.errors import StoreError
-from holdfast.foundation import redaction
 from holdfast.foundation.os_errors import said
 from holdfast.foundation.retries import retrying
 from holdfast.log.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
+from holdfast.reporting import redaction
 
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 """Spellings of the same kind of place."""

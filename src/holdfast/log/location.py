@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import StoreError
-from holdfast.foundation import arguments, redaction
+from holdfast.foundation import arguments
 from holdfast.foundation.atomic_files import make_directory, read_file, replace_file, sync_directory
 from holdfast.foundation.os_errors import said
 from holdfast.foundation.retries import retrying
+from holdfast.reporting import redaction
 
 if TYPE_CHECKING:
     from holdfast.log.filesystem_location import Credentials

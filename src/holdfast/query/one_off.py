@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError
 from holdfast.foundation import arguments
-from holdfast.query_results import Answer
+from holdfast.results.query_results import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -42,8 +42,8 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import approximate_of, host_path
-from holdfast.query_results import Coverage
-from holdfast.results import Approximation
+from holdfast.results.flow_results import Approximation
+from holdfast.results.query_results import Coverage
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.outcomes import crowded

@@ -13,7 +13,7 @@ from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Given, build
 from holdfast.plan.drawing import drawing
 from holdfast.plan.types import arrow_type
-from holdfast.results import TraceStatus
+from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.replication import LiveTrace
 from holdfast.task.program import KINDS, Program, compile_program, is_native

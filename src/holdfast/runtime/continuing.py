@@ -26,8 +26,8 @@ from typing import TypeVar
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation import failpoints
-from holdfast.foundation.redaction import warn
-from holdfast.results import Approximation, Epoch, Recovery
+from holdfast.reporting.redaction import warn
+from holdfast.results.flow_results import Approximation, Epoch, Recovery
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.approximation import Branch
 from holdfast.runtime.declaration import ConnectorProgress

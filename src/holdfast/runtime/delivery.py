@@ -25,8 +25,8 @@ from holdfast.coordinator.true_history import Seen
 from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.foundation import failpoints
-from holdfast.foundation.redaction import cause, warn
 from holdfast.plan.nodes import Field
+from holdfast.reporting.redaction import cause, warn
 from holdfast.runtime.delivery_numbers import DeliveryNumbers, names
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog

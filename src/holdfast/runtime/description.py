@@ -14,7 +14,7 @@ from holdfast.errors import DeclarationError, LogDamaged, StoreError
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.log.working_directory import LogDirectory
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.known_sources import Known, known_of
 

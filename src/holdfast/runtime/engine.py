@@ -44,7 +44,6 @@ from holdfast.errors import (
     StoreError,
 )
 from holdfast.foundation import failpoints
-from holdfast.foundation.redaction import warn
 from holdfast.log.begun_epochs import FILE, Begun
 from holdfast.log.host_paths import host_path, traces_of
 from holdfast.log.stash import LineageLog
@@ -52,7 +51,8 @@ from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
-from holdfast.results import Approximation, Epoch, Recovery, Status
+from holdfast.reporting.redaction import warn
+from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.declaration import ConnectorProgress

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.roster import Roster, by_identity, is_in_force, safe_under, successor
-from holdfast.foundation.redaction import logger
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
+from holdfast.reporting.redaction import logger
 
 _LOG = logger("holdfast.recovery")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from holdfast.errors import HoldfastError, LogDamaged, MultiplicityOverflow
 from holdfast.foundation import failpoints
 from holdfast.foundation.processor_priority import in_spare_time
-from holdfast.foundation.redaction import warn
 from holdfast.log.host_paths import host_path
+from holdfast.reporting.redaction import warn
 from holdfast.runtime.background import Background
 from holdfast.runtime.runner import Beside, Runner
 from holdfast.task.program import partition_range

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from holdfast.coordinator.history import History
 from holdfast.coordinator.roster import Roster
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
-from holdfast.foundation.redaction import logger, warn
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
-from holdfast.results import Recovery
+from holdfast.reporting.redaction import logger, warn
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.enrolment import Enrolment
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from holdfast.results import Approximation, Epoch
+from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.runtime.runner import Outcome
 from holdfast.task.stage import TaskReport, decode
 

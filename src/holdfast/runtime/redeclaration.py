@@ -17,8 +17,8 @@ from holdfast.connectors.changelog import Changelog
 from holdfast.connectors.foreach import Foreach
 from holdfast.connectors.input import Input
 from holdfast.connectors.sink import Sink
-from holdfast.foundation.redaction import warn
 from holdfast.frontend.user_functions import meaning
+from holdfast.reporting.redaction import warn
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.errors import DeclarationError
 from holdfast.foundation import arguments
-from holdfast.foundation.redaction import warn
+from holdfast.reporting.redaction import warn
 
 if TYPE_CHECKING:
     from holdfast.log.location import Location

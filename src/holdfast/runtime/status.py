@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.foundation.redaction import redacted
-from holdfast.results import Approximation, Status
+from holdfast.reporting.redaction import redacted
+from holdfast.results.flow_results import Approximation, Status
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.merging import Merging

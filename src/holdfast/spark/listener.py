@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
 from holdfast.coordinator.membership import Member
-from holdfast.foundation.redaction import warn
+from holdfast.reporting.redaction import warn
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
 from holdfast.foundation import arguments
-from holdfast.foundation.redaction import warn
+from holdfast.reporting.redaction import warn
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
 
 Handler = Callable[[Change], object]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
@@ -20,3 +21,8 @@ def pickled(subject: str, function: Callable[..., Any]) -> bytes:
             "picklable (make connections inside the function)"
         ) from error
     return result
+
+
+def ship_by_value(module: ModuleType) -> None:
+    """Have a module's functions and classes travel with the tasks: workers cannot import the user's own file."""
+    cloudpickle.register_pickle_by_value(module)

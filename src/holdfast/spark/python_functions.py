@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
 from holdfast.errors import DeclarationError
-from holdfast.frontend.declared_function import described
 from holdfast.frontend.user_functions import STYLES, Described
 from holdfast.plan.nodes import Function, UserFunction
+from holdfast.spark.declared_functions import described
 from holdfast.spark.jvm import scala_object
 
 _EVAL_TYPES = {style: kind for kind, style in reversed(STYLES.items())}

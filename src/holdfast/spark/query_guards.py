@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from holdfast.errors import Unsupported
-from holdfast.query_results import QueryInput, QueryInputs
+from holdfast.results.query_results import QueryInput, QueryInputs
 from holdfast.spark.query_splits import pieces_of
 from holdfast.spark.query_tables import PARTS
 

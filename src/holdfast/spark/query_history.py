@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 
-from holdfast.query_results import Recomputed
+from holdfast.results.query_results import Recomputed
 from holdfast.spark.listener import Event, JobStarted, StageSubmitted, TaskEnded
 
 _LOST = ("ExecutorLostFailure", "Resubmitted", "FetchFailed")

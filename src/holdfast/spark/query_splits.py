@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.query_results import QueryInput
+from holdfast.results.query_results import QueryInput
 
 
 def pieces_of(table: str, node: Any) -> list[QueryInput]:

@@ -13,7 +13,7 @@ from holdfast.connectors.source import Part, Source
 from holdfast.errors import DeclarationError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
-from holdfast.query_results import QueryInput, QueryInputs
+from holdfast.results.query_results import QueryInput, QueryInputs
 from holdfast.spark.schemas import ddl
 
 PARTS = "_holdfast_parts_"

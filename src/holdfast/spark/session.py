@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.foundation import arguments
 from holdfast.spark.background_slots import spare
@@ -132,3 +132,8 @@ def local_builder(cores: int) -> SparkSession.Builder:
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     return builder
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a PySpark DataFrame."""
+    return isinstance(value, DataFrame)

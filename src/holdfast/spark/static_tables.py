@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.table import Table
-from holdfast.foundation.redaction import shown
 from holdfast.frontend.column_names import unique
 from holdfast.plan.schema import RESERVED
+from holdfast.reporting.redaction import shown
 from holdfast.spark.jvm import jvm_class
 from holdfast.spark.replanned_frames import dataset
 from holdfast.trace.hashing import hash_columns

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.connectors.source import Source
 from holdfast.coordinator.membership import Change, Member
 from holdfast.errors import DeclarationError, EvaluationError, MemberLost, SqlError
-from holdfast.query_results import Answer, QueryInputs, Report, coverage_of
+from holdfast.results.query_results import Answer, QueryInputs, Report, coverage_of
 from holdfast.spark.listener import listener_of
 from holdfast.spark.membership import Watch
 from holdfast.spark.query_guards import Guarded, guarded, missing_of

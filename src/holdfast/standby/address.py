@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from holdfast.errors import ArgumentError, LeaseError
-from holdfast.foundation import arguments, redaction
+from holdfast.foundation import arguments
+from holdfast.reporting import redaction
 from holdfast.standby.lease import Lease
 
 if TYPE_CHECKING:

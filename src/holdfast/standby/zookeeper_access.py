@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from holdfast.errors import LeaseError
-from holdfast.foundation import redaction
+from holdfast.reporting import redaction
 
 AUTH = "HOLDFAST_ZOOKEEPER_AUTH"
 KEY_PASSWORD = "HOLDFAST_ZOOKEEPER_KEY_PASSWORD"

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import LeaseError, LeaseLost
-from holdfast.foundation.redaction import cause, logger
+from holdfast.reporting.redaction import cause, logger
 from holdfast.standby.lease import Clock, Holder, Lease, since_boot
 from holdfast.standby.zookeeper_access import Access, open_to_anybody
 

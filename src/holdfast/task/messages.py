@@ -49,7 +49,7 @@ def counts(sent: Sequence[int]) -> Iterator[Message]:
 
 
 def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
-    """The messages without the counts. Raises `TruncatedInput` if anything of what ``senders`` tasks sent is missing."""
+    """The messages without the counts. Raises `TruncatedInput` if any of what ``senders`` tasks sent is missing."""
     found, heard, missing, failed = [], 0, 0, False
     for message in messages:
         channel, buffer = message[1]

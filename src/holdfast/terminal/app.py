@@ -47,7 +47,9 @@ def _imported(path: Path) -> ModuleType:
         raise DeclarationError(f"app {path}: it is not a Python file", path=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _ship_by_value(module)
+    from holdfast.spark.pickled_functions import ship_by_value
+
+    ship_by_value(module)
     try:
         spec.loader.exec_module(module)
     except HoldfastError:
@@ -55,13 +57,6 @@ def _imported(path: Path) -> ModuleType:
     except Exception as error:
         raise _failed(path, error) from error
     return module
-
-
-def _ship_by_value(module: ModuleType) -> None:
-    """Workers cannot import the user's file: its functions and classes travel with the tasks."""
-    from pyspark import cloudpickle
-
-    cloudpickle.register_pickle_by_value(module)
 
 
 def _built(path: Path, name: str, builder: Any) -> Flow:

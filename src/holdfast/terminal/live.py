@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.foundation.redaction import redacted
-from holdfast.results import Epoch
+from holdfast.reporting.redaction import redacted
+from holdfast.results.flow_results import Epoch
 from holdfast.standby.events import LeaseEvent
 
 _WINDOW = 30.0

@@ -18,7 +18,7 @@ from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica, is_true
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
 from holdfast.trace.cover import Piece, cover, covered

@@ -23,7 +23,7 @@ from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
 from holdfast.log.replica import Replica, is_true
 from holdfast.log.stash import read_stash
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import layer_metadata

@@ -15,7 +15,7 @@ from holdfast.errors import LogDamaged, LogError
 from holdfast.foundation.atomic_files import read_file, replace_file
 from holdfast.foundation.os_errors import fix
 from holdfast.log.host_paths import host_path
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import Layers
 from holdfast.runtime.runner import Runner
 from holdfast.trace.layer import check_bytes, unreadable

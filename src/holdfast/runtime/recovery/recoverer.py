@@ -27,7 +27,7 @@ from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
 from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import host_path
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow, log_layout
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.known_sources import Known

@@ -19,7 +19,7 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery_plan import Replay, demand, sources_of
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
-from holdfast.results import Recovery
+from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
 from holdfast.runtime.recovery.held_input import HeldInput

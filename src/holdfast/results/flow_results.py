@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.foundation.redaction import redacted
-from holdfast.query_results import Coverage
+from holdfast.reporting.redaction import redacted
+from holdfast.results.query_results import Coverage
 
 
 @dataclass(frozen=True)

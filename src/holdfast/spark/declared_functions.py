@@ -10,6 +10,7 @@ from holdfast.frontend.user_functions import Described, describe, meaning
 from holdfast.plan import nodes
 from holdfast.plan.schema import parse_type
 from holdfast.plan.types import arrow_type
+from holdfast.spark.pickled_functions import pickled
 
 
 def user_function(name: str, function: Callable[..., Any], returns: str | None) -> nodes.UserFunction:
@@ -32,8 +33,6 @@ def described(subject: str, name: str, found: Described, returns: str | None = N
     if len(set(given)) > 1:
         raise DeclarationError(f"{subject}: it returns {given[1]}, not {given[0]}", name=name)
     arrow_type(given[0])
-    from holdfast.spark.pickled_functions import pickled
-
     body = pickled(subject, found.function)
     if not found.nondeterministic:
         mark = f"{found.style} {meaning(found.function)}"
