@@ -1,5 +1,6 @@
 # Every target sets up what it needs: a virtual environment in .venv, and a Java that Spark runs on.
 #   make demo ARGS="--scale 2"      make test ARGS="tests/trace -k merge"      make bench ARGS=--quick
+#   make test-slow-faults           (one shard of the long runs; make test-slow runs all)
 
 VENV  := .venv
 STAMP := $(VENV)/.installed
@@ -31,8 +32,21 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) $(ARGS)
 
+# The long runs, in shards: `make test-slow` runs all of them to their end, `make test-slow-faults` one.
+SHARDS         := simulator faults durability oracle cluster others
+SLOW_simulator := tests/simulator
+SLOW_faults    := tests/faults
+SLOW_durability := tests/durability
+SLOW_oracle    := tests/oracle tests/frontend
+SLOW_cluster   := tests/cluster tests/demo tests/standby
+SLOW_others    := tests $(addprefix --ignore=,$(SLOW_simulator) $(SLOW_faults) $(SLOW_durability) $(SLOW_oracle) $(SLOW_cluster))
+
 test-slow: $(STAMP)
-	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) -m slow $(ARGS)
+	@failed=; for shard in $(SHARDS); do echo "== $$shard"; $(MAKE) --no-print-directory test-slow-$$shard || failed="$$failed $$shard"; done; \
+	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+test-slow-%: $(STAMP)
+	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) -m slow $(SLOW_$*) $(ARGS)
 
 docs: $(STAMP)
 	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_constructs.py tests/oracle/test_documentation.py $(ARGS)
