@@ -12,7 +12,7 @@ from holdfast.declared import Declared
 from holdfast.durability import Kept as KeptTrace
 from holdfast.operators.kept import Kept
 from holdfast.operators.log import LogSpec
-from holdfast.operators.program import KINDS, Program, compile_program, is_native
+from holdfast.operators.program import KINDS, Compiled, Program, compile_program, is_native
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Given, build
 from holdfast.plan.drawing import drawing
@@ -64,8 +64,12 @@ class State:
 
     def kept(self, name: str, chain: Chain) -> Kept:
         """The log of a view, or of a source whose rows are kept."""
-        operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
+        operator = self._compiled[self.flow.views[name]]
         return Kept(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+
+    @cached_property
+    def _compiled(self) -> dict[str, Compiled]:
+        return {operator.id: operator for operator in self.program.operators}
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
         """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
@@ -112,6 +116,8 @@ class State:
     def drawing(self) -> frozenset[str]:
         """The operators whose values depend on the epoch at which they were drawn."""
         draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        if not draws:
+            return frozenset()
         return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
 
     def description(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.rewrites.share_constants import share_constants
-from holdfast.plan.walk import Rule, reachable
+from holdfast.plan.walk import Kept, Rule, reachable
 
 RULES: tuple[Rule, ...] = (
     fuse_linear,
@@ -41,7 +41,11 @@ _ROUNDS = 50
 
 def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
     """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are."""
-    kept = frozenset(id(each) for plan in keep for each in reachable(plan))
+    return rewrite_beside(node, frozenset(id(each) for plan in keep for each in reachable(plan)))
+
+
+def rewrite_beside(node: Node, kept: Kept) -> Node:
+    """The same; ``kept``: the ids of the nodes that stay as they are."""
     for _ in range(_ROUNDS):
         before = node
         for rule in RULES:
@@ -51,4 +55,4 @@ def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
     return node
 
 
-__all__ = ["RULES", "Rule", "rewrite"]
+__all__ = ["RULES", "Rule", "rewrite", "rewrite_beside"]
