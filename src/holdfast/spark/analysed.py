@@ -28,6 +28,7 @@ from holdfast.spark import foreign
 from holdfast.spark.decorrelated import decorrelated
 from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 from holdfast.spark.python_functions import function_of
+from holdfast.spark.statements import unpacked
 from holdfast.spark.static import static
 from holdfast.spark.types import fields_of
 
@@ -54,14 +55,14 @@ class Analysed:
         self.statics: dict[str, Table] = {}
         """The leaves that are not the flow's, by the names that they have as sources."""
 
-        shown = str(read.described())
+        shown = unpacked(read.described())
         described = json.loads(shown)
         self.fields: tuple[Field, ...] = fields_of(StructType.fromJson(described["schema"]))
         """The columns of the query."""
 
         told = described["told"]
         if told is None:
-            shown = str(read.finished(decorrelated(session, read.plan())))
+            shown = unpacked(read.finished(decorrelated(session, read.plan())))
             told = json.loads(shown)
         self._found: dict[Path, Any] = {}
         self._made: dict[Path, Any] = {}
