@@ -89,8 +89,17 @@ class Analysed:
     def _root(self) -> Any:
         return self._read.root()
 
+    def _asked(self, path: Path, *methods: str) -> str:
+        """What methods of the object at a path say, one of what the one before gives: in one call."""
+        if any(path[: len(each)] == each for each in self._made):
+            found = self.object(path)
+            for method in methods:
+                found = getattr(found, method)()
+            return str(found)
+        return str(self._read.textAt(_text((*path, *methods))))
+
     def type_of(self, expression: Expression) -> str:
-        return str(self.object(expression.path).dataType().catalogString())
+        return self._asked(expression.path, "dataType", "catalogString")
 
     def position(self, node: Expression | Operator) -> tuple[int, int] | None:
         origin = self.object(node.path).origin()
@@ -105,7 +114,7 @@ class Analysed:
         return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
 
     def function_name(self, expression: Expression) -> str:
-        return str(self.object(expression.path).prettyName())
+        return self._asked(expression.path, "prettyName")
 
     def collation_key(self, collation: str) -> str:
         return foreign.collation_key(self._session, collation)
@@ -162,7 +171,7 @@ class Analysed:
 
     def mode(self, expression: Expression) -> str:
         name = next(each for each in _MODES if each in expression.parameters)
-        found = re.search("ANSI|TRY|LEGACY", str(getattr(self.object(expression.path), name)().toString()))
+        found = re.search("ANSI|TRY|LEGACY", self._asked(expression.path, name))
         return "" if found is None else found[0]
 
     def is_ansi(self, expression: Expression) -> bool:
@@ -181,7 +190,7 @@ class Analysed:
         return True
 
     def hidden(self, expression: Expression, name: str) -> str:
-        return str(getattr(self.object(expression.path), name)())
+        return self._asked(expression.path, name)
 
     def _meaning(self, expression: Expression, holes: Set[Path]) -> str:
         """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""

@@ -1,8 +1,8 @@
 """Statements, read by Spark in one call: in a copy of the user's session, with the flow's names before all others.
 
-What a statement needs of the JVM is some sixty small calls, and py4j takes longer for a call than Spark for what it
-asks. So `_SOURCE`, which is compiled in the driver's JVM (`spark.jvm`), makes them there: `Statements` reads a text,
-and an `Analysis` tells of its plan all that a conversion asks of most plans at once.
+To read a statement takes some ninety calls of the JVM, most of them shorter than what py4j needs to make a call. So
+`_SOURCE`, which is compiled in the driver's JVM (`spark.jvm`), makes them there. `Statements` reads a text; the
+`Analysis` that it gives tells at once what the conversion asks of every plan.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ package holdfast;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayOutputStream;
 import java.lang.reflect.Field;
-import java.util.HashMap;
+import java.lang.reflect.InvocationTargetException;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.optimizer.PullOutGroupingExpressions$;
 import org.apache.spark.sql.catalyst.optimizer.PullupCorrelatedPredicates$;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
@@ -53,7 +53,7 @@ public class Statements {
   final Properties settings;
   final Leaf leaf;
   final String prefix;
-  final Map relations = new HashMap();
+  final Map relations = new ConcurrentHashMap();
 
   public Statements() { this(null, null, null, null, null); }
 
@@ -145,12 +145,12 @@ public class Statements {
     public Project root() { return root; }
     public String command() { return command; }
 
-    /* Whether the plan needs no other of Spark's rules than those that `finish` applies. */
+    /* Whether the plan needs no other of Spark's rules than those of `pulledOut`. */
     public boolean isPlain() {
       return !plan.containsPattern(TreePattern.LATERAL_JOIN()) && !plan.containsPattern(TreePattern.PLAN_EXPRESSION());
     }
 
-    /* What there is to say of a plan that is plain, as JSON; of another one its schema alone. */
+    /* The columns, and what `told` says of a plan that is plain. Of another one, `finished` says it. */
     public byte[] described() throws Exception {
       String told = isPlain() ? told(pulledOut(plan)) : "null";
       return packed("{\\"schema\\": " + plan.schema().json() + ", \\"told\\": " + told + "}");
@@ -194,22 +194,19 @@ public class Statements {
               (scala.collection.Seq) (child ? (Object) ((TreeNode) above).children() : above);
           above = some.apply(Integer.parseInt(step));
         } else {
-          above = above.getClass().getMethod(step, new Class[0]).invoke(above, new Object[0]);
+          try {
+            above = above.getClass().getMethod(step, new Class[0]).invoke(above, new Object[0]);
+          } catch (InvocationTargetException failure) {
+            if (failure.getCause() instanceof Exception) throw (Exception) failure.getCause();
+            throw failure;
+          }
         }
         if (!child && above instanceof scala.Some) above = ((scala.Some) above).get();
       }
       return above;
     }
 
-    public String typeAt(String path) throws Exception {
-      return ((Expression) at(root, path)).dataType().catalogString();
-    }
-
-    public String nameAt(String path) throws Exception { return ((Expression) at(root, path)).prettyName(); }
-
-    public String textAt(String path, String name) throws Exception {
-      return String.valueOf(at(root, path + "/" + name));
-    }
+    public String textAt(String path) throws Exception { return String.valueOf(at(root, path)); }
 
     /* Whether all that can fail in a tree is ANSI's; false if that is not certain. */
     private static boolean isAnsi(Object any) {
