@@ -14,7 +14,7 @@ from holdfast.errors import DeclarationError, UnknownName
 from holdfast.frontend.cycles import in_a_cycle, in_order
 from holdfast.frontend.nearest import did_you_mean
 from holdfast.plan import nodes
-from holdfast.plan.rewrites import rewrite_beside
+from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import Kept, reachable
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Catalog:
             if name not in views or self.planned.get(name) != found:
                 # What an earlier view keeps is kept once: no rewrite may make a variant of it.
                 kept = frozenset().union(*map(_ids, self.expiring.values()), *within.values())
-                views[name] = rewrite_beside(found.node, kept)
+                views[name] = rewrite(found.node, keep=kept)
                 within[name] = _ids(views[name])
         statics = dict(self.statics)
         for name, found in planned.items():

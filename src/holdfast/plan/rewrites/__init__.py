@@ -39,13 +39,13 @@ RULES: tuple[Rule, ...] = (
 _ROUNDS = 50
 
 
-def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
-    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are."""
-    return rewrite_beside(node, frozenset(id(each) for plan in keep for each in reachable(plan)))
-
-
-def rewrite_beside(node: Node, kept: Kept) -> Node:
-    """The same; ``kept``: the ids of the nodes that stay as they are."""
+def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
+    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are. Who
+    knows the ids of these nodes already gives those, as a frozenset."""
+    if isinstance(keep, frozenset):
+        kept: Kept = keep
+    else:
+        kept = frozenset(id(each) for plan in keep for each in reachable(plan))
     for _ in range(_ROUNDS):
         before = node
         for rule in RULES:
@@ -55,4 +55,4 @@ def rewrite_beside(node: Node, kept: Kept) -> Node:
     return node
 
 
-__all__ = ["RULES", "Rule", "rewrite", "rewrite_beside"]
+__all__ = ["RULES", "Rule", "rewrite"]
