@@ -15,6 +15,7 @@ from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.view_order import in_a_cycle, in_order
 from holdfast.plan import nodes
 from holdfast.plan.rewrites import rewrite
+from holdfast.plan.walk import Kept, reachable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,6 +69,9 @@ class Catalog:
 
     statics: Mapping[str, Source] = field(default_factory=dict)
     """The sources that views brought along, now or before: they know what was taken of them."""
+
+    _within: Mapping[str, Kept] = field(default_factory=dict, repr=False, compare=False)
+    """View → the ids of the nodes of its plan."""
 
     def with_source(self, name: str, source: Source, expires: str | None, planner: Planner | None) -> Self:
         """``planner`` is needed for a source whose rows expire."""
@@ -128,10 +132,13 @@ class Catalog:
 
     def _with_plans(self, planned: Mapping[str, Planned]) -> Self:
         views: dict[str, nodes.Node] = {name: node for name, node in self.views.items() if name in planned}
+        within = {name: ids for name, ids in self._within.items() if name in views}
         for name, found in planned.items():
             if name not in views or self.planned.get(name) != found:
                 # What an earlier view keeps is kept once: no rewrite may make a variant of it.
-                views[name] = rewrite(found.node, keep=[*self.expiring.values(), *views.values()])
+                kept = frozenset().union(*map(_ids, self.expiring.values()), *within.values())
+                views[name] = rewrite(found.node, keep=kept)
+                within[name] = _ids(views[name])
         statics = dict(self.statics)
         for name, found in planned.items():
             for static, source in found.statics.items():
@@ -139,7 +146,7 @@ class Catalog:
                     raise DeclarationError(
                         f"view '{name}': '{static}' has other columns than an earlier view found there", view=name
                     )
-        return replace(self, planned=planned, views=views, statics=statics)
+        return replace(self, planned=planned, views=views, statics=statics, _within=within)
 
     @property
     def all_sources(self) -> dict[str, Source]:
@@ -178,3 +185,7 @@ class Catalog:
         """Raise unless there is such a view."""
         if name not in self.views:
             raise UnknownName(f"view '{name}' not found{did_you_mean(name, self.views)}", name=name)
+
+
+def _ids(plan: nodes.Node) -> Kept:
+    return frozenset(id(each) for each in reachable(plan))

@@ -99,25 +99,42 @@ class Dataflow:
     given: Mapping[str, Given] = field(default_factory=dict)
     """Fingerprint of a node → a source that has its rows: what lies behind it is not in the dataflow."""
 
+    _indexed: tuple[list[Path], int, tuple[dict[str, list[Path]], dict[str, list[Path]]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """The list of paths that was indexed, its length then, and the index."""
+
     @property
     def stages(self) -> int:
         return max((operator.stage for operator in self.operators.values()), default=0)
 
     def into(self, consumer: str, port: int | None = None) -> list[Path]:
-        return [path for path in self.paths if path.consumer == consumer and port in (None, path.port)]
+        return [path for path in self._ends[1].get(consumer, ()) if port in (None, path.port)]
 
     def out_of(self, producer: str) -> list[Path]:
-        return [path for path in self.paths if path.producer == producer]
+        return list(self._ends[0].get(producer, ()))
 
     def ancestors(self, ids: set[str]) -> set[str]:
         """The operators and sources that ``ids`` depend on, themselves not included unless reached."""
+        into = self._ends[1]
         reached: set[str] = set()
         frontier = set(ids)
         while frontier:
-            above = {path.producer for path in self.paths if path.consumer in frontier}
+            above = {path.producer for consumer in frontier for path in into.get(consumer, ())}
             frontier = above - reached
             reached |= above
         return reached
+
+    @property
+    def _ends(self) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+        """Producer → its paths, and consumer → its paths."""
+        if self._indexed is None or self._indexed[0] is not self.paths or self._indexed[1] != len(self.paths):
+            ends: tuple[dict[str, list[Path]], dict[str, list[Path]]] = ({}, {})
+            for path in self.paths:
+                ends[0].setdefault(path.producer, []).append(path)
+                ends[1].setdefault(path.consumer, []).append(path)
+            self._indexed = (self.paths, len(self.paths), ends)
+        return self._indexed[2]
 
 
 def log_id(view_fingerprint: str, key: Sequence[int]) -> str:
@@ -162,10 +179,11 @@ def build(
 
 def _name_draws(flow: Dataflow) -> None:
     """A function of the user's may fail: then the error names the first view that draws from it."""
-    for view, log in flow.views.items():
-        for mark in flow.ancestors({log}) & flow.operators.keys():
+    draws = {mark for mark, operator in flow.operators.items() if operator.kind == "draw"}
+    for view, log in flow.views.items() if draws else ():
+        for mark in flow.ancestors({log}) & draws:
             operator = flow.operators[mark]
-            if operator.kind == "draw" and not operator.name:
+            if not operator.name:
                 flow.operators[mark] = replace(operator, name=view)
 
 

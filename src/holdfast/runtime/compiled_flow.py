@@ -16,7 +16,7 @@ from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.replication import LiveTrace
-from holdfast.task.program import KINDS, Program, compile_program, is_native
+from holdfast.task.program import KINDS, Compiled, Program, compile_program, is_native
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
@@ -64,8 +64,12 @@ class CompiledFlow:
 
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
-        operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
+        operator = self._compiled[self.flow.views[name]]
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
+
+    @cached_property
+    def _compiled(self) -> dict[str, Compiled]:
+        return {operator.id: operator for operator in self.program.operators}
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
         """A dataflow that computes some of the operators from the rows that ``logs`` hold, as far as those lead back:
@@ -112,6 +116,8 @@ class CompiledFlow:
     def drawing(self) -> frozenset[str]:
         """The operators whose values depend on the epoch at which they were drawn."""
         draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        if not draws:
+            return frozenset()
         return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
 
     def description(self) -> dict[str, Any]:

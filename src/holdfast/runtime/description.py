@@ -67,6 +67,8 @@ class FlowDescription:
     def otherwise(self, state: CompiledFlow) -> list[str]:
         """The views that have the text that they had when the flow ran last, and another plan."""
         before: dict[str, Any] = next((found for one in self._read() if (found := one.get("collections"))), {})
+        if not before:
+            return []
         now = state.description()["collections"]
         return [
             name

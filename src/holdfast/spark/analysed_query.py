@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -28,6 +29,7 @@ from holdfast.spark.decorrelation import decorrelated
 from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 from holdfast.spark.python_functions import function_of
 from holdfast.spark.schemas import fields_of
+from holdfast.spark.statements import unpacked
 from holdfast.spark.static_tables import static
 
 _LOGICAL = f"{CATALYST}.plans.logical"
@@ -44,51 +46,60 @@ class Analysed:
     """The analysed plan of a query: ``plan`` for Python, and Spark's own objects behind it."""
 
     def __init__(
-        self, session: SparkSession, plan: Any, subject: str = "", functions: Mapping[str, UserFunction] | None = None
+        self, session: SparkSession, read: Any, subject: str = "", functions: Mapping[str, UserFunction] | None = None
     ) -> None:
-        """``plan``: a LogicalPlan of Spark's, analysed. ``functions``: those that were declared for the flow."""
+        """``read``: Spark's analysis of a query (`spark.statements`). ``functions``: those that were declared for the
+        flow."""
         self._session, self._subject, self._functions = session, subject, functions or {}
+        self._read = read
         self.statics: dict[str, Table] = {}
         """The leaves that are not the flow's, by the names that they have as sources."""
 
-        schema = StructType.fromJson(json.loads(plan.schema().json()))
-        self.fields: tuple[Field, ...] = fields_of(schema)
+        shown = unpacked(read.described())
+        described = json.loads(shown)
+        self.fields: tuple[Field, ...] = fields_of(StructType.fromJson(described["schema"]))
         """The columns of the query."""
 
-        plan = decorrelated(session, plan)
-        # The outputs, by name and id, are the columns of the view.
-        self._root = jvm_class(self._session, f"{_LOGICAL}.Project")(plan.output(), plan)
-        self._found: dict[Path, Any] = {(): self._root}
-        self._lists: set[Path] = set()
-        """The paths of values that are lists of Scala's, not trees."""
+        told = described["told"]
+        if told is None:
+            shown = unpacked(read.finished(decorrelated(session, read.plan())))
+            told = json.loads(shown)
+        self._found: dict[Path, Any] = {}
+        self._made: dict[Path, Any] = {}
+        """Objects that are not in the plan, by the paths that they have all the same."""
 
         self._ansi: set[Path] = set()
         """The paths of expressions that are known to fail as ANSI SQL does."""
 
-        shown = str(self._root.toJSON())
+        # A name or a text with such a word is shown as a mode is: then each expression is looked at by itself.
+        self._all_ansi = bool(told["ansi"]) and "TRY" not in shown and "LEGACY" not in shown
         self.has_collations = "string collate " in shown or "__COLLATIONS" in shown or "ResolvedCollation" in shown
-        self.plan: CatalystOperator = read_plan(_completed(json.loads(shown), self._root))
+        self.plan: CatalystOperator = read_plan(_completed(told["plan"], read))
 
     def object(self, path: Path) -> Any:
         """Spark's own object at a path of the plan."""
         if path not in self._found:
-            above, step = self.object(path[:-1]), path[-1]
-            if isinstance(step, int):
-                found = above.apply(step) if path[:-1] in self._lists else above.children().apply(step)
-                known = path[:-1] not in self._lists
-            else:
-                found, known = getattr(above, step)(), False
-            if not known:
-                name = found.getClass().getName()
-                if name.startswith("scala.Some"):
-                    found = found.get()
-                elif name.startswith("scala.collection"):
-                    self._lists.add(path)
-            self._found[path] = found
+            above = next((each for each in self._made if path[: len(each)] == each), ())
+            start = self._made[above] if above else self._root
+            rest = path[len(above) :]
+            self._found[path] = self._read.at(start, _text(rest)) if rest else start
         return self._found[path]
 
+    @cached_property
+    def _root(self) -> Any:
+        return self._read.root()
+
+    def _asked(self, path: Path, *methods: str) -> str:
+        """What methods of the object at a path say, one of what the one before gives: in one call."""
+        if any(path[: len(each)] == each for each in self._made):
+            found = self.object(path)
+            for method in methods:
+                found = getattr(found, method)()
+            return str(found)
+        return str(self._read.textAt(_text((*path, *methods))))
+
     def type_of(self, expression: CatalystExpression) -> str:
-        return str(self.object(expression.path).dataType().catalogString())
+        return self._asked(expression.path, "dataType", "catalogString")
 
     def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
         origin = self.object(node.path).origin()
@@ -103,7 +114,7 @@ class Analysed:
         return [float(each) for each in value.toDoubleArray()] if hasattr(value, "toDoubleArray") else value
 
     def function_name(self, expression: CatalystExpression) -> str:
-        return str(self.object(expression.path).prettyName())
+        return self._asked(expression.path, "prettyName")
 
     def collation_key(self, collation: str) -> str:
         return spark_expressions.collation_key(self._session, collation)
@@ -128,8 +139,8 @@ class Analysed:
         for place in range(own.pivotColumnValues().size()):
             item = expressions.GetArrayItem(listed, number.apply(place), False)
             path = (*expression.path, "pivotColumnValues", place)
-            self._found[path] = folding.constantFolding(item, False)
-            found.append(read_expression(json.loads(self._found[path].toJSON()), path))
+            self._made[path] = folding.constantFolding(item, False)
+            found.append(read_expression(json.loads(self._made[path].toJSON()), path))
         return found
 
     def foreign(self, expression: CatalystExpression, holes: Sequence[CatalystExpression]) -> str:
@@ -160,10 +171,12 @@ class Analysed:
 
     def mode(self, expression: CatalystExpression) -> str:
         name = next(each for each in _MODES if each in expression.parameters)
-        found = re.search("ANSI|TRY|LEGACY", str(getattr(self.object(expression.path), name)().toString()))
+        found = re.search("ANSI|TRY|LEGACY", self._asked(expression.path, name))
         return "" if found is None else found[0]
 
     def is_ansi(self, expression: CatalystExpression) -> bool:
+        if self._all_ansi:
+            return True
         for root, *below in _shown_whole(expression):
             if root.path in self._ansi:
                 continue
@@ -177,7 +190,7 @@ class Analysed:
         return True
 
     def hidden(self, expression: CatalystExpression, name: str) -> str:
-        return str(getattr(self.object(expression.path), name)())
+        return self._asked(expression.path, name)
 
     def _meaning(self, expression: CatalystExpression, holes: Set[Path]) -> str:
         """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""
@@ -248,14 +261,18 @@ def _shown_whole(expression: CatalystExpression) -> Iterator[list[CatalystExpres
             yield within
 
 
-def _completed(nodes: list[dict[str, Any]], root: Any) -> list[dict[str, Any]]:
+def _text(path: Path) -> str:
+    return "/".join(map(str, path))
+
+
+def _completed(nodes: list[dict[str, Any]], read: Any) -> list[dict[str, Any]]:
     """The JSON of a plan with what Spark leaves out: lists of lists that a DataFrame made (``unpivot``)."""
 
     def lacks(node: dict[str, Any]) -> bool:
         return node["class"].endswith(".Expand") and node["projections"] is None
 
     if any(map(lacks, nodes)):
-        for node, own in zip(nodes, _operators(root), strict=True):
+        for node, own in zip(nodes, _operators(read.root()), strict=True):
             if lacks(node):
                 node["projections"] = [
                     [json.loads(each.toJSON()) for each in _each(row)] for row in _each(own.projections())

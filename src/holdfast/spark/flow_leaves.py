@@ -16,17 +16,15 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from py4j.clientserver import ClientServer
-from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.plan.nodes import Field
 from holdfast.runtime.turns import acting_for
-from holdfast.spark.jvm import CATALYST, jvm_class, kept, scala_object
+from holdfast.spark.jvm import compiled, jvm_class
 from holdfast.spark.schemas import ddl
 
 _CLASS = "holdfast.Leaf"
@@ -39,7 +37,10 @@ import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -47,6 +48,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.V1Scan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.TableScan;
 import org.apache.spark.sql.types.StructType;
@@ -69,7 +71,14 @@ public class Leaf implements Table, SupportsRead {
   }
 
   public Leaf reading(scala.Function4 read) { return new Leaf(null, null, read); }
-  public Leaf of(String name, StructType schema) { return new Leaf(name, schema, read); }
+
+  public LogicalPlan plan(String name, String columns, String prefix) {
+    scala.Option nothing = scala.Option.apply(null);
+    Leaf leaf = new Leaf(name, StructType.fromDDL(columns), read);
+    LogicalPlan plan = DataSourceV2Relation$.MODULE$.create(leaf, nothing, nothing);
+    plan = new SubqueryAlias(new AliasIdentifier(prefix + name), plan);
+    return new SubqueryAlias(new AliasIdentifier(name), plan);
+  }
 
   public String name() { return name; }
   public StructType schema() { return schema; }
@@ -138,7 +147,9 @@ class FlowLeaves:
     def __init__(self, session: SparkSession, read: Read) -> None:
         self.session, self._read = session, read
         ensure_callback_server_started(session.sparkContext._gateway)
-        self._first = _compiled(session.sparkContext).reading(_Reading(self))
+        self.first: Any = leaf(session).reading(_Reading(self))
+        """A leaf that stands for no collection yet."""
+
         pinned = isinstance(session.sparkContext._gateway, ClientServer)
         self._threads: Any = jvm_class(session, "java.lang.Thread") if pinned else None
         self._callers: dict[int, int] = {}
@@ -147,17 +158,9 @@ class FlowLeaves:
         self._failed: dict[int, BaseException] = {}
         """Thread of Python → why what it wants to read could not be read."""
 
-    def plan(self, name: str, fields: Sequence[Field], aliases: Sequence[str]) -> Any:
-        """A plan of Spark's that reads the collection, under these aliases, innermost first."""
-        schema = jvm_class(self.session, "org.apache.spark.sql.types.StructType").fromDDL(ddl(fields))
-        relations = scala_object(self.session, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
-        nothing = kept(self.session, "nothing", lambda: jvm_class(self.session, "scala.Option").apply(None))
-        plan = relations.create(self._first.of(name, schema), nothing, nothing)
-        alias_of = jvm_class(self.session, f"{CATALYST}.plans.logical.SubqueryAlias")
-        named = jvm_class(self.session, f"{CATALYST}.AliasIdentifier")
-        for alias in aliases:
-            plan = alias_of(named(alias), plan)
-        return plan
+    def plan(self, name: str, fields: Sequence[Field], prefix: str) -> Any:
+        """A plan of Spark's that reads the collection, under its name; below that, with ``prefix`` before it."""
+        return self.first.plan(name, ddl(fields), prefix)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of the JVM's that may read collections. What goes wrong in Python then is raised as it is."""
@@ -211,18 +214,6 @@ class _Reading:
         implements = ("scala.Function4",)
 
 
-_ready: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""Gateway to a JVM → an object of the class, there."""
-
-
-def _compiled(context: SparkContext) -> Any:
-    gateway: Any = context._gateway
-    if gateway not in _ready:
-        jvm: Any = context._jvm
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
-        compiler.cook(_SOURCE)
-        found = compiler.getClassLoader().loadClass(_CLASS)
-        nothing = gateway.new_array(jvm.java.lang.Object, 0)
-        _ready[gateway] = found.getConstructor(gateway.new_array(jvm.java.lang.Class, 0)).newInstance(nothing)
-    return _ready[gateway]
+def leaf(session: SparkSession) -> Any:
+    """A leaf of no flow: what others are made of."""
+    return compiled(session, _CLASS, _SOURCE)

@@ -30,6 +30,23 @@ def java_class(session: SparkSession, name: str) -> Any:
     return _kept(session, f"class {name}", lambda jvm: _walk(jvm, "java.lang.Class").forName(name))
 
 
+def compiled(session: SparkSession, name: str, source: str, beside: Any = None) -> Any:
+    """An object of the Java class ``name``, whose ``source`` is compiled in the driver's JVM by the compiler that Spark
+    has for its own generated code. It may use the class of the object ``beside``, which was compiled before."""
+
+    def compile(jvm: Any) -> Any:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        above = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+        compiler.setParentClassLoader(above if beside is None else beside.getClass().getClassLoader())
+        compiler.cook(source)
+        gateway: Any = session.sparkContext._gateway
+        found = compiler.getClassLoader().loadClass(name)
+        nothing = gateway.new_array(jvm.java.lang.Object, 0)
+        return found.getConstructor(gateway.new_array(jvm.java.lang.Class, 0)).newInstance(nothing)
+
+    return _kept(session, f"compiled {name}", compile)
+
+
 def kept(session: SparkSession, name: str, find: Any) -> Any:
     """What ``find`` gives, asked once: ``name`` stands for it."""
     return _kept(session, f"kept {name}", lambda jvm: find())

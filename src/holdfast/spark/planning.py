@@ -38,11 +38,12 @@ from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunct
 from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed_query import Analysed
 from holdfast.spark.flow_leaves import FlowLeaves
-from holdfast.spark.jvm import CATALYST, java_class, jvm_class, kept, scala_object
+from holdfast.spark.jvm import CATALYST, jvm_class
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.replanned_frames import renewed
 from holdfast.spark.session_meaning import differing
 from holdfast.spark.statement_session import StatementSession
+from holdfast.spark.statements import analysis
 
 Schema = Sequence[Field]
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
@@ -69,12 +70,12 @@ class Planner:
         """The plan of a view over ``collections``, whose columns are ``schemas``."""
         subject = f"view '{view}'"
         if isinstance(query, str):
-            plan = self._analysed(subject, view, query, schemas, functions)
+            read = self._read(subject, view, query, schemas, functions)
         else:
             self._check_session(subject, view, query.sparkSession)
-            plan = query._jdf.queryExecution().analyzed()
+            read = analysis(self.session, query._jdf.queryExecution().analyzed())
         with _explained(subject, view, query if isinstance(query, str) else "", schemas):
-            analysed = Analysed(self.session, plan, subject, functions)
+            analysed = Analysed(self.session, read, subject, functions)
         known = {self._mark + name: node for name, node in collections.items()}
         statement = Statement(view, analysed, functions)
         try:
@@ -94,8 +95,8 @@ class Planner:
             raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY'")
         until = unique("expires", source.columns)
         text = f"SELECT *, ({expires}\n) AS {quoted(until)} FROM {quoted(source.name)}"
-        plan = self._analysed(subject, source.name, text, {source.name: source.fields}, functions, place=False)
-        analysed = Analysed(self.session, plan, subject, functions)
+        read = self._read(subject, source.name, text, {source.name: source.fields}, functions, place=False)
+        analysed = Analysed(self.session, read, subject, functions)
         statement = Statement(source.name, analysed, functions, subject)
         rows, _ = convert(statement, analysed.plan, {self._mark + source.name: source})
         if not isinstance(rows, Linear) or rows.input != source or rows.predicate is not None:
@@ -117,7 +118,7 @@ class Planner:
 
     def sql(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
         """A query over collections as a DataFrame of the user's session."""
-        return renewed(self.session, self._analysed("sql", "", text, schemas, functions), self._leaves)
+        return renewed(self.session, self._read("sql", "", text, schemas, functions).plan(), self._leaves)
 
     def check_function(self, name: str) -> None:
         """Raise if Spark has a function of that name: SQL would call that one."""
@@ -139,7 +140,7 @@ class Planner:
 
     # -- analysing ------------------------------------------------------------------------------------------------
 
-    def _analysed(
+    def _read(
         self,
         subject: str,
         view: str,
@@ -148,19 +149,12 @@ class Planner:
         functions: Mapping[str, UserFunction],
         place: bool = True,
     ) -> Any:
-        """Spark's plan of a text; in errors with its ``place`` in the text."""
+        """Spark's analysis of a text; in errors with its ``place`` in the text."""
         with _explained(subject, view, text if place else "", schemas):
-            return self._read(subject, view, text, self._names.session(text, schemas, functions))
-
-    def _read(self, subject: str, view: str, text: str, session: Any) -> Any:
-        state = session.sessionState()
-        with self._active(session):
-            parsed = state.sqlParser().parsePlan(text)
-            execution = state.executePlan(parsed, self._skipping())
-            # Analysing does not execute: a command would only be found here.
-            plan = execution.analyzed()
-        if self._is_command(plan) or self._is_command(parsed):
-            construct = _words(parsed.nodeName())
+            read = self._names.read(text, schemas, functions)
+            command = read.command()
+        if command:
+            construct = _words(command)
             line, column = _start(text)
             raise Unsupported(
                 f"{subject}, line {line}, column {column}: {construct} is not supported: a view is a query, such as a "
@@ -170,29 +164,7 @@ class Planner:
                 line=line,
                 column=column,
             )
-        return plan
-
-    def _skipping(self) -> Any:
-        modes = scala_object(self.session, "org.apache.spark.sql.execution.CommandExecutionMode")
-        return kept(self.session, "skip commands", modes.SKIP)
-
-    def _is_command(self, plan: Any) -> bool:
-        kinds = (f"{CATALYST}.plans.logical.Command", f"{CATALYST}.plans.logical.ParsedStatement")
-        return any(java_class(self.session, kind).isInstance(plan) for kind in kinds)
-
-    @contextmanager
-    def _active(self, session: Any) -> Iterator[None]:
-        """Have what a session of the JVM's says hold while a text is parsed."""
-        sessions = jvm_class(self.session, "org.apache.spark.sql.classic.SparkSession")
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(session)
-        try:
-            yield
-        finally:
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
+        return read
 
 
 def _check_types(statement: Statement, analysed: Analysed) -> None:

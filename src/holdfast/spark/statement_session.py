@@ -7,19 +7,21 @@ nothing of the flow's is left behind in the user's session.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, UserFunction
 from holdfast.spark.flow_leaves import FlowLeaves
-from holdfast.spark.jvm import jvm_class, kept
 from holdfast.spark.python_functions import known_to_spark
-from holdfast.spark.replanned_frames import dataset
+from holdfast.spark.schemas import ddl
+from holdfast.spark.statements import statements, text_of
 
 Schema = Sequence[Field]
+
+_WORD = re.compile(r"\w+")
 
 
 class StatementSession:
@@ -28,51 +30,24 @@ class StatementSession:
     def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, prefix: str) -> None:
         """``meaning``: settings that hold whatever the session says. ``prefix``: how the alias of a leaf begins that
         the conversion recognises."""
-        self._session, self._leaves, self._prefix = session, leaves, prefix
-        self._settings: Any = jvm_class(session, "java.util.Properties")()
-        for setting, value in meaning.items():
-            self._settings.setProperty(setting, value)
-        self._own: Any = session.newSession()
-        """Where Spark makes relations, once each."""
-
-        self._relations: dict[str, tuple[tuple[Field, ...], Any]] = {}
+        self._leaves, self._prefix = leaves, prefix
+        self._statements = statements(session, session.newSession(), meaning, leaves, prefix)
         self._functions: dict[str, tuple[UserFunction, Any]] = {}
 
     def plan(self, name: str, fields: Schema) -> Any:
         """A plan of Spark's that reads a collection."""
-        return self._leaves.plan(name, fields, [self._prefix + name, name])
+        return self._leaves.plan(name, fields, self._prefix)
 
-    def session(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
-        """A session of the JVM's for a statement: it has those of the flow's names that the text mentions."""
-        user: Any = self._session
-        copy = user._jsparkSession.cloneSession()
-        self._share_variables(user._jsparkSession, copy)
-        copy.sessionState().conf().setConf(self._settings)
-        catalog = copy.sessionState().catalog()
-        for name in mentioned(text, schemas):
-            catalog.createTempView(name, self._relation(name, tuple(schemas[name])), True)
-        for name in mentioned(text, functions):
-            copy.udf().registerPython(name, self._function(functions[name]))
-        return copy
-
-    def _share_variables(self, user: Any, copy: Any) -> None:
-        """Let a copy of a session see the session's variables: of all that a session has, Spark does not copy these."""
-        mine, own = (session.sessionState().catalogManager() for session in (copy, user))
-
-        def variables() -> Any:
-            field = mine.getClass().getDeclaredField("tempVariableManager")
-            field.setAccessible(True)
-            return field
-
-        kept(self._session, "variables of a session", variables).set(mine, own.tempVariableManager())
-
-    def _relation(self, name: str, fields: tuple[Field, ...]) -> Any:
-        known = self._relations.get(name)
-        if known is None or known[0] != fields:
-            own = self._own._jsparkSession
-            dataset(self._session, own, self.plan(name, fields)).createOrReplaceTempView(quoted(name))
-            known = self._relations[name] = (fields, own.sessionState().catalog().getRawTempView(name).get())
-        return known[1]
+    def read(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
+        """The `Analysis` of a statement, in a session that has those of the flow's names that the text mentions."""
+        names = text_of({name: ddl(schemas[name]) for name in mentioned(text, schemas)})
+        called = mentioned(text, functions)
+        if not called:
+            return self._statements.read(text, names)
+        session = self._statements.session(names)
+        for name in called:
+            session.udf().registerPython(name, self._function(functions[name]))
+        return self._statements.read(text, session)
 
     def _function(self, function: UserFunction) -> Any:
         known = self._functions.get(function.name)
@@ -83,8 +58,13 @@ class StatementSession:
 
 def mentioned(text: str, names: Iterable[str]) -> list[str]:
     """Those of the names that occur in the text, as names or as anything else; all, if it puts names together
-    (``IDENTIFIER('ord' || 'ers')``)."""
+    (``IDENTIFIER('ord' || 'ers')``). A name that needs no quotes is a whole word."""
     lower = text.lower()
     if "identifier" in lower:
         return list(names)
-    return [name for name in names if name.lower().replace("`", "``") in lower]
+    words = set(_WORD.findall(lower))
+    return [
+        name
+        for name in names
+        if (own := name.lower()) in words or (not _WORD.fullmatch(own) and own.replace("`", "``") in lower)
+    ]

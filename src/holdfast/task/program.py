@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -123,7 +124,13 @@ class Program:
 
 def change_schema(fields: Iterable[Field]) -> pa.Schema:
     """The schema of a change in flight: ``c0…``, ``_diff``."""
-    columns = [pa.field(f"c{place}", arrow_type(item.type)) for place, item in enumerate(fields)]
+    return _change_schema(tuple(item.type for item in fields))
+
+
+@lru_cache(maxsize=1024)
+def _change_schema(types: tuple[str, ...]) -> pa.Schema:
+    # One object for all that are alike: they are pickled, and that is slow for each.
+    columns = [pa.field(f"c{place}", arrow_type(kind)) for place, kind in enumerate(types)]
     return pa.schema([*columns, pa.field("_diff", pa.int64())])
 
 
@@ -169,6 +176,7 @@ def compile_program(flow: Dataflow) -> Program:
     """The program of ``flow``."""
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
+    schemas: dict[bytes, pa.Schema] = {}
     owners: dict[str, str] = {}
     for view, mark in flow.views.items():
         owners = dict.fromkeys([mark, *flow.ancestors({mark})], view) | owners
@@ -182,7 +190,8 @@ def compile_program(flow: Dataflow) -> Program:
                 + [pa.array([], type=pa.int64())],
                 names=[f"c{place}" for place in range(len(columns[port]))] + ["_diff"],
             )
-            ports.append(Port(columns[port], KINDS[operator.kind].prepare(spec, port, empty).schema))
+            schema = KINDS[operator.kind].prepare(spec, port, empty).schema
+            ports.append(Port(columns[port], schemas.setdefault(schema.serialize().to_pybytes(), schema)))
         numbers = tuple(range(len(channels), len(channels) + operator.ports))
         channels += [(len(operators), port) for port in range(operator.ports)]
         operators.append(

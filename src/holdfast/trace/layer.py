@@ -65,8 +65,10 @@ def write_layer(
     try:
         with open(temporary, "xb") as file:
             sink = _Checksummed(file)
-            if block.rows == 0 and all(pa.types.is_null(column.type) for column in block.columns):
-                sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
+            kinds = tuple(column.type for column in block.columns)
+            # Types that have others in them may be equal although their bytes are not.
+            if block.rows == 0 and not any(kind.num_fields for kind in kinds):
+                sink.write(_empty(layout, kinds, last, tuple(sorted((metadata or {}).items()))))
             else:
                 block = consolidate(block, layout)
                 encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
@@ -78,11 +80,11 @@ def write_layer(
     return name
 
 
-@lru_cache(maxsize=64)
-def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
+@lru_cache(maxsize=256)
+def _empty(layout: Layout, kinds: tuple[pa.DataType, ...], epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
     """A layer without rows, of which an epoch writes many that are alike."""
     sink = pa.BufferOutputStream()
-    encode(sink, Block.empty(layout), layout, epoch=epoch, metadata=dict(metadata))
+    encode(sink, Block.empty(layout, kinds), layout, epoch=epoch, metadata=dict(metadata))
     written: bytes = sink.getvalue().to_pybytes()
     return written
 

@@ -82,13 +82,14 @@ def test_legacy_arithmetic_stays_sparks(spark: SparkSession) -> None:
     from holdfast.frontend.catalyst.convert import convert
     from holdfast.frontend.catalyst.statement import Statement
     from holdfast.spark.analysed_query import Analysed
+    from holdfast.spark.statements import analysis
 
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", "false")
     frame = session.createDataFrame([], "k int").alias("holdfast:o")
     node = Source("o", (Field("k", "int"),))
     for verb, native in ((frame.selectExpr("k + 1 AS x"), False), (frame.selectExpr("k = 1 AS x"), True)):
-        analysed = Analysed(session, verb._jdf.queryExecution().analyzed(), "view 'v'", {})
+        analysed = Analysed(session, analysis(session, verb._jdf.queryExecution().analyzed()), "view 'v'", {})
         plan, _ = convert(Statement("v", analysed, {}), analysed.plan, {"o": node})
         assert isinstance(plan, Linear)
         assert isinstance(plan.outputs[0].expression, SparkExpression) != native

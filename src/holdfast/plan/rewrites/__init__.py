@@ -22,7 +22,7 @@ from holdfast.plan.rewrites.prune_columns import prune_columns
 from holdfast.plan.rewrites.push_filter import push_filter
 from holdfast.plan.rewrites.push_semi import push_semi
 from holdfast.plan.rewrites.share_constants import share_constants
-from holdfast.plan.walk import Rule, reachable
+from holdfast.plan.walk import Kept, Rule, reachable
 
 RULES: tuple[Rule, ...] = (
     fuse_linear,
@@ -39,9 +39,13 @@ RULES: tuple[Rule, ...] = (
 _ROUNDS = 50
 
 
-def rewrite(node: Node, keep: Iterable[Node] = ()) -> Node:
-    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are."""
-    kept = frozenset(id(each) for plan in keep for each in reachable(plan))
+def rewrite(node: Node, keep: Iterable[Node] | Kept = ()) -> Node:
+    """A plan with the rows of ``node``, in the same columns; the nodes of the plans ``keep`` stay as they are. Who
+    knows the ids of these nodes already gives those, as a frozenset."""
+    if isinstance(keep, frozenset):
+        kept: Kept = keep
+    else:
+        kept = frozenset(id(each) for plan in keep for each in reachable(plan))
     for _ in range(_ROUNDS):
         before = node
         for rule in RULES:
