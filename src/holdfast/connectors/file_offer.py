@@ -4,7 +4,7 @@
 ``"files"``: names, sizes and mtimes column by column (mtimes as differences), compressed, and ``"marks"`` beside it,
 which do not compress, and ``"count"``, how many files there are. An offer of before marks has entries of three.
 
-Offers are folded to offers of some thousand files each. One that is so large stays as it is, so folding costs what is
+Offers are folded to offers of a thousand files each. One that is so large stays as it is, so folding costs what is
 new and the last of them, however many files were ever taken.
 """
 
@@ -22,7 +22,7 @@ from holdfast.connectors.source import Offer
 from holdfast.foundation import base85
 
 _FEW = 8
-_FULL = 4096
+_FULL = 1024
 """An offer of so many files is not folded any more."""
 
 _WIDTHS = (4, 16)
