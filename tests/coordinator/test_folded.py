@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import os
+import zlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.connectors.file_offer import fold_files
+from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.input import Input
 from holdfast.connectors.rate import rate
 from holdfast.connectors.source import Offer, Source
@@ -260,3 +264,38 @@ def test_files_fold_to_one_list_per_way_of_reading_them() -> None:
         {"under": "/d", "files": [["a", 1, 10, "00"], ["e/b", 2, 20, "01"]], "skipped": [["/d/x", "bad", 3, 4]]},
         other,
     ]
+
+
+def _offered(names: Iterable[str], mark: bytes) -> list[Offered]:
+    return [Offered(File(f"/d/{name}", 1, place), mark) for place, name in enumerate(names)]
+
+
+def test_files_whose_marks_are_of_different_identities_keep_their_marks_when_they_are_folded() -> None:
+    # A source that was declared with identity="path", and later with "content"; and one of before there were marks.
+    some = [
+        _offered((f"{kind}{n}" for n in range(6)), mark)
+        for kind, mark in (("a", b"1234"), ("b", b"x" * 16), ("c", b""))
+    ]
+    folded = fold_files([offer_of(each[:3]) for each in some] + [offer_of(each[3:]) for each in some])
+    assert [each for offer in folded for each in files_of(offer)] == [
+        file for half in (slice(3), slice(3, 6)) for each in some for file in each[half]
+    ]
+    together = fold_files([offer_of(each) for one in some for each in (one[:3], one[3:])])
+    assert [files_of(offer) for offer in together] == some
+
+
+def test_marks_that_were_mixed_up_by_folding_count_as_none() -> None:
+    names = [f"{n}" for n in range(10)]
+    packed = base64.b85encode(zlib.compress(json.dumps([names, [1] * 10, [1] * 10]).encode())).decode()
+    mixed = {"under": "/d", "packed": packed, "marks": base64.b85encode(b"1234" * 5 + b"x" * 16 * 5).decode()}
+    assert {each.mark for each in files_of(mixed)} == {b""}
+
+
+def test_folding_leaves_offers_of_many_files_as_they_are() -> None:
+    full = offer_of(_offered((f"{n:09d}" for n in range(5_000)), b"1234"))
+    tail = [offer_of(_offered([f"later{n}"], b"1234")) for n in range(20)]
+    first, last = fold_files([full, *tail])
+    assert first is full, "what is full is not even looked at: a fold costs what is new"
+    assert [each.file.path for each in files_of(last)] == [f"/d/later{n}" for n in range(20)]
+    old = {key: said for key, said in full.items() if key != "count"}  # of before offers said how many they are
+    assert fold_files([old, *tail]) == [old, last]

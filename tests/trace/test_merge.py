@@ -18,6 +18,7 @@ from holdfast.trace.layer import list_layers, open_layer
 from holdfast.trace.merge import merge, outline, plan_merge
 from holdfast.trace.name import ALL, LayerName
 from holdfast.trace.rows import Layout
+from holdfast.trace.upkeep import keep_in_shape
 
 from .test_cover import CHAIN, DIGESTS, EPOCHS, LAYERS
 from .test_trace import FAST
@@ -236,3 +237,13 @@ def test_maintenance_never_changes_what_is_read(tmp_path: Path, weak: int, seed:
             assert covered(list_layers(world.directory), 0, ALL, world.chain) == world.last
         for as_of in range(max(0, world.since), world.last + 1):
             assert totals(world.open(as_of).scan()) == world.state(as_of)
+
+
+def test_a_trace_that_is_never_read_holds_no_layers_that_are_gone(tmp_path: Path) -> None:
+    world = World(tmp_path, Layout(3, 1, "hash"), Random(7))
+    for _ in range(40):
+        world.step(20)
+        keep_in_shape(tmp_path, world.layout, 0, ALL, world.last, world.chain, world.last)
+        # A mapping keeps the space of a file that was removed.
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
+        assert mapped and not [line for line in mapped if "(deleted)" in line]

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import xxhash
 
 from holdfast.connectors.file_listing import File
-from holdfast.connectors.file_offer import Offered
+from holdfast.connectors.file_offer import Columns, Offered
 from holdfast.connectors.taken_files import TakenFiles
 
 Identity = Literal["path", "content"]
@@ -76,6 +76,16 @@ class Taken:
             told.append(file.changed)
             self._otherwise.add(file.size)
         self._files.add(file.path, file.size, file.changed, [_key(file.size, what) for what in told])
+
+    def add_all(self, offered: Columns) -> None:
+        """An epoch, or many of them, took the files of an offer."""
+        under, names, sizes, times, marks = offered
+        ours = _WHOLE if self._whole else _BRIEF
+        if {len(mark) for mark in marks} != {ours}:
+            for name, size, changed, mark in zip(names, sizes, times, marks, strict=True):
+                self.add(Offered(File(os.path.join(under, name), size, changed), mark))
+            return
+        self._files.add_all(under, names, sizes, times, [list(map(_key, sizes, marks))])
 
     def knows(self, path: str, look: Callable[[], File]) -> bool:
         """Whether no epoch needs to look at what is at ``path``."""

@@ -2,12 +2,14 @@
 
 ``{"under": directory, "files": [[name, size, mtime, mark], …]}`` for a few files. For many, ``"packed"`` stands for
 ``"files"``: names, sizes and mtimes column by column (mtimes as differences), compressed, and ``"marks"`` beside it,
-which do not compress. An offer of before marks has entries of three.
+which do not compress, and ``"count"``, how many files there are. An offer of before marks has entries of three.
+
+Offers are folded to offers of a thousand files each. One that is so large stays as it is, so folding costs what is
+new and the last of them, however many files were ever taken.
 """
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -17,8 +19,14 @@ from typing import Any, NamedTuple
 
 from holdfast.connectors.file_listing import File
 from holdfast.connectors.source import Offer
+from holdfast.foundation import base85
 
 _FEW = 8
+_FULL = 1024
+"""An offer of so many files is not folded any more."""
+
+_WIDTHS = (4, 16)
+"""The bytes of a mark, by identity (`connectors.file_identity`)."""
 
 
 class Offered(NamedTuple):
@@ -27,6 +35,16 @@ class Offered(NamedTuple):
     file: File
     mark: bytes
     """What tells its content (`connectors.identity`); empty in an offer of before there were marks."""
+
+
+class Columns(NamedTuple):
+    """The files of an offer, in its order, column by column."""
+
+    under: str
+    names: list[str]
+    sizes: list[int]
+    times: list[int]
+    marks: list[bytes]
 
 
 def offer_of(files: Sequence[Offered]) -> Offer:
@@ -43,42 +61,76 @@ def offer_of(files: Sequence[Offered]) -> Offer:
     columns = [names, [each.file.size for each in files], steps]
     packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)
     marks = b"".join(each.mark for each in files)
-    return {"under": under, "packed": _text(packed), "marks": _text(marks)}
+    return {"under": under, "count": len(files), "packed": base85.encode(packed), "marks": base85.encode(marks)}
+
+
+def columns_of(offer: Offer) -> Columns:
+    """The files of an offer."""
+    under = offer["under"]
+    if "packed" not in offer:
+        rows = offer["files"]
+        names, sizes, times = ([row[place] for row in rows] for place in range(3))
+        return Columns(under, names, sizes, times, [bytes.fromhex(row[3]) if len(row) > 3 else b"" for row in rows])
+    names, sizes, steps = json.loads(zlib.decompress(base85.decode(offer["packed"])))
+    marks = base85.decode(offer["marks"])
+    width = len(marks) // len(names)
+    if width not in _WIDTHS or width * len(names) != len(marks):
+        # Marks of both identities, put together by a Holdfast that did not tell them apart: whose each is, is lost.
+        return Columns(under, names, sizes, list(itertools.accumulate(steps)), [b""] * len(names))
+    cut = [marks[place : place + width] for place in range(0, len(marks), width)]
+    return Columns(under, names, sizes, list(itertools.accumulate(steps)), cut)
 
 
 def files_of(offer: Offer) -> list[Offered]:
     """The files of an offer, in its order."""
-    under = offer["under"]
-    if "packed" not in offer:
-        return [
-            Offered(File(os.path.join(under, name), size, changed), bytes.fromhex(mark[0]) if mark else b"")
-            for name, size, changed, *mark in offer["files"]
-        ]
-    names, sizes, steps = json.loads(zlib.decompress(base64.b85decode(offer["packed"])))
-    marks = base64.b85decode(offer["marks"])
-    width = len(marks) // len(names)
+    under, *columns = columns_of(offer)
     return [
-        Offered(File(os.path.join(under, name), size, changed), marks[place * width : (place + 1) * width])
-        for place, (name, size, changed) in enumerate(zip(names, sizes, itertools.accumulate(steps), strict=True))
+        Offered(File(os.path.join(under, name), size, changed), mark)
+        for name, size, changed, mark in zip(*columns, strict=True)
     ]
 
 
 def fold_files(offers: Sequence[Offer]) -> list[Offer]:
-    """One offer of all their files, or as many as there are ways in which these are to be read."""
+    """Fewer offers of the same files, in the same order. Those that are read in different ways, or have marks of
+    different identities, are not put together."""
     folded: list[Offer] = []
-    for rest, some in itertools.groupby(offers, key=_way_of_reading):
-        together = list(some)
-        offer = {**offer_of([file for each in together for file in files_of(each)]), **rest}
-        skipped = {said[0]: said for each in together for said in each.get("skipped", ())}
-        if skipped:
-            offer["skipped"] = list(skipped.values())
-        folded.append(offer)
+    for (rest, _), some in itertools.groupby(offers, key=lambda offer: (_way_of_reading(offer), _width(offer))):
+        together: list[Offer] = []
+        for offer in some:
+            if _count(offer) < _FULL:
+                together.append(offer)
+                continue
+            folded += [*_folded(together, rest), offer]
+            together = []
+        folded += _folded(together, rest)
     return folded
 
 
+def _folded(offers: Sequence[Offer], rest: Offer) -> list[Offer]:
+    if len(offers) <= 1:
+        return list(offers)
+    offer = {**offer_of([file for each in offers for file in files_of(each)]), **rest}
+    skipped = {said[0]: said for each in offers for said in each.get("skipped", ())}
+    if skipped:
+        offer["skipped"] = list(skipped.values())
+    return [offer]
+
+
 def _way_of_reading(offer: Offer) -> Offer:
-    return {key: said for key, said in offer.items() if key not in ("under", "files", "packed", "marks", "skipped")}
+    own = ("under", "files", "count", "packed", "marks", "skipped")
+    return {key: said for key, said in offer.items() if key not in own}
 
 
-def _text(data: bytes) -> str:
-    return base64.b85encode(data).decode()
+def _count(offer: Offer) -> int:
+    """How many files an offer has."""
+    if "packed" not in offer:
+        return len(offer["files"])
+    count: int | None = offer.get("count")
+    return len(columns_of(offer).names) if count is None else count
+
+
+def _width(offer: Offer) -> int:
+    """The bytes of the marks of an offer's files; 0 if they have none, or if it has no files."""
+    if "packed" not in offer:
+        return len(offer["files"][0][3]) // 2 if offer["files"] and len(offer["files"][0]) > 3 else 0
+    return len(offer["marks"]) * 4 // 5 // _count(offer)

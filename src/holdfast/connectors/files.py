@@ -24,7 +24,7 @@ from holdfast.connectors import file_listing, parquet_files, text_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.file_listing import File, FileTree
-from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
+from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.foundation import arguments
@@ -181,9 +181,11 @@ class Files(Source):
         return self._offered
 
     def advance(self, offer: Offer) -> None:
-        for offered in files_of(offer):
-            self._taken.add(offered)
-            self._skipped.pop(offered.file.path, None)
+        offered = columns_of(offer)
+        self._taken.add_all(offered)
+        if self._skipped:
+            for name in offered.names:
+                self._skipped.pop(os.path.join(offered.under, name), None)
         for path, _, size, changed in offer.get("skipped", ()):
             self._skipped[path] = File(path, size, changed)
         recorded = {path for path, *_ in offer.get("skipped", ())}

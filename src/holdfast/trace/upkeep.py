@@ -2,7 +2,8 @@
 
 Off the critical path. It may run at any time, beside epochs and reads, also twice at once: a merge adds a layer whose
 name says what it holds, and removes nothing; only layers that no reader as of ``live_after`` or later needs are
-removed, and a reader that lost a race for a file lists again.
+removed, and a reader that lost a race for a file lists again. Layers that are gone are not kept open: they would hold
+their space on disk.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from holdfast.errors import LogDamaged
 from holdfast.trace.cover import Chain, garbage, pinned
-from holdfast.trace.layer import list_layers, open_layer
+from holdfast.trace.layer import list_layers, open_layer, retain
 from holdfast.trace.merge import merge, plan_merge
 from holdfast.trace.rows import Layout
 
@@ -48,7 +49,9 @@ def keep_in_shape(
         merged += 1
     names = list(list_layers(directory))
     held = {name for live, end in pins for name in pinned(names, chain, live, end)}
-    for name in garbage(names, chain, live_after):
-        if name not in held:
-            (directory / name.text()).unlink(missing_ok=True)
+    removed = {name.text() for name in garbage(names, chain, live_after) if name not in held}
+    for file in removed:
+        (directory / file).unlink(missing_ok=True)
+    # Of a trace that epochs only write to, nobody else notices here that layers are gone.
+    retain(directory, {name.text() for name in names} - removed)
     return merged
