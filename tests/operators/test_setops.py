@@ -65,7 +65,7 @@ def test_the_result_has_each_row_as_often_as_its_counts_on_both_sides_say(
 ) -> None:
     spec = SetSpec(kind, all, TYPES)
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak else nullcontext():
-        runner = Runner(set_operation, spec, [TYPES, TYPES], Path(directory), random.Random(seed))
+        runner = Runner(spec, [TYPES, TYPES], Path(directory), random.Random(seed))
         sides: list[Counter[Any]] = [Counter(), Counter()]
         view: Counter[Any] = Counter()
         for changes in world:

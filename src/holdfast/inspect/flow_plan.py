@@ -123,7 +123,7 @@ def _read_again(state: CompiledFlow, log: UnopenedLog, mark: str, known: set[str
     fills it would read (`CompiledFlow.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
     fresh = ({mark} | state.flow.ancestors({mark})) & state.flow.operators.keys() - known
-    logs = {one for one, operator in state.flow.operators.items() if operator.kind == "log" and one in known}
+    logs = {one for one in state.flow.views.values() if one in known}
     if not fresh:
         return (), 0
     reads: dict[str, int] = {}

@@ -22,12 +22,11 @@ from holdfast.operators.aggregates.accumulators import Totals, advance, combine,
 from holdfast.operators.aggregates.calls import (
     EXTREMES,
     VALUES,
-    AggregateSpec,
     CallSpec,
+    Grouping,
     distinct,
     inputs,
     is_additive,
-    layouts,
     ordered,
 )
 from holdfast.operators.aggregates.distinct_values import distinct_change
@@ -36,92 +35,104 @@ from holdfast.operators.aggregates.results import describe, results
 from holdfast.operators.aggregates.touched_groups import Groups
 from holdfast.operators.aggregates.values import evaluate, gather
 from holdfast.operators.numbers.digits import Bools, Ints
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
-from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, equal_rows, group_rows
 from holdfast.trace.trace import Trace
-
-__all__ = ["AggregateSpec", "CallSpec", "layouts", "prepare", "step"]
 
 FROM_LAST = {"min": False, "any_value": False, "max": True}
 """Whether a function wants the last of a group's values, or the first."""
 
 
-def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
-    """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
+@dataclass(frozen=True)
+class AggregateSpec(Grouping, KeyedOperator):
+    """A `Grouping`, kept up to date."""
 
-    Batches may have different additive columns: one that is missing is zero.
-    """
-    keys = [normalise_keys(_column(change, place, kind)) for place, kind in enumerate(spec.key_types)]
-    arguments = {place: _column(change, place, kind) for place, kind in inputs(spec).items()}
-    diff = change.column("_diff").to_numpy()
-    hashes = hash_columns(keys, rows=change.num_rows)
-    if is_additive(spec):
-        order, starts = group_rows(hashes, keys)
-        columns = {place: physical.take(column, order) for place, column in _arguments(spec, keys, arguments).items()}
-        totals = partial_sums(spec, columns, diff[order], starts)
-        first = order[starts]
-        if not totals["+diff"].all():
-            alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
-            first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
-        return _table(hashes[first], physical.take_all(keys, first), totals)
-    arguments = {place: normalise_keys(column) for place, column in arguments.items()}
-    rest = list(arguments.values())
-    order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
-    total = exact.sums(diff[order], starts)
-    alive = np.flatnonzero(total)
-    first = order[starts[alive]]
-    kept = {f"c{place}": physical.take(column, first) for place, column in arguments.items()}
-    return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
+    def layouts(self) -> dict[str, Layout]:
+        found = {"acc": Layout(width=self.keys, key=self.keys, sub="none")}
+        for place in ordered(self):
+            found[f"order.{place}"] = Layout(width=self.keys + 1, key=self.keys, sub="order")
+        for state, accumulator in distinct(self).items():
+            width = self.keys + len(accumulator.arguments)
+            found[f"distinct.{state}"] = Layout(width=width, key=self.keys, sub="hash")
+        return found
 
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
 
-def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    """One epoch of one partition."""
-    rows = _arrange(spec, arrived[0])
-    groups = rows.groups
-    forced = spec.keys == 0 and context.low == 0 and context.initial
-    if not len(groups):
-        if not forced:
-            none = [pa.nulls(0, call.result_type) for call in spec.calls]
-            return Step({}, _output(spec, groups, none, none, _nobody(0), _nobody(0)))
-        groups = Groups(np.zeros(1, dtype=np.uint64), ())
-    delta, layers = (rows.totals if len(rows.groups) else {}), {}
-    for state, accumulator in distinct(spec).items():
-        suffix = f"distinct.{state}"
-        given = [rows.columns[place] for place in accumulator.arguments]
-        layers[suffix], gained = distinct_change(
-            groups, rows.places, given, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
-        )
-        delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
-    old = _totals(groups, traces["acc"])
-    new, change = advance(spec, old, delta)
-    acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
-    layers["acc"] = consolidate(acc, layouts(spec)["acc"])
-    there_before, there_after = _present(spec, groups, old, new, context)
-    picked_before: dict[CallSpec, pa.Array] = {}
-    picked_after: dict[CallSpec, pa.Array] = {}
-    for place, calls in ordered(spec).items():
-        suffix = f"order.{place}"
-        layout = layouts(spec)[suffix]
-        had = count_of(old, f"+{place}.null")
-        moved = change_of(groups, rows.places, rows.columns[place], rows.diff, had, layout, context.epoch)
-        layers[suffix] = moved.layer
-        for last in {FROM_LAST[call.function] for call in calls if call.function in EXTREMES}:
-            first, second = ends(moved, traces[suffix], layout, last=last)
-            for call in (call for call in calls if FROM_LAST.get(call.function) == last):
-                picked_before[call], picked_after[call] = first, second
-        if whole := [call for call in calls if call.function in VALUES]:
-            values = gather(moved, traces[suffix], layout)
-            for call in whole:
-                picked_before[call] = evaluate(call, values, values.old)
-                picked_after[call] = evaluate(call, values, values.new)
-    before = results(spec, old, picked_before, groups.keys)
-    after = results(spec, new, picked_after, groups.keys)
-    same = equal_rows(before, after, rows=len(groups))
-    gone = there_before & ~(there_after & same)
-    come = there_after & ~(there_before & same)
-    return Step(layers, _output(spec, groups, before, after, gone, come))
+        Batches may have different additive columns: one that is missing is zero.
+        """
+        keys = [normalise_keys(_column(change, place, kind)) for place, kind in enumerate(self.key_types)]
+        arguments = {place: _column(change, place, kind) for place, kind in inputs(self).items()}
+        diff = change.column("_diff").to_numpy()
+        hashes = hash_columns(keys, rows=change.num_rows)
+        if is_additive(self):
+            order, starts = group_rows(hashes, keys)
+            columns = {
+                place: physical.take(column, order) for place, column in _arguments(self, keys, arguments).items()
+            }
+            totals = partial_sums(self, columns, diff[order], starts)
+            first = order[starts]
+            if not totals["+diff"].all():
+                alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
+                first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
+            return _table(hashes[first], physical.take_all(keys, first), totals)
+        arguments = {place: normalise_keys(column) for place, column in arguments.items()}
+        rest = list(arguments.values())
+        order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
+        total = exact.sums(diff[order], starts)
+        alive = np.flatnonzero(total)
+        first = order[starts[alive]]
+        kept = {f"c{place}": physical.take(column, first) for place, column in arguments.items()}
+        return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
+
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        """One epoch of one partition."""
+        rows = _arrange(self, arrived[0])
+        groups = rows.groups
+        forced = self.keys == 0 and context.low == 0 and context.initial
+        if not len(groups):
+            if not forced:
+                none = [pa.nulls(0, call.result_type) for call in self.calls]
+                return Step({}, _output(self, groups, none, none, _nobody(0), _nobody(0)))
+            groups = Groups(np.zeros(1, dtype=np.uint64), ())
+        delta, layers = (rows.totals if len(rows.groups) else {}), {}
+        for state, accumulator in distinct(self).items():
+            suffix = f"distinct.{state}"
+            given = [rows.columns[place] for place in accumulator.arguments]
+            layers[suffix], gained = distinct_change(
+                groups, rows.places, given, rows.diff, traces[suffix], self.layouts()[suffix], context.epoch
+            )
+            delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
+        old = _totals(groups, traces["acc"])
+        new, change = advance(self, old, delta)
+        acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
+        layers["acc"] = consolidate(acc, self.layouts()["acc"])
+        there_before, there_after = _present(self, groups, old, new, context)
+        picked_before: dict[CallSpec, pa.Array] = {}
+        picked_after: dict[CallSpec, pa.Array] = {}
+        for place, calls in ordered(self).items():
+            suffix = f"order.{place}"
+            layout = self.layouts()[suffix]
+            had = count_of(old, f"+{place}.null")
+            moved = change_of(groups, rows.places, rows.columns[place], rows.diff, had, layout, context.epoch)
+            layers[suffix] = moved.layer
+            for last in {FROM_LAST[call.function] for call in calls if call.function in EXTREMES}:
+                first, second = ends(moved, traces[suffix], layout, last=last)
+                for call in (call for call in calls if FROM_LAST.get(call.function) == last):
+                    picked_before[call], picked_after[call] = first, second
+            if whole := [call for call in calls if call.function in VALUES]:
+                values = gather(moved, traces[suffix], layout)
+                for call in whole:
+                    picked_before[call] = evaluate(call, values, values.old)
+                    picked_after[call] = evaluate(call, values, values.new)
+        before = results(self, old, picked_before, groups.keys)
+        after = results(self, new, picked_after, groups.keys)
+        same = equal_rows(before, after, rows=len(groups))
+        gone = there_before & ~(there_after & same)
+        come = there_after & ~(there_before & same)
+        return Step(layers, _output(self, groups, before, after, gone, come))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ Cost: one sort of the change; O(copies that go · log state) to find them; a cal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.numbers import randomness
 from holdfast.operators.outside_functions import ask
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows
 from holdfast.trace.order import order_prefix
@@ -52,7 +53,7 @@ class DrawnSpec:
 
 
 @dataclass(frozen=True)
-class DrawSpec:
+class DrawSpec(KeyedOperator):
     """Draws for rows of ``types``. ``id`` (the operator's) makes the values of different operators independent;
     ``name`` is that of a view that shows them, for errors."""
 
@@ -60,6 +61,8 @@ class DrawSpec:
     types: tuple[pa.DataType, ...]
     draws: tuple[DrawnSpec, ...]
     name: str
+
+    remembers = True
 
     @property
     def arrangement(self) -> Arrangement:
@@ -76,32 +79,26 @@ class DrawSpec:
 
     @property
     def asks(self) -> bool:
-        """Whether functions from outside are called."""
         return any(draw.function.startswith("udf:") for draw in self.draws)
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": self.layout}
 
-def layouts(spec: DrawSpec) -> dict[str, Layout]:
-    return {"rows": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        return self.arrangement.prepare(change)
 
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        width = len(self.types)
+        columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(width))
+        change = consolidate(as_block(arrived[0], columns, None, context.epoch), Layout(width, width))
+        come, answers = _come(self, change.filter(change.diff > 0), context)
+        gone = _gone(self, change.filter(change.diff < 0), traces["rows"], context)
+        layer = consolidate(Block.concat([come, gone]), self.layout)
+        return Step({"rows": layer}, _output(self, layer), answers)
 
-def prepare(spec: DrawSpec, port: int, change: pa.Table) -> pa.Table:
-    return spec.arrangement.prepare(change)
-
-
-def step(spec: DrawSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    width = len(spec.types)
-    columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(width))
-    change = consolidate(as_block(arrived[0], columns, None, context.epoch), Layout(width, width))
-    come, answers = _come(spec, change.filter(change.diff > 0), context)
-    gone = _gone(spec, change.filter(change.diff < 0), traces["rows"], context)
-    layer = consolidate(Block.concat([come, gone]), spec.layout)
-    return Step({"rows": layer}, _output(spec, layer), answers)
-
-
-def remembered(spec: DrawSpec, trace: Trace) -> pa.Table:
-    """All rows that the operator has emitted and not retracted as of the trace's epoch, as one change: what somebody
-    who begins to read it must start from. To run it over the whole input again would draw other values."""
-    return _output(spec, trace.scan())
+    def remembered(self, traces: Mapping[str, Trace]) -> pa.Table:
+        # To run it over the whole input again would draw other values.
+        return _output(self, traces["rows"].scan())
 
 
 def _output(spec: DrawSpec, rows: Block) -> pa.Table:

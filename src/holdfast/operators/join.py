@@ -21,12 +21,15 @@ Cost: O((|dL| + |dR|) · log state), the rows that match, and the pairs that com
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import join_sides
 from holdfast.operators.arrangement import change_table
 from holdfast.operators.join_sides import Indices, JoinSpec, Side, distinct, pair_diffs, pairs_by_hash, side
+from holdfast.operators.outer_join import OuterJoin
+from holdfast.operators.semi_join import SemiJoin
 from holdfast.operators.step import Context, Step
 from holdfast.trace import physical
 from holdfast.trace.equality import equal_rows
@@ -34,37 +37,46 @@ from holdfast.trace.physical import Bools
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
 
-__all__ = ["JoinSpec", "layouts", "prepare", "step"]
 
-prepare = join_sides.prepare
+@dataclass(frozen=True)
+class InnerJoin(JoinSpec):
+    """An inner join."""
+
+    def layouts(self) -> dict[str, Layout]:
+        left, right = self.arrangements
+        return {"left": left.layout, "right": right.layout}
+
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        left_arrangement, right_arrangement = self.arrangements
+        left_delta = left_arrangement.block(arrived[0], context.epoch)
+        right_delta = right_arrangement.block(arrived[1], context.epoch)
+        left = side(left_delta, distinct(right_delta.hash), traces["left"])
+        right = side(right_delta, distinct(left_delta.hash), traces["right"])
+
+        collide = _collide(left, right)
+        changed = _pairs(left, right, left.changed, np.arange(len(right.at)), collide)
+        unchanged = _pairs(left, right, np.flatnonzero(left.delta == 0), right.changed, collide)
+        one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
+        diff = pair_diffs(left, right, one, other)
+        if not diff.all():
+            kept = np.flatnonzero(diff)
+            one, other, diff = one[kept], other[kept], diff[kept]
+        columns = [
+            *physical.take_all(left_arrangement.original(left.columns), left.at[one]),
+            *physical.take_all(right_arrangement.original(right.columns), right.at[other]),
+        ]
+        output = change_table(columns, (*self.left_types, *self.right_types), diff)
+        return Step({"left": left_delta, "right": right_delta}, output)
 
 
-def layouts(spec: JoinSpec) -> dict[str, Layout]:
-    left, right = spec.arrangements
-    return {"left": left.layout, "right": right.layout}
-
-
-def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    left_arrangement, right_arrangement = spec.arrangements
-    left_delta = left_arrangement.block(arrived[0], context.epoch)
-    right_delta = right_arrangement.block(arrived[1], context.epoch)
-    left = side(left_delta, distinct(right_delta.hash), traces["left"])
-    right = side(right_delta, distinct(left_delta.hash), traces["right"])
-
-    collide = _collide(left, right)
-    changed = _pairs(left, right, left.changed, np.arange(len(right.at)), collide)
-    unchanged = _pairs(left, right, np.flatnonzero(left.delta == 0), right.changed, collide)
-    one, other = (np.concatenate(parts) for parts in zip(changed, unchanged, strict=True))
-    diff = pair_diffs(left, right, one, other)
-    if not diff.all():
-        kept = np.flatnonzero(diff)
-        one, other, diff = one[kept], other[kept], diff[kept]
-    columns = [
-        *physical.take_all(left_arrangement.original(left.columns), left.at[one]),
-        *physical.take_all(right_arrangement.original(right.columns), right.at[other]),
-    ]
-    output = change_table(columns, (*spec.left_types, *spec.right_types), diff)
-    return Step({"left": left_delta, "right": right_delta}, output)
+KERNELS: dict[str, type[InnerJoin | OuterJoin | SemiJoin]] = {
+    "inner": InnerJoin,
+    "left": OuterJoin,
+    "full": OuterJoin,
+    "semi": SemiJoin,
+    "anti": SemiJoin,
+}
+"""What is done with rows that match nothing → who does it."""
 
 
 def _collide(left: Side, right: Side) -> bool:

@@ -22,7 +22,7 @@ from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.aggregates.touched_groups import once
 from holdfast.operators.arrangement import as_block, change_table
 from holdfast.operators.numbers.digits import Ints
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.rows import Block, Layout, consolidate, group_rows
@@ -30,7 +30,7 @@ from holdfast.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class SetSpec:
+class SetSpec(KeyedOperator):
     """``kind`` is ``intersect`` or ``except``; ``all`` keeps copies; both sides have ``types``."""
 
     kind: str
@@ -41,40 +41,37 @@ class SetSpec:
     def layout(self) -> Layout:
         return Layout(width=len(self.types), key=len(self.types), sub="none")
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"counts": self.layout}
 
-def layouts(spec: SetSpec) -> dict[str, Layout]:
-    return {"counts": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """Each row once, with the sum of its diffs and its hash."""
+        typed = [physical.plain(change.column(place)).cast(kind) for place, kind in enumerate(self.types)]
+        rows = [normalise_keys(column) for column in typed]
+        hashes = hash_columns(rows, rows=change.num_rows)
+        order, starts = group_rows(hashes, rows)
+        diff = change.column("_diff").to_numpy()
+        total = exact.sums(diff[order], starts)
+        alive = np.flatnonzero(total)
+        first = order[starts[alive]]
+        made = change_table(physical.take_all(rows, first), self.types, total[alive])
+        return made.add_column(0, "_hash", pa.array(hashes[first]))
 
-
-def prepare(spec: SetSpec, port: int, change: pa.Table) -> pa.Table:
-    """Each row once, with the sum of its diffs and its hash."""
-    typed = [physical.plain(change.column(place)).cast(kind) for place, kind in enumerate(spec.types)]
-    rows = [normalise_keys(column) for column in typed]
-    hashes = hash_columns(rows, rows=change.num_rows)
-    order, starts = group_rows(hashes, rows)
-    diff = change.column("_diff").to_numpy()
-    total = exact.sums(diff[order], starts)
-    alive = np.flatnonzero(total)
-    first = order[starts[alive]]
-    made = change_table(physical.take_all(rows, first), spec.types, total[alive])
-    return made.add_column(0, "_hash", pa.array(hashes[first]))
-
-
-def step(spec: SetSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    left, right = (_side(spec, part, context.epoch) for part in arrived)
-    change = consolidate(Block.concat([left, replace(right, adds={"+right": right.diff})]), spec.layout)
-    _, old = traces["counts"].matching(once(change.hash))
-    # Rows that only share a hash come along; they have no change, and drop out below.
-    before = replace(old.at(context.epoch), adds={"+a": old.diff, "+b": old.add("+right")})
-    moved = replace(change, adds={"+da": change.diff, "+db": change.add("+right")})
-    both = consolidate(Block.concat([moved, before]), spec.layout)
-    both = both.filter((both.add("+da") != 0) | (both.add("+db") != 0))
-    a, b = both.add("+a"), both.add("+b")
-    new_a, new_b = exact.add(a, both.add("+da")), exact.add(b, both.add("+db"))
-    _check(both, new_a, new_b, context.epoch)
-    diff = _copies(spec, new_a, new_b) - _copies(spec, a, b)
-    shown = np.flatnonzero(diff)
-    return Step({"counts": change}, change_table(physical.take_all(both.columns, shown), spec.types, diff[shown]))
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        left, right = (_side(self, part, context.epoch) for part in arrived)
+        change = consolidate(Block.concat([left, replace(right, adds={"+right": right.diff})]), self.layout)
+        _, old = traces["counts"].matching(once(change.hash))
+        # Rows that only share a hash come along; they have no change, and drop out below.
+        before = replace(old.at(context.epoch), adds={"+a": old.diff, "+b": old.add("+right")})
+        moved = replace(change, adds={"+da": change.diff, "+db": change.add("+right")})
+        both = consolidate(Block.concat([moved, before]), self.layout)
+        both = both.filter((both.add("+da") != 0) | (both.add("+db") != 0))
+        a, b = both.add("+a"), both.add("+b")
+        new_a, new_b = exact.add(a, both.add("+da")), exact.add(b, both.add("+db"))
+        _check(both, new_a, new_b, context.epoch)
+        diff = _copies(self, new_a, new_b) - _copies(self, a, b)
+        shown = np.flatnonzero(diff)
+        return Step({"counts": change}, change_table(physical.take_all(both.columns, shown), self.types, diff[shown]))
 
 
 def _side(spec: SetSpec, arrived: pa.Table, epoch: int) -> Block:

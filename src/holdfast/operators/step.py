@@ -1,28 +1,22 @@
-"""What every keyed operator takes and gives.
+"""What every operator takes and gives.
 
-A keyed operator is a module with three functions, all pure:
-
-``layouts(spec)``
-    the traces it keeps: suffix → layout.
-``prepare(spec, port, change)``
-    runs before the exchange, once per batch: cuts the change to what the operator needs, combines locally, and puts
-    the hash of the key in front as ``_hash``.
-``step(spec, arrived, traces, context)``
-    runs after the exchange, once per epoch and partition: ``arrived[port]`` is what ``prepare`` made, from any number
-    of tasks, in any order.
-
-The result of ``step`` depends on the bags that arrived and on the traces as of the epoch before, never on order,
-splitting, partitioning or merges (invariant 1, functional).
+A keyed operator is a frozen dataclass, a `KeyedOperator`: its fields say what it is asked for (positions and types of
+columns), and its methods, all pure, are what the tasks run. It travels to them as it is. The result of ``step`` depends
+on the bags that arrived and on the traces as of the epoch before, never on order, splitting, partitioning or merges
+(invariant 1, functional).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 
-from holdfast.trace.rows import Block
+from holdfast.trace.rows import Block, Layout
+from holdfast.trace.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -57,3 +51,41 @@ class Step:
 
     due: int | None = None
     """At what clock something will happen although nothing arrives; not later than that. None: never."""
+
+
+class KeyedOperator(ABC):
+    """A keyed operator as the tasks run it."""
+
+    timed: ClassVar[bool] = False
+    """True: it looks at the clock, and may have something to say when nothing arrives."""
+
+    keeps_collection: ClassVar[bool] = False
+    """True: its rows are those of a view or a source. They can be read as far back as the flow retains."""
+
+    remembers: ClassVar[bool] = False
+    """True: its output depends on the epoch in which a row came, so that an epoch that stands for a whole history must
+    not compute it again. Then ``remembered`` says what it gave."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it calls functions from outside, whose answers go into the lineage."""
+        return False
+
+    @abstractmethod
+    def layouts(self) -> dict[str, Layout]:
+        """The traces that it keeps: suffix → layout."""
+
+    @abstractmethod
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """Runs before the exchange, once per batch: cuts the change to what the operator needs, combines locally, and
+        puts the hash of the key in front as ``_hash``."""
+
+    @abstractmethod
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        """Runs after the exchange, once per epoch and partition: ``arrived[port]`` is what ``prepare`` made, from any
+        number of tasks, in any order."""
+
+    def remembered(self, traces: Mapping[str, Trace]) -> pa.Table:
+        """All rows that the operator has given and not taken back as of the traces' epoch, as one change: what somebody
+        who begins to read it must start from. Only asked of an operator that ``remembers``."""
+        raise NotImplementedError

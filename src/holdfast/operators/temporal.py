@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.arrangement import as_block, change_table
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.operators.topk import BUCKETS
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns
@@ -42,7 +42,7 @@ _ALWAYS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class TemporalSpec:
+class TemporalSpec(KeyedOperator):
     """Rows of ``types``; ``start`` and ``end`` are the positions of their moments (None: there is no such column), and
     ``key`` those by whose hash the rows are spread."""
 
@@ -51,49 +51,48 @@ class TemporalSpec:
     end: int | None
     key: tuple[int, ...]
 
+    timed = True
+
     @property
     def layout(self) -> Layout:
         return Layout(len(self.types), 0, "order")
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"pending": self.layout}
 
-def layouts(spec: TemporalSpec) -> dict[str, Layout]:
-    return {"pending": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        keys = [change.column(place) for place in self.key]
+        hashes = hash_columns(keys, rows=change.num_rows) & _MASK
+        return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
 
-
-def prepare(spec: TemporalSpec, port: int, change: pa.Table) -> pa.Table:
-    keys = [change.column(place) for place in spec.key]
-    hashes = hash_columns(keys, rows=change.num_rows) & _MASK
-    return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
-
-
-def step(spec: TemporalSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    trace, clock = traces["pending"], context.clock
-    buckets = _buckets(context.low, context.high)
-    columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(len(spec.types)))
-    nothing = np.zeros(arrived[0].num_rows, np.uint64)
-    change = as_block(arrived[0], columns, nothing, context.epoch)
-    events = trace.between(buckets, _place(context.before), _place(clock))
-    events = consolidate(events.at(context.epoch), spec.layout)
-    began = _begins(spec, events)
-    come = Block.concat([change, events.filter(began)])
-    start, end = _moments(spec, come)
-    inside = (start <= clock) & (clock < end)
-    waiting = (clock < start) & (start < end)
-    layer = consolidate(
-        Block.concat(
-            [
-                _negated(events),
-                _under(start, come, waiting),
-                _under(end, come, inside & (end < _EVER)),
-            ]
-        ),
-        spec.layout,
-    )
-    return Step(
-        {"pending": layer},
-        _output(spec, come.filter(inside), events.filter(~began)),
-        due=_due(trace, layer, buckets, clock),
-    )
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        trace, clock = traces["pending"], context.clock
+        buckets = _buckets(context.low, context.high)
+        columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(len(self.types)))
+        nothing = np.zeros(arrived[0].num_rows, np.uint64)
+        change = as_block(arrived[0], columns, nothing, context.epoch)
+        events = trace.between(buckets, _place(context.before), _place(clock))
+        events = consolidate(events.at(context.epoch), self.layout)
+        began = _begins(self, events)
+        come = Block.concat([change, events.filter(began)])
+        start, end = _moments(self, come)
+        inside = (start <= clock) & (clock < end)
+        waiting = (clock < start) & (start < end)
+        layer = consolidate(
+            Block.concat(
+                [
+                    _negated(events),
+                    _under(start, come, waiting),
+                    _under(end, come, inside & (end < _EVER)),
+                ]
+            ),
+            self.layout,
+        )
+        return Step(
+            {"pending": layer},
+            _output(self, come.filter(inside), events.filter(~began)),
+            due=_due(trace, layer, buckets, clock),
+        )
 
 
 def _buckets(low: int, high: int) -> Words:

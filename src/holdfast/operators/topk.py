@@ -27,7 +27,7 @@ import pyarrow as pa
 from holdfast.operators.arrangement import as_block, change_table
 from holdfast.operators.first_rows import front
 from holdfast.operators.ordering import Order, is_ordered, sort_rows
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.order import order_prefix
@@ -42,7 +42,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class TopKSpec:
+class TopKSpec(KeyedOperator):
     """Places [offset, offset + limit) of rows of ``types`` in ``order`` (column, descending, nulls first). ``key``:
     the positions by whose hash the rows are spread; no matter for ``global``."""
 
@@ -58,33 +58,32 @@ class TopKSpec:
         """The rows at the front that decide."""
         return self.limit + self.offset
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": Layout(len(self.types), 0, "order")}
 
-def layouts(spec: TopKSpec) -> dict[str, Layout]:
-    return {"rows": Layout(len(spec.types), 0, "order")}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        if self.scope == "bucket":
+            keys = [change.column(place) for place in self.key]
+            hashes = hash_columns(keys, rows=change.num_rows) & _MASK
+        else:
+            hashes = np.zeros(change.num_rows, np.uint64)
+        return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
 
-
-def prepare(spec: TopKSpec, port: int, change: pa.Table) -> pa.Table:
-    if spec.scope == "bucket":
-        keys = [change.column(place) for place in spec.key]
-        hashes = hash_columns(keys, rows=change.num_rows) & _MASK
-    else:
-        hashes = np.zeros(change.num_rows, np.uint64)
-    return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
-
-
-def step(spec: TopKSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    table, trace = arrived[0], traces["rows"]
-    columns = tuple(physical.plain(table.column(f"c{place}")) for place in range(len(spec.types)))
-    delta = consolidate(as_block(table, columns, _prefix(spec, columns, table.num_rows), context.epoch), trace.layout)
-    found = front(delta, trace, spec.count) if spec.count else delta.slice(0, 0)
-    found = found.take(sort_rows(found.hash, found.columns, spec.order))
-    low = spec.offset if spec.scope == "global" else 0
-    before = _places(found.hash, found.add("+old"), low, spec.count)
-    after = _places(found.hash, np.maximum(found.add("+new"), 0), low, spec.count)
-    diff = after - before
-    changed = np.flatnonzero(diff)
-    output = change_table(physical.take_all(found.columns, changed), spec.types, diff[changed])
-    return Step({"rows": delta}, output)
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        table, trace = arrived[0], traces["rows"]
+        columns = tuple(physical.plain(table.column(f"c{place}")) for place in range(len(self.types)))
+        delta = consolidate(
+            as_block(table, columns, _prefix(self, columns, table.num_rows), context.epoch), trace.layout
+        )
+        found = front(delta, trace, self.count) if self.count else delta.slice(0, 0)
+        found = found.take(sort_rows(found.hash, found.columns, self.order))
+        low = self.offset if self.scope == "global" else 0
+        before = _places(found.hash, found.add("+old"), low, self.count)
+        after = _places(found.hash, np.maximum(found.add("+new"), 0), low, self.count)
+        diff = after - before
+        changed = np.flatnonzero(diff)
+        output = change_table(physical.take_all(found.columns, changed), self.types, diff[changed])
+        return Step({"rows": delta}, output)
 
 
 def _prefix(spec: TopKSpec, columns: tuple[pa.Array, ...], rows: int) -> Words:

@@ -33,7 +33,7 @@ from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.first_rows import front, together
 from holdfast.operators.numbers.digits import Bools, Ints, Words
 from holdfast.operators.ordering import Order, sort_rows
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, Step
 from holdfast.operators.window_frames import Ends, Places, reached
 from holdfast.operators.window_functions import OverSpec, evaluate
 from holdfast.trace import exact, physical
@@ -44,7 +44,7 @@ from holdfast.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class WindowSpec:
+class WindowSpec(KeyedOperator):
     """Rows of ``types``, in partitions by the columns at ``partition``, each in ``order``; the calls' results follow
     the row's columns."""
 
@@ -68,24 +68,21 @@ class WindowSpec:
     def result_types(self) -> tuple[pa.DataType, ...]:
         return tuple(call.result_type for call in self.calls)
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": self.layout}
 
-def layouts(spec: WindowSpec) -> dict[str, Layout]:
-    return {"rows": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        return self.arrangement.prepare(change)
 
-
-def prepare(spec: WindowSpec, port: int, change: pa.Table) -> pa.Table:
-    return spec.arrangement.prepare(change)
-
-
-def step(spec: WindowSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    trace = traces["rows"]
-    delta = _delta(spec, arrived[0], context.epoch)
-    rows, group = _touched(spec, delta, trace)
-    places = sort_rows(group, rows.columns, _places_in_trace(spec))
-    rows, group = rows.take(places), group[places]
-    before = _Side.of(spec, rows, group, rows.add("+old"))
-    after = _Side.of(spec, rows, group, rows.add("+new"))
-    return Step({"rows": delta}, _difference(spec, rows, before, after, context))
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+        trace = traces["rows"]
+        delta = _delta(self, arrived[0], context.epoch)
+        rows, group = _touched(self, delta, trace)
+        places = sort_rows(group, rows.columns, _places_in_trace(self))
+        rows, group = rows.take(places), group[places]
+        before = _Side.of(self, rows, group, rows.add("+old"))
+        after = _Side.of(self, rows, group, rows.add("+new"))
+        return Step({"rows": delta}, _difference(self, rows, before, after, context))
 
 
 def _delta(spec: WindowSpec, arrived: pa.Table, epoch: int) -> Block:

@@ -16,7 +16,7 @@ from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.replication import LiveTrace
-from holdfast.task.program import KINDS, Program, compile_program, is_native
+from holdfast.task.program import Program, compile_program, is_native
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
@@ -48,7 +48,7 @@ class CompiledFlow:
         """Operator → its traces."""
 
         for operator in self.program.operators:
-            for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+            for suffix, layout in operator.spec.layouts().items():
                 self.layouts[f"{operator.id}.{suffix}"] = layout
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
@@ -57,7 +57,9 @@ class CompiledFlow:
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
-            trace: LiveTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
+            trace: LiveTrace(
+                self.layouts[trace], None if everything or operator.spec.keeps_collection else STATE_HISTORY
+            )
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }
@@ -65,6 +67,7 @@ class CompiledFlow:
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
         operator = next(one for one in self.program.operators if one.id == self.flow.views[name])
+        assert isinstance(operator.spec, LogSpec)
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     def reading(self, operators: Collection[str], logs: Collection[str]) -> tuple[Dataflow, Program]:
@@ -111,7 +114,7 @@ class CompiledFlow:
     @cached_property
     def drawing(self) -> frozenset[str]:
         """The operators whose values depend on the epoch at which they were drawn."""
-        draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        draws = {operator.id for operator in self.program.operators if operator.spec.remembers}
         return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
 
     def description(self) -> dict[str, Any]:

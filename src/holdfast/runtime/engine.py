@@ -123,9 +123,7 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._asking = frozenset(
-            operator.id for operator in ready.state.program.operators if getattr(operator.spec, "asks", False)
-        )
+        self._asking = frozenset(operator.id for operator in ready.state.program.operators if operator.spec.asks)
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
@@ -372,7 +370,7 @@ class Engine:
 
     @property
     def _is_timed(self) -> bool:
-        return any(operator.kind == "temporal" for operator in self._state.program.operators)
+        return any(operator.spec.timed for operator in self._state.program.operators)
 
     def accept_clock(self) -> None:
         """Take the host's clock for the next epoch as it is, ahead or behind."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +16,17 @@ from holdfast.operators import (
     draw,
     join,
     log,
-    outer_join,
-    semi_join,
     set_operation,
     temporal,
     topk,
     window,
     window_functions,
 )
+from holdfast.operators.aggregates.calls import CallSpec
 from holdfast.operators.expressions.native_stretch import compile_stretch
 from holdfast.operators.generate import Explode, compile_generator
-from holdfast.operators.join_sides import JoinSpec
 from holdfast.operators.linear_step import NativeStep
+from holdfast.operators.step import KeyedOperator
 from holdfast.operators.user_functions import Called, FunctionCalls
 from holdfast.plan.dataflow import Dataflow, Operator
 from holdfast.plan.nodes import (
@@ -49,20 +46,6 @@ from holdfast.plan.nodes import (
     WindowCall,
 )
 from holdfast.plan.types import arrow_type
-
-KINDS: dict[str, ModuleType] = {
-    "aggregate": aggregate,
-    "join": join,
-    "outer": outer_join,
-    "semi": semi_join,
-    "set": set_operation,
-    "bucket": topk,
-    "global": topk,
-    "window": window,
-    "draw": draw,
-    "temporal": temporal,
-    "log": log,
-}
 
 SLOTS = topk.BUCKETS
 """Partitions are whole slots of the hash space, so that a top-k's buckets never straddle two."""
@@ -96,7 +79,7 @@ class Compiled:
 
     id: str
     kind: str
-    spec: Any
+    spec: KeyedOperator
     stage: int
     ports: tuple[Port, ...]
     channels: tuple[int, ...]
@@ -182,7 +165,7 @@ def compile_program(flow: Dataflow) -> Program:
                 + [pa.array([], type=pa.int64())],
                 names=[f"c{place}" for place in range(len(columns[port]))] + ["_diff"],
             )
-            ports.append(Port(columns[port], KINDS[operator.kind].prepare(spec, port, empty).schema))
+            ports.append(Port(columns[port], spec.prepare(port, empty).schema))
         numbers = tuple(range(len(channels), len(channels) + operator.ports))
         channels += [(len(operators), port) for port in range(operator.ports)]
         operators.append(
@@ -235,7 +218,7 @@ def _arrow(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
     return tuple(arrow_type(item.type) for item in fields)
 
 
-def _spec(operator: Operator) -> tuple[Any, list[tuple[int, ...]]]:
+def _spec(operator: Operator) -> tuple[KeyedOperator, list[tuple[int, ...]]]:
     """The operator's spec, and for each port the columns it takes, in the order it wants them."""
     node = operator.node
     whole = tuple(range(len(operator.fields)))
@@ -247,7 +230,7 @@ def _spec(operator: Operator) -> tuple[Any, list[tuple[int, ...]]]:
             taken = (*operator.keys[0], *(place for place in arguments if place not in operator.keys[0]))
             fields = node.input.fields
             calls = tuple(
-                aggregate.CallSpec(
+                CallSpec(
                     call.function,
                     tuple(taken.index(names.index(name)) for name in call.arguments),
                     tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
@@ -261,7 +244,8 @@ def _spec(operator: Operator) -> tuple[Any, list[tuple[int, ...]]]:
             return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
         case (("join" | "outer" | "semi"), Join()):
             left, right = node.left.fields, node.right.fields
-            spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
+            keys, types = operator.keys, (_arrow(left), _arrow(right))
+            spec = join.KERNELS[node.how](keys[0], keys[1], types[0], types[1], node.how, node.null_safe)
             return spec, [tuple(range(len(left))), tuple(range(len(right)))]
         case "set", SetOperation():
             return set_operation.SetSpec(node.kind, node.all, _arrow(operator.fields)), [whole, whole]

@@ -21,8 +21,8 @@ from holdfast.operators.aggregates.calls import (
     PAIRS,
     TRUTHS,
     Accumulator,
-    AggregateSpec,
     CallSpec,
+    Grouping,
     accumulators,
 )
 from holdfast.operators.numbers import central_moments, sums
@@ -30,7 +30,7 @@ from holdfast.operators.numbers.digits import Bools, Digits, Floats, Ints, from_
 
 
 def results(
-    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
+    spec: Grouping, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
 ) -> list[pa.Array]:
     """One array per call; ``picked`` holds those of the calls that need values in order."""
     states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
