@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from holdfast.errors import EvaluationError, LogDamaged, NegativeMultiplicity
 from holdfast.operators.draw import DrawnSpec, DrawSpec
 from holdfast.operators.numbers import randomness
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.task import fixed_answers
 from holdfast.task.program import Compiled, Port
 from holdfast.task.stage import EpochSpec, TaskReport, run_operator
@@ -52,7 +52,7 @@ class Lineage(DrawSpec):
 
     answers: dict[int, dict[str, str]] = field(default_factory=dict)
 
-    def step(self, arrived: Any, traces: Any, context: Context) -> Step:
+    def step(self, arrived: Any, traces: Any, context: Context) -> StepResult:
         step = super().step(arrived, traces, at(context.epoch, context.low, context.high))
         self.answers.setdefault(context.epoch, {}).update(step.answers)
         return step
@@ -71,7 +71,7 @@ def runner(tmp_path: Path, what: DrawSpec, seed: int = 0) -> Runner:
     return Runner(with_lineage, [what.types], tmp_path, random.Random(seed))
 
 
-def once(tmp_path: Path, what: DrawSpec, rows: Rows, context: Context | None = None) -> Step:
+def once(tmp_path: Path, what: DrawSpec, rows: Rows, context: Context | None = None) -> StepResult:
     """One step over an empty trace."""
     run = runner(tmp_path, what)
     trace = Trace.open(tmp_path / "none", what.layout, 0, END, -1, run.chain)

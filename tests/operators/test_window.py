@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from holdfast.errors import EvaluationError
 from holdfast.operators import window
 from holdfast.operators.window import WindowSpec
+from holdfast.operators.window_frames import Frame
 from holdfast.operators.window_functions import OverSpec
-from holdfast.plan.nodes import Frame
 from holdfast.trace.hashing import weak_bits
 from operators.running import Runner, added, bag, compare, exact
 

@@ -55,7 +55,7 @@ class JoinSpec(KeyedOperator):
 
     def matchable(self, keys: Sequence[AnyArray]) -> Bools | None:
         """Which rows have a key that can match something; None if all have."""
-        strict = [key for place, key in enumerate(keys) if not (self.null_safe and self.null_safe[place])]
+        strict = [key for index, key in enumerate(keys) if not (self.null_safe and self.null_safe[index])]
         found: Bools | None = None
         for key in (key for key in strict if key.null_count):
             valid = physical.valid(physical.plain(key))
@@ -66,7 +66,7 @@ class JoinSpec(KeyedOperator):
         """The change with the hash of its key in front, without rows that neither match nor come out."""
         arrangement = self.arrangements[port]
         if not self.keeps_loose(port):
-            matchable = self.matchable([change.column(place) for place in arrangement.places[: arrangement.key]])
+            matchable = self.matchable([change.column(index) for index in arrangement.places[: arrangement.key]])
             change = change if matchable is None else change.filter(pa.array(matchable))
         return arrangement.prepare(change)
 

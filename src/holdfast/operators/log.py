@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.arrangement import Arrangement, change_table
-from holdfast.operators.step import Context, KeyedOperator, Step
+from holdfast.operators.step import Context, KeyedOperator, StepResult
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
@@ -45,12 +45,12 @@ class LogSpec(KeyedOperator):
     def prepare(self, port: int, change: pa.Table) -> pa.Table:
         return self.arrangement.prepare(change)
 
-    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
         block = self.arrangement.block(arrived[0], context.epoch)
         if self.check:
             _check(self, block, traces["rows"], context.epoch)
         output = change_table(self.arrangement.original(block.columns), self.types, block.diff)
-        return Step({"rows": block}, output)
+        return StepResult({"rows": block}, output)
 
 
 def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
@@ -69,7 +69,7 @@ def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
     if not wrong.rows:
         return
     shown = change_table(spec.arrangement.original(wrong.columns), spec.types, wrong.diff).slice(0, _SHOWN)
-    rows = [tuple(row[f"c{place}"] for place in range(len(spec.types))) for row in shown.to_pylist()]
+    rows = [tuple(row[f"c{index}"] for index in range(len(spec.types))) for row in shown.to_pylist()]
     listed = ", ".join(f"{row!r} ({count})" for row, count in zip(rows, wrong.diff.tolist(), strict=False))
     more = f" and {wrong.rows - _SHOWN} more" if wrong.rows > _SHOWN else ""
     raise NegativeMultiplicity(

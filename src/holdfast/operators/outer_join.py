@@ -43,7 +43,7 @@ from holdfast.operators.join_sides import (
     take_padded,
     touched,
 )
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Bools
@@ -60,7 +60,7 @@ class OuterJoin(JoinSpec):
         found = {"left": left.layout, "right": right.layout, "right.count": count_layout(self)}
         return {**found, "left.count": count_layout(self)} if self.how == "full" else found
 
-    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
         arrangements = self.arrangements
         arrived_left, arrived_right = (
             each.block(arrived[port], context.epoch) for port, each in enumerate(arrangements)
@@ -92,7 +92,7 @@ class OuterJoin(JoinSpec):
         output = change_table(columns, (*self.left_types, *self.right_types), diff)
         if _all_null(left).any() or _all_null(right).any():
             output = _consolidated(output)
-        return Step(layers, output)
+        return StepResult(layers, output)
 
 
 def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -> tuple[Indices, Indices, Indices]:
@@ -132,7 +132,7 @@ def _all_null(rows: Side) -> Bools:
 
 
 def _consolidated(change: pa.Table) -> pa.Table:
-    columns = [physical.plain(change.column(place)) for place in range(change.num_columns - 1)]
+    columns = [physical.plain(change.column(index)) for index in range(change.num_columns - 1)]
     diff = physical.fixed(physical.plain(change.column("_diff")))
     order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
     total = exact.sums(diff[order], starts)

@@ -30,7 +30,7 @@ from holdfast.operators.join_sides import (
     side,
     touched,
 )
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.trace import physical
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
@@ -43,7 +43,7 @@ class SemiJoin(JoinSpec):
     def layouts(self) -> dict[str, Layout]:
         return {"left": self.arrangements[0].layout, "right.count": count_layout(self)}
 
-    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
         arrangement, right_arrangement = self.arrangements
         arrived_left = arrangement.block(arrived[0], context.epoch)
         kept_left = matchable_rows(self, arrived_left)
@@ -58,4 +58,4 @@ class SemiJoin(JoinSpec):
         diff = left.new * out_after - left.old * out_before
         rows = np.flatnonzero(diff)
         columns = physical.take_all(arrangement.original(left.columns), left.at[rows])
-        return Step({"left": kept_left, "right.count": count}, change_table(columns, self.left_types, diff[rows]))
+        return StepResult({"left": kept_left, "right.count": count}, change_table(columns, self.left_types, diff[rows]))

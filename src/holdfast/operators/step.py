@@ -1,4 +1,8 @@
-"""What every operator takes and gives.
+"""What every operator takes and gives: the classes that the files of this room fill in.
+
+An operator is a node of the plan (a `StepNode` or an `OperatorNode`: what it means) and what the tasks run for it (a
+`NativeStep` or a `KeyedOperator`), which the node makes when the dataflow is compiled. Nothing else knows of operators:
+there is no list of them (docs/adding-an-operator.md).
 
 A keyed operator is a frozen dataclass, a `KeyedOperator`: its fields say what it is asked for (positions and types of
 columns), and its methods, all pure, are what the tasks run. It travels to them as it is. The result of ``step`` depends
@@ -9,14 +13,47 @@ on the bags that arrived and on the traces as of the epoch before, never on orde
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
 
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.nodes import Field, KeyedNode, Step
+from holdfast.plan.types import arrow_type
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.trace import Trace
+
+
+def arrow_types(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
+    """The types of these columns in the tasks."""
+    return tuple(arrow_type(each.type) for each in fields)
+
+
+class NativeStep(ABC):
+    """A linear step as the tasks run it. A frozen dataclass: it travels to them as it is."""
+
+    @abstractmethod
+    def run(self, change: pa.Table) -> pa.Table:
+        """The change (``c0…``, ``_diff``) behind the step: a function of each row alone, with the row's diff."""
+
+
+@dataclass(frozen=True)
+class StepNode(Step):
+    """A linear step of a plan that is made by an operator of this room. (`Linear` is the plan's own.)"""
+
+    @abstractmethod
+    def compiled(self) -> NativeStep | None:
+        """What the tasks run. None: Spark must run it (``runs_in_spark``)."""
+
+
+class OperatorNode(KeyedNode):
+    """A keyed node of a plan."""
+
+    @abstractmethod
+    def compiled(self, operator: Operator) -> KeyedOperator:
+        """What the tasks run for one of its parts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +78,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """What a step did: the rows of each trace's new layer, and the output change (``c0…``, ``_diff``)."""
 
     layers: dict[str, Block]
@@ -81,7 +118,7 @@ class KeyedOperator(ABC):
         puts the hash of the key in front as ``_hash``."""
 
     @abstractmethod
-    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
         """Runs after the exchange, once per epoch and partition: ``arrived[port]`` is what ``prepare`` made, from any
         number of tasks, in any order."""
 

@@ -603,7 +603,7 @@ class Engine:
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._kept(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
-        return {view: delivered(outcome, mark) for view, mark in views.items()}
+        return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
 
     def _release(self) -> None:
         """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
@@ -709,7 +709,7 @@ class Engine:
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
         """The order in which a person expects to see the rows of a view, or of a source, which has none."""
-        return nodes.shown_order(self.declared.views[view]) if view in self.declared.views else ()
+        return self.declared.views[view].shown_order if view in self.declared.views else ()
 
     def keeps(self, name: str) -> bool:
         """Whether the rows of a collection are kept: those of a view, and of some sources."""

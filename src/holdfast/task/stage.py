@@ -27,8 +27,7 @@ from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
-from holdfast.operators.linear_step import NativeStep, run_step
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, NativeStep, StepResult
 from holdfast.task.fixed_answers import asked_file, fix, recall
 from holdfast.task.messages import FAILED, RESULT, Message, arrived
 from holdfast.task.program import Compiled, Program, Route, bounds, partition_range
@@ -195,7 +194,7 @@ class Router:
                 table = change
                 with _named(self._operator(route), self.epoch.number):
                     for step in route.steps:
-                        table = run_step(step, table)
+                        table = step.run(table)
                 done[route.steps] = table
                 self.report.spend("linear", since)
             if not route.catalyst:
@@ -219,14 +218,14 @@ class Router:
         operator = self._operator(route)
         with _named(operator, self.epoch.number):
             for step in route.after:
-                table = run_step(step, table)
+                table = step.run(table)
         if table.num_rows == 0:
             return
         since = time.perf_counter()
         _, port = self.program.channels[route.channel]
-        columns = [table.column(place) for place in operator.ports[port].columns]
+        columns = [table.column(index) for index in operator.ports[port].columns]
         change = pa.table(
-            [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
+            [*columns, table.column("_diff")], names=[f"c{index}" for index in range(len(columns))] + ["_diff"]
         )
         with _named(operator, self.epoch.number):
             prepared = operator.spec.prepare(port, change)
@@ -426,18 +425,18 @@ def _answers(operator: Compiled, epoch: EpochSpec) -> Mapping[str, str] | None:
     return epoch.answers.get(operator.id, {})
 
 
-def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> Step:
+def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> StepResult:
     """What the operator has given up to the epoch, from the traces that it has already."""
     traces = {
         suffix: Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, epoch.number, epoch.chain)
         for suffix, layout in operator.spec.layouts().items()
     }
-    return Step({}, operator.spec.remembered(traces))
+    return StepResult({}, operator.spec.remembered(traces))
 
 
 def _step(
     operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: EpochSpec
-) -> Step:
+) -> StepResult:
     """The operator's step. What it asks outside is answered once, however often the task runs."""
     if context.answers is not None or not operator.spec.asks:
         return operator.spec.step(arrived, traces, context)

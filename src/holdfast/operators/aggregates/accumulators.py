@@ -48,9 +48,9 @@ def partial_sums(spec: Grouping, columns: Mapping[int, pa.Array], diff: Ints, st
             valid = encoded.valid
             totals |= _sums(accumulator, encoded, _powers(accumulator, encoded), diff, weights, starts)
         else:
-            valid = all_valid([columns[place] for place in accumulator.arguments])
+            valid = all_valid([columns[index] for index in accumulator.arguments])
             if accumulator.pair:
-                encoded, products = _products([columns[place] for place in accumulator.arguments], valid)
+                encoded, products = _products([columns[index] for index in accumulator.arguments], valid)
                 totals |= _sums(accumulator, encoded, products, diff, weights, starts)
         if valid is not None:
             totals[accumulator.nulls] = _reduce(np.where(valid, 0, diff), starts)

@@ -41,7 +41,7 @@ class CallSpec:
     result_type: pa.DataType
     distinct: bool = False
     parameters: tuple[str, ...] = ()
-    """What the function is given besides columns (see `plan.nodes.Call`)."""
+    """What the function is given besides columns (see `operators.aggregate.Call`)."""
 
     def __post_init__(self) -> None:
         known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}
@@ -59,7 +59,7 @@ class CallSpec:
     @property
     def text(self) -> str:
         """The call, for a message."""
-        arguments = ", ".join(f"column {place}" for place in self.arguments) or "*"
+        arguments = ", ".join(f"column {index}" for index in self.arguments) or "*"
         return f"{self.function}({'distinct ' * self.distinct}{arguments})"
 
 
@@ -143,7 +143,7 @@ def is_additive(spec: Grouping) -> bool:
 def inputs(spec: Grouping) -> dict[int, pa.DataType]:
     """The columns of the input, besides the keys, that the calls need, and their types."""
     used = {p: kind for call in spec.calls for p, kind in zip(call.arguments, call.argument_types, strict=True)}
-    return {place: used[place] for place in sorted(used) if place >= spec.keys}
+    return {index: used[index] for index in sorted(used) if index >= spec.keys}
 
 
 def _is_number(kind: pa.DataType) -> bool:

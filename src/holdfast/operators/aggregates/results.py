@@ -47,9 +47,9 @@ def results(
     return found
 
 
-def describe(keys: Sequence[pa.Array], place: int) -> str:
+def describe(keys: Sequence[pa.Array], index: int) -> str:
     """The key of a group, for a message."""
-    return f"({', '.join(repr(column[place].as_py()) for column in keys)})" if keys else "all rows"
+    return f"({', '.join(repr(column[index].as_py()) for column in keys)})" if keys else "all rows"
 
 
 def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array]) -> pa.Array:
@@ -57,7 +57,7 @@ def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[p
         return _shape(call, state, totals)
     squared = digits_of(totals, state.digits[1]) if state.squares else {}
     found = Sums(digits_of(totals, state.digits[0]), squared, specials_of(totals, state), counted(totals, state))
-    return summed(call, found, lambda place: f"{call.text} of {describe(keys, place)}")
+    return summed(call, found, lambda index: f"{call.text} of {describe(keys, index)}")
 
 
 @dataclass(frozen=True)
