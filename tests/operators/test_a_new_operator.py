@@ -1,7 +1,7 @@
-"""An operator is one file: `frequent`, written by the steps of docs/adding-an-operator.md, works everywhere.
+"""An operator is one file: `frequent` (keyed) and `parity` (linear), written by docs/adding-an-operator.md.
 
-Nothing in the package knows of it. Random changes catch a wrong kernel; a flow without Spark, whose driver dies, moves
-to another host and reads the log, catches whatever the plan, the tasks, merging or recovery would have to be told.
+Nothing in the package knows of them. Random changes catch a wrong kernel. A flow without Spark, whose driver dies and
+is taken over from on another host, catches whatever the plan, the tasks, merging or recovery would have to be told.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from holdfast.trace.hashing import weak_bits
 from holdfast.trace.layer import forget_all
 from holdfast.trace.name import ALL
 from operators.frequent import Frequent, FrequentSpec
+from operators.parity import Parity
 from operators.running import Runner, added, bag
 
 ORDERS = Source("orders", SOURCES["orders"])
@@ -96,6 +97,18 @@ def _counted(node: Node) -> Node:
     return Aggregate(node, ("user",), (Call("orders", "count", (), "bigint"),))
 
 
+def test_conditions_and_columns_pass_a_new_step_and_explain_shows_it() -> None:
+    def over(orders: Node) -> Parity:
+        return Parity(orders, "id", "odd")
+
+    by_user = condition(">", ORDERS.column("user"), number(1))
+    wanted = Linear(over(ORDERS), by_user, (Named("odd", over(ORDERS).column("odd")),))
+    narrow = Linear(ORDERS, by_user, same(ORDERS)[:1])
+    assert rewrite(wanted) == Linear(over(narrow), None, wanted.outputs)
+    text = explain(build({"odd": Frequent(over(ORDERS), ("odd",), LEAST)}, {}, lambda _: True), "odd")
+    assert "exchange: id is odd as odd" in text
+
+
 def test_explain_shows_it_and_what_reads_it_by_its_key_stays_in_its_task() -> None:
     frequent = Frequent(ORDERS, ("user",), LEAST)
     flow = build({"regulars": frequent, "loyalty": _counted(frequent)}, {}, lambda _: True)
@@ -122,7 +135,8 @@ def _open(world: World, views: dict[str, Node], host: int) -> Engine:
 def test_a_flow_keeps_it_through_deletions_merges_and_the_loss_of_a_host(seed: int, tmp_path: Path) -> None:
     world, dice = World(seed, tmp_path), random.Random(seed)
     regulars = Frequent(ORDERS, ("user",), LEAST)
-    views = {"regulars": regulars, "loyalty": _counted(regulars)}
+    by_parity = Aggregate(Parity(regulars, "id", "odd"), ("odd",), (Call("orders", "count", (), "bigint"),))
+    views = {"regulars": regulars, "loyalty": _counted(regulars), "parity": by_parity}
     engine = _open(world, views, 0)
     for epoch in range(24):
         there = sorted(world.rows["orders"])
@@ -140,6 +154,8 @@ def test_a_flow_keeps_it_through_deletions_merges_and_the_loss_of_a_host(seed: i
         assert _rows(engine, "regulars") == expected
         users = Counter(row[1] for row in expected.elements())
         assert _rows(engine, "loyalty") == Counter((user, orders) for user, orders in users.items())
+        odd = Counter(bool(row[0] % 2) for row in expected.elements())
+        assert _rows(engine, "parity") == Counter((each, orders) for each, orders in odd.items())
     engine.close()
 
 

@@ -93,9 +93,6 @@ class StepResult:
 class KeyedOperator(ABC):
     """A keyed operator as the tasks run it."""
 
-    timed: ClassVar[bool] = False
-    """True: it looks at the clock, and may have something to say when nothing arrives."""
-
     keeps_collection: ClassVar[bool] = False
     """True: its rows are those of a view or a source. They can be read as far back as the flow retains."""
 

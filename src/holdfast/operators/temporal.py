@@ -128,8 +128,6 @@ class TemporalSpec(KeyedOperator):
     end: int | None
     key: tuple[int, ...]
 
-    timed = True
-
     @property
     def layout(self) -> Layout:
         return Layout(len(self.types), 0, "order")

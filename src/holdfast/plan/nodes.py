@@ -342,7 +342,7 @@ class KeyedPart:
     """What its id has behind the node's fingerprint, where a node has several parts."""
 
     timed: bool = False
-    """Whether it looks at the clock of the lineage."""
+    """Whether it looks at the clock of the lineage, and so may have something to say when nothing arrives."""
 
     draws: tuple[str, ...] = ()
     """The functions whose values it draws, and which are not functions of its input."""

@@ -370,7 +370,7 @@ class Engine:
 
     @property
     def _is_timed(self) -> bool:
-        return any(operator.spec.timed for operator in self._state.program.operators)
+        return any(operator.timed for operator in self._state.program.operators)
 
     def accept_clock(self) -> None:
         """Take the host's clock for the next epoch as it is, ahead or behind."""

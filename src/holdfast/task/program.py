@@ -59,6 +59,9 @@ class Compiled:
     view: str = ""
     """The view, or the source, that it is for: of several the first to be declared."""
 
+    timed: bool = False
+    """Whether it looks at the clock, and so may have something to say when nothing arrives."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -96,8 +99,9 @@ def compile_program(flow: Dataflow) -> Program:
     """The program of ``flow``."""
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
+    logs = set(flow.views.values())
     for operator in flow.operators.values():
-        spec = _keyed(flow, operator)
+        spec = _log(operator) if operator.id in logs else _keyed(operator)
         ports = []
         for port, fields in enumerate(operator.arriving):
             taken = operator.part.takes[port] if operator.part.takes else tuple(range(len(fields)))
@@ -115,6 +119,7 @@ def compile_program(flow: Dataflow) -> Program:
                 numbers,
                 change_schema(operator.fields),
                 operator.name,
+                operator.part.timed,
             )
         )
     by_id = {compiled.id: compiled for compiled in operators}
@@ -134,10 +139,11 @@ def compile_program(flow: Dataflow) -> Program:
     )
 
 
-def _keyed(flow: Dataflow, operator: Operator) -> KeyedOperator:
-    """What the tasks run for an operator."""
-    if operator.id in flow.views.values():
-        return LogSpec(arrow_types(operator.fields), operator.keys[0], operator.check, operator.name)
+def _log(operator: Operator) -> KeyedOperator:
+    return LogSpec(arrow_types(operator.fields), operator.keys[0], operator.check, operator.name)
+
+
+def _keyed(operator: Operator) -> KeyedOperator:
     assert isinstance(operator.node, OperatorNode), f"{type(operator.node).__name__} says not what the tasks run for it"
     return operator.node.compiled(operator)
 

@@ -308,7 +308,7 @@ def run_operator(
     """One step of one operator in one partition: read its traces, compute, write its new layers."""
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
-    if not initial and not operator.spec.timed and not any(host_path.get(channel) for channel in operator.channels):
+    if not initial and not operator.timed and not any(host_path.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
