@@ -7,13 +7,13 @@ import pytest
 from holdfast.coordinator.recovery_plan import LONG, Replay, demand, plan_recovery
 from holdfast.errors import LogDamaged
 from holdfast.plan.dataflow import Dataflow, Operator, Path
-from holdfast.plan.nodes import Field, Source
+from holdfast.plan.nodes import Field, KeyedPart, Source
 
 SOURCE = Source("s", (Field("a", "bigint"),))
 
 
 def operator(name: str) -> Operator:
-    return Operator(name, "aggregate", SOURCE, 1, ((0,),), ((0,),), SOURCE.fields)
+    return Operator(name, KeyedPart("aggregate", ((0,),), ((0,),), name), SOURCE, (SOURCE.fields,), SOURCE.fields)
 
 
 FLOW = Dataflow(

@@ -11,11 +11,12 @@ import pytest
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
 from holdfast.spark.epoch_job import _stage_task
 from holdfast.spark.epoch_property import tell
 from holdfast.task.messages import Message, counted
-from holdfast.task.program import compile_program, is_native
+from holdfast.task.program import compile_program
 from holdfast.task.read_sources import read_parts
 from holdfast.task.stage import finish
 from holdfast.testing.simulator.model import plans

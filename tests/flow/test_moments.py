@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import sql
-from holdfast.plan.nodes import Linear, Node, Source, Temporal
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Linear, Node, Source
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
 from holdfast.spark.keepable import check_keepable

@@ -18,9 +18,9 @@ from holdfast.connectors.source import Source
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import BadFile, SchemaChanged
 from holdfast.log.location import LocalLocation
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
-from holdfast.plan.rewrites import rewrite
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow

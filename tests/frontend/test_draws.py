@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SqlError
+from holdfast.operators.aggregate import Aggregate
+from holdfast.operators.draw import Draw, Drawn
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Column, readable
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Drawn, Field, Join, Linear, Named, Node, Outside, Source, TopK
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Field, Linear, Named, Node, Outside, Source
 from holdfast.plan.walk import reachable
 
 from ..planned import plan_sql

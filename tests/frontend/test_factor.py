@@ -8,9 +8,10 @@ from functools import cache
 
 import pytest
 
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.expression import readable
-from holdfast.plan.nodes import Join, Linear, Node
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run

@@ -7,12 +7,13 @@ from functools import cache
 
 import pytest
 
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.dataflow import build
 from holdfast.plan.explain import explain
 from holdfast.plan.expression import readable
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Join, Linear, Node
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run

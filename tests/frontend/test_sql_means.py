@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.nodes import Field, Source
-from holdfast.plan.rewrites import rewrite
 
 from ..plan.interpreter import run
 from ..planned import plan_sql

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SqlError
+from holdfast.operators.aggregate import Aggregate
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.expression import readable
-from holdfast.plan.nodes import Aggregate, Join, Linear, Node
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.walk import reachable
 
 from ..plan.interpreter import run

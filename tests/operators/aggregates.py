@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from holdfast.operators import aggregate
 from holdfast.operators.aggregate import AggregateSpec, CallSpec
 from holdfast.operators.step import Context
 from holdfast.trace.cover import Chain
@@ -165,7 +164,7 @@ class Run:
         self.random.shuffle(rows)
         cut = self.random.randint(0, len(rows))
         batches = [rows[:cut], rows[cut:]] if self.random.random() < 0.7 else [rows]
-        prepared = on_top([aggregate.prepare(self.spec, 0, table(batch, self.types)) for batch in batches])
+        prepared = on_top([self.spec.prepare(0, table(batch, self.types)) for batch in batches])
         order = list(range(prepared.num_rows))
         self.random.shuffle(order)
         prepared = prepared.take(pa.array(order, I64))
@@ -185,12 +184,12 @@ class Run:
         return output
 
     def partition(self, arrived: pa.Table, low: int, high: int) -> pa.Table:
-        layouts = aggregate.layouts(self.spec)
+        layouts = self.spec.layouts()
         traces = {
             suffix: Trace.open(self.directory / suffix, layout, low, high, self.epoch - 1, self.chain())
             for suffix, layout in layouts.items()
         }
-        done = aggregate.step(self.spec, [arrived], traces, Context(self.epoch, low, high, self.epoch == 0))
+        done = self.spec.step([arrived], traces, Context(self.epoch, low, high, self.epoch == 0))
         for suffix, layout in layouts.items():
             block = done.layers.get(suffix, Block.empty(layout))
             write_layer(
@@ -201,14 +200,14 @@ class Run:
 
     def merge(self) -> None:
         since = self.random.randint(-1, self.epoch)
-        for suffix, layout in aggregate.layouts(self.spec).items():
+        for suffix, layout in self.spec.layouts().items():
             for low, high in self.ranges():
                 keep_in_shape(self.directory / suffix, layout, low, high, since, self.chain(), self.epoch)
 
     def state(self) -> dict[str, Any]:
         """Every trace as of now, as plain values."""
         found: dict[str, Any] = {}
-        for suffix, layout in aggregate.layouts(self.spec).items():
+        for suffix, layout in self.spec.layouts().items():
             block = Trace.open(self.directory / suffix, layout, 0, 2**64, self.epoch, self.chain()).scan()
             adds = {name: column.tolist() for name, column in sorted(block.adds.items()) if column.any()}
             found[suffix] = (block.hash.tolist(), [plain(column) for column in block.columns], adds)

@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.step import Context
+from holdfast.operators.step import Context, KeyedOperator
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.merge import merge
@@ -92,17 +91,14 @@ class Runner:
 
     def __init__(
         self,
-        module: ModuleType,
-        spec: Any,
+        spec: KeyedOperator,
         types: Sequence[Sequence[pa.DataType]],
         directory: Path,
         dice: random.Random,
         *,
         slot: int = 1,
     ) -> None:
-        self.module, self.spec, self.types, self.directory, self.dice, self.slot = (
-            module, spec, types, directory, dice, slot,
-        )  # fmt: skip
+        self.spec, self.types, self.directory, self.dice, self.slot = spec, types, directory, dice, slot
         self.digests: list[str] = []
         self.clock = 0
         """The clock of the next epoch."""
@@ -119,13 +115,13 @@ class Runner:
         output: list[tuple[tuple[Any, ...], int]] = []
         for low, high in self.partitions():
             mine = [_between(part, low, high) for part in arrived]
-            layouts = self.module.layouts(self.spec)
+            layouts = self.spec.layouts()
             traces = {
                 suffix: Trace.open(self.directory / suffix, layout, low, high, number - 1, self.chain)
                 for suffix, layout in layouts.items()
             }
             context = Context(number, low, high, number == 0, self.clock, before=self._before)
-            step = self.module.step(self.spec, mine, traces, context)
+            step = self.spec.step(mine, traces, context)
             for suffix, layout in layouts.items():
                 write_layer(
                     self.directory / suffix, step.layers.get(suffix, Block.empty(layout)), layout,
@@ -144,7 +140,7 @@ class Runner:
         rows = list(rows)
         self.dice.shuffle(rows)
         pieces = [rows[start::3] for start in range(3)] if self.dice.random() < 0.5 else [rows]
-        tables = [self.module.prepare(self.spec, port, table(piece, self.types[port])) for piece in pieces]
+        tables = [self.spec.prepare(port, table(piece, self.types[port])) for piece in pieces]
         self.dice.shuffle(tables)
         whole = pa.concat_tables(tables)
         assert whole.column_names[0] == "_hash"
@@ -157,7 +153,7 @@ class Runner:
         return list(zip([0, *cuts], [*cuts, END], strict=True))
 
     def merge_some(self) -> None:
-        for suffix, layout in self.module.layouts(self.spec).items():
+        for suffix, layout in self.spec.layouts().items():
             directory, last = self.directory / suffix, len(self.digests) - 1
             since = self.dice.choice([-1, last - 1, last])
             match self.dice.randrange(3):
@@ -169,7 +165,7 @@ class Runner:
     def state(self, suffix: str) -> Counter[Any]:
         """The rows of a trace now, in the trace's order of columns."""
         last = len(self.digests) - 1
-        layout = self.module.layouts(self.spec)[suffix]
+        layout = self.spec.layouts()[suffix]
         block = Trace.open(self.directory / suffix, layout, 0, END, last, self.chain).scan()
         columns = [column.to_pylist() for column in block.columns]
         return bag(list(zip(zip(*columns, strict=True), block.diff.tolist(), strict=True)))

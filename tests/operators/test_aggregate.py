@@ -22,7 +22,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError, NegativeMultiplicity, Unsupported
-from holdfast.operators import aggregate
 from holdfast.operators.aggregate import AggregateSpec, CallSpec
 from holdfast.trace.hashing import weak_bits
 from operators.aggregates import (
@@ -229,7 +228,7 @@ def test_batches_that_need_other_digits_make_the_same_state() -> None:
     whole, fraction = ("x", 2**61 + 5, 2.0**40, None, None), ("x", -(2**61), 2.0**-40, None, None)
     states = []
     for batches in ([[(whole, 3), (fraction, 3)]], [[(whole, 3)], [(fraction, 3)]], [[(whole, 1), (fraction, 1)]] * 3):
-        arrived = on_top([aggregate.prepare(spec, 0, table(batch, (STR, *ARGUMENTS))) for batch in batches])
+        arrived = on_top([spec.prepare(0, table(batch, (STR, *ARGUMENTS))) for batch in batches])
         with running(spec) as run:
             run.epoch = 0
             run.partition(arrived, 0, 2**64)
@@ -338,9 +337,9 @@ def test_an_unknown_function_or_a_distinct_minimum_is_refused() -> None:
 
 def test_prepared_rows_are_combined_and_sorted_by_hash() -> None:
     epoch = [((f"k{i % 5}", 1, None, None, None), 1) for i in range(100)]
-    prepared = aggregate.prepare(keyed(call("sum", 1)), 0, table(epoch, (STR, *ARGUMENTS)))
+    prepared = keyed(call("sum", 1)).prepare(0, table(epoch, (STR, *ARGUMENTS)))
     assert prepared.column_names[0] == "_hash" and prepared.num_rows == 5
     assert prepared["_hash"].to_pylist() == sorted(prepared["_hash"].to_pylist())
     cancelled = [(epoch[0][0], 1), (epoch[0][0], -1)]
     for spec in (keyed(call("sum", 1)), keyed(call("min", 1))):
-        assert aggregate.prepare(spec, 0, table(cancelled, (STR, *ARGUMENTS))).num_rows == 0
+        assert spec.prepare(0, table(cancelled, (STR, *ARGUMENTS))).num_rows == 0

@@ -14,6 +14,7 @@ import random
 import re
 import statistics
 from collections import Counter
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import EvaluationError, LogDamaged, NegativeMultiplicity
-from holdfast.operators import draw
 from holdfast.operators.draw import DrawnSpec, DrawSpec
 from holdfast.operators.numbers import randomness
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.task import fixed_answers
 from holdfast.task.program import Compiled, Port
 from holdfast.task.stage import EpochSpec, TaskReport, run_operator
@@ -46,16 +46,14 @@ RANDN = DrawnSpec("randn", (), DOUBLE, "1")
 UUID = DrawnSpec("uuid", (), TEXT, "2")
 
 
-class Lineage:
-    """A module in the shape that `Runner` wants, whose steps get clock, seed and answers of their epoch."""
+@dataclass(frozen=True)
+class Lineage(DrawSpec):
+    """Draws whose steps get clock and seed of their epoch, and whose answers are kept."""
 
-    layouts, prepare = staticmethod(draw.layouts), staticmethod(draw.prepare)
+    answers: dict[int, dict[str, str]] = field(default_factory=dict)
 
-    def __init__(self) -> None:
-        self.answers: dict[int, dict[str, str]] = {}
-
-    def step(self, spec: Any, arrived: Any, traces: Any, context: Context) -> Step:
-        step = draw.step(spec, arrived, traces, at(context.epoch, context.low, context.high))
+    def step(self, arrived: Any, traces: Any, context: Context) -> StepResult:
+        step = super().step(arrived, traces, at(context.epoch, context.low, context.high))
         self.answers.setdefault(context.epoch, {}).update(step.answers)
         return step
 
@@ -69,14 +67,15 @@ def spec(*draws: DrawnSpec, types: tuple[pa.DataType, ...] = (INT, TEXT)) -> Dra
 
 
 def runner(tmp_path: Path, what: DrawSpec, seed: int = 0) -> Runner:
-    return Runner(Lineage(), what, [what.types], tmp_path, random.Random(seed))  # type: ignore[arg-type]
+    with_lineage = Lineage(what.id, what.types, what.draws, what.name)
+    return Runner(with_lineage, [what.types], tmp_path, random.Random(seed))
 
 
-def once(tmp_path: Path, what: DrawSpec, rows: Rows, context: Context | None = None) -> Step:
+def once(tmp_path: Path, what: DrawSpec, rows: Rows, context: Context | None = None) -> StepResult:
     """One step over an empty trace."""
     run = runner(tmp_path, what)
     trace = Trace.open(tmp_path / "none", what.layout, 0, END, -1, run.chain)
-    return draw.step(what, [run.prepared(0, rows)], {"rows": trace}, context or at(0))
+    return what.step([run.prepared(0, rows)], {"rows": trace}, context or at(0))
 
 
 def test_a_row_is_emitted_with_what_was_drawn_for_it(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_what_a_new_reader_starts_from_is_everything_that_is_shown(tmp_path: Pat
     shown = run.epoch([((1, "a"), 2), ((2, "b"), 1)])
     shown.update(run.epoch([((3, "c"), 1), ((2, "b"), -1)]))
     trace = Trace.open(tmp_path / "rows", run.spec.layout, 0, END, 1, run.chain)
-    assert bag(rows_of(draw.remembered(run.spec, trace))) == +shown
+    assert bag(rows_of(run.spec.remembered({"rows": trace}))) == +shown
 
 
 # -- chance ---------------------------------------------------------------------------------------------------------
@@ -333,7 +332,7 @@ def test_the_first_answers_that_are_put_down_count(tmp_path: Path) -> None:
 
 def test_a_task_that_runs_twice_gets_the_answers_of_the_first(tmp_path: Path) -> None:
     what = spec(outside(counted))
-    rows = draw.prepare(what, 0, table([((1, "a"), 1), ((2, "b"), 2)], what.types))
+    rows = what.prepare(0, table([((1, "a"), 1), ((2, "b"), 2)], what.types))
     operator = Compiled("op", "draw", what, 1, (Port((0, 1), rows.schema),), (0,), pa.schema([]))
     epoch = EpochSpec(0, 0, "d" * 16, Chain(-1, ()), 1, str(tmp_path), clock=1, seed=2)
     reports = [TaskReport(1, 0), TaskReport(1, 0)]

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.expressions.native_stretch import apply
 from operators.texts import (
     BIGINT,
     BOOL,
@@ -151,10 +150,10 @@ def test_native_expression_means_what_spark_means(
     change = pa.table({"c0": pa.array(a, kind), "c1": pa.array(b, kind), "_diff": pa.array([1] * len(a), BIGINT)})
     if isinstance(expected, str):
         with pytest.raises(EvaluationError) as raised:
-            apply(stretch, change)
+            stretch.run(change)
         assert expected in str(raised.value)
         return
-    found = apply(stretch, change)["c0"].to_pylist()
+    found = stretch.run(change)["c0"].to_pylist()
     assert [repr(value) for value in found] == [repr(value) for value in expected]
 
 
@@ -170,14 +169,14 @@ def test_filter_keeps_rows_where_the_predicate_is_true_and_projects_only_them() 
         "c0": pa.array([1, MAX, None, 4], INT), "c1": pa.array([[1], [2], [3], None], LIST),
         "_diff": pa.array([1, 2, 3, -4], BIGINT),
     })  # fmt: skip
-    assert apply(stretch, change).to_pydict() == {"c0": [[1], None], "c1": [2, 5], "_diff": [1, -4]}
+    assert stretch.run(change).to_pydict() == {"c0": [[1], None], "c1": [2, 5], "_diff": [1, -4]}
 
 
 def test_failing_predicate_raises_for_every_row_it_looks_at() -> None:
     stretch = stretch_of("`a` + 1 > 0", ["`a`"], [("a", INT)])
     assert stretch is not None
     with pytest.raises(EvaluationError, match="integer overflow") as raised:
-        apply(stretch, pa.table({"c0": pa.array([1, MAX], INT), "_diff": pa.array([1, 1], BIGINT)}))
+        stretch.run(pa.table({"c0": pa.array([1, MAX], INT), "_diff": pa.array([1, 1], BIGINT)}))
     assert raised.value.fields["expression"]
 
 
@@ -185,7 +184,7 @@ def test_plain_columns_are_passed_on_without_a_copy() -> None:
     stretch = stretch_of("`a` > 0", ["`b`", "`b`"], [("a", INT), ("b", STRING)])
     assert stretch is not None
     table = pa.table({"c0": pa.array([1, 2], INT), "c1": ["x", "y"], "_diff": pa.array([1, 1], BIGINT)})
-    out = apply(stretch, table)
+    out = stretch.run(table)
     addresses = {column.chunk(0).buffers()[2].address for column in (table["c1"], out["c0"], out["c1"])}
     assert len(addresses) == 1
 
@@ -213,7 +212,7 @@ def test_whatever_compiles_applies_to_many_rows_to_one_and_to_none() -> None:
         found = compiled(text)
         for part in (change, change.slice(9, 1), change.slice(0, 0)) if found else ():
             with contextlib.suppress(EvaluationError):
-                assert apply(found[0], part).num_rows == part.num_rows, text
+                assert found[0].run(part).num_rows == part.num_rows, text
 
 
 def test_chunks_and_no_rows_at_all_are_fine() -> None:
@@ -221,6 +220,6 @@ def test_chunks_and_no_rows_at_all_are_fine() -> None:
     assert stretch is not None
     whole = pa.table({"c0": pa.array([1, 2, 3], INT), "_diff": pa.array([1, 1, 1], BIGINT)})
     pieces = pa.concat_tables([whole.slice(0, 1), whole.slice(1, 1), whole.slice(2)])
-    assert apply(stretch, pieces).to_pydict() == {"c0": [3, 4], "c1": [7, 7], "c2": [None, None], "_diff": [1, 1]}
-    assert apply(stretch, whole.slice(0, 0)).schema == apply(stretch, whole).schema
-    assert apply(stretch, whole.schema.empty_table()).num_rows == 0
+    assert stretch.run(pieces).to_pydict() == {"c0": [3, 4], "c1": [7, 7], "c2": [None, None], "_diff": [1, 1]}
+    assert stretch.run(whole.slice(0, 0)).schema == stretch.run(whole).schema
+    assert stretch.run(whole.schema.empty_table()).num_rows == 0

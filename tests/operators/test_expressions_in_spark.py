@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pytest
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.expressions.native_stretch import apply
 from operators.texts import (
     BIGINT,
     BOOL,
@@ -77,7 +76,7 @@ def bits(column: pa.ChunkedArray) -> list[Any]:
 def native(text: str, table: pa.Table) -> pa.ChunkedArray:
     found = compiled(text)
     assert found is not None, f"not native: {text}"
-    return apply(found[0], as_change(table))["c0"]
+    return found[0].run(as_change(table))["c0"]
 
 
 def test_certain_expressions_give_sparks_bits(everything_in_spark: Any) -> None:
@@ -99,7 +98,7 @@ def test_predicates_keep_the_rows_that_spark_keeps(everything_in_spark: Any) -> 
     for text in random.Random(1).sample(texts, 25):
         stretch = stretch_of(text, ["1"])
         assert stretch is not None
-        kept = apply(stretch, as_change(table))["_diff"].to_pylist()
+        kept = stretch.run(as_change(table))["_diff"].to_pylist()
         assert kept == [row[0] for row in everything_in_spark.where(text).select("_diff").collect()], text
 
 
@@ -120,7 +119,7 @@ def agrees_row_by_row(frame: Any, table: pa.Table, text: str) -> None:
     bad = []
     for row in range(table.num_rows):
         try:
-            apply(found[0], as_change(table.slice(row, 1)))
+            found[0].run(as_change(table.slice(row, 1)))
         except EvaluationError:
             bad.append(row)
     good = [row for row in range(table.num_rows) if row not in bad]
@@ -153,7 +152,7 @@ def test_random_expressions_agree_with_spark(everything_in_spark: Any) -> None:
             for text in group:
                 assert bits(native(text, table)) == bits(select(everything_in_spark, [text]).column(0)), text
             continue
-        together, oracle = apply(stretch, as_change(table)), select(everything_in_spark, group)
+        together, oracle = stretch.run(as_change(table)), select(everything_in_spark, group)
         for place, text in enumerate(group):
             assert bits(together.column(place)) == bits(oracle.column(place)), text
     for text in failing[:10]:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from holdfast.errors import EvaluationError
-from holdfast.operators.generate import Explode, compile_generator, generate
-from holdfast.operators.user_functions import Called, FunctionCalls, Record, call_all
+from holdfast.operators.apply import Called, FunctionCalls, Record
+from holdfast.operators.generate import Explode, Generate, compile_generator
 from holdfast.plan.expression import Literal, Operation
-from holdfast.plan.nodes import Field, Generate, Source
+from holdfast.plan.nodes import Field, Source
 from holdfast.plan.types import arrow_type
 
 NUMBERS = st.none() | st.integers(0, 3)
@@ -95,7 +95,7 @@ def test_every_element_is_a_row_with_the_diff_of_its_parent(
     ).slice(skipped)
     compiled = compile_generator(_step(function, kind, types, outer))
     assert isinstance(compiled, Explode)
-    made = generate(pickle.loads(pickle.dumps(compiled)), change)
+    made = pickle.loads(pickle.dumps(compiled)).run(change)
     found = Counter(_plain(tuple(row.values())) for row in made.to_pylist())
     expected = Counter(
         _plain((number, list(value.items()) if isinstance(value, dict) else value, *each, diff))
@@ -119,7 +119,7 @@ def _called(function: Any, kind: pa.DataType, style: str, *columns: pa.Array) ->
     calls = FunctionCalls((Called("f", style, cloudpickle.dumps(function), tuple(range(len(columns))), kind),))
     names = [f"c{place}" for place in range(len(columns))]
     rows = pa.array([1] * len(columns[0]), pa.int64())
-    made = call_all(calls, pa.table([*columns, rows], names=[*names, "_diff"]))
+    made = calls.run(pa.table([*columns, rows], names=[*names, "_diff"]))
     assert made.schema.types[-2] == kind
     return list(made.column(len(columns)).to_pylist())
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.operators import join
-from holdfast.operators.join import JoinSpec
+from holdfast.operators.join import InnerJoin
 from holdfast.trace.hashing import weak_bits
 from operators.running import Rows, Runner, added, bag, table
 
@@ -77,13 +76,13 @@ SHAPES: dict[str, tuple[Any, ...]] = {
 def test_change_of_the_join_is_the_join_of_the_changes(shape: str, weak: int | None, data: st.DataObject) -> None:
     left, right, left_keys, right_keys = SHAPES[shape]
     types = [[kind for kind, _ in side] for side in (left, right)]
-    spec = JoinSpec(left_keys, right_keys, tuple(types[0]), tuple(types[1]))
+    spec = InnerJoin(left_keys, right_keys, tuple(types[0]), tuple(types[1]))
     diffs = st.sampled_from([1, 1, 2, -1])
     changes = [st.lists(st.tuples(st.tuples(*(s for _, s in side)), diffs), max_size=8) for side in (left, right)]
     epochs = data.draw(st.lists(st.tuples(*changes), min_size=1, max_size=5))
     dice = random.Random(data.draw(st.integers(0, 1 << 30)))
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(join, spec, types, Path(directory), dice)
+        runner = Runner(spec, types, Path(directory), dice)
         lefts: list[Any] = []
         rights: list[Any] = []
         before: Counter[Any] = Counter()
@@ -96,34 +95,34 @@ def test_change_of_the_join_is_the_join_of_the_changes(shape: str, weak: int | N
 
 
 def test_null_keys_go_no_further_than_prepare() -> None:
-    spec = JoinSpec((0,), (0,), (INT, STRING), (INT,))
-    prepared = join.prepare(spec, 0, table([((None, "a"), 1), ((1, None), 1)], (INT, STRING)))
+    spec = InnerJoin((0,), (0,), (INT, STRING), (INT,))
+    prepared = spec.prepare(0, table([((None, "a"), 1), ((1, None), 1)], (INT, STRING)))
     assert prepared.num_rows == 1 and prepared.column_names == ["_hash", "c0", "c1", "_diff"]
 
 
 def test_keys_come_out_as_they_went_in(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (DOUBLE,), (DOUBLE,))
-    runner = Runner(join, spec, [(DOUBLE,), (DOUBLE,)], tmp_path, random.Random(0))
+    spec = InnerJoin((0,), (0,), (DOUBLE,), (DOUBLE,))
+    runner = Runner(spec, [(DOUBLE,), (DOUBLE,)], tmp_path, random.Random(0))
     assert runner.epoch([((-0.0,), 1)], [((0.0,), 1)]) == bag([((-0.0, 0.0), 1)])
 
 
 def test_row_that_comes_and_goes_in_one_epoch_leaves_no_trace(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT,))
-    runner = Runner(join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+    spec = InnerJoin((0,), (0,), (INT,), (INT,))
+    runner = Runner(spec, [(INT,), (INT,)], tmp_path, random.Random(0))
     assert not runner.epoch([((1,), 1), ((1,), -1)], [((1,), 1)])
     assert not runner.state("left") and runner.state("right") == bag([((1,), 1)])
 
 
 def test_keys_that_share_a_hash_do_not_join(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT,))
+    spec = InnerJoin((0,), (0,), (INT,), (INT,))
     with weak_bits(0):
-        runner = Runner(join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+        runner = Runner(spec, [(INT,), (INT,)], tmp_path, random.Random(0))
         assert not runner.epoch([((1,), 1)], [((2,), 1)])
         assert runner.epoch([((2,), 1), ((3,), 1)], []) == bag([((2, 2), 1)])
 
 
 def test_both_sides_changing_at_once_counts_their_meeting_once(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT,))
-    runner = Runner(join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+    spec = InnerJoin((0,), (0,), (INT,), (INT,))
+    runner = Runner(spec, [(INT,), (INT,)], tmp_path, random.Random(0))
     assert runner.epoch([((1,), 2)], [((1,), 3)]) == bag([((1, 1), 6)])
     assert runner.epoch([((1,), 1)], [((1,), -3)]) == bag([((1, 1), -6)])

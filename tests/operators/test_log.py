@@ -37,7 +37,7 @@ def test_output_is_the_change_and_the_trace_is_the_collection(
     key: tuple[int, ...], weak: int | None, epochs: list[Any], seed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(log, LogSpec(TYPES, key, False, "rows"), [TYPES], Path(directory), random.Random(seed))
+        runner = Runner(LogSpec(TYPES, key, False, "rows"), [TYPES], Path(directory), random.Random(seed))
         places = spec_places(key)
         total: Counter[Any] = Counter()
         for change in epochs:
@@ -52,7 +52,7 @@ def test_output_is_the_change_and_the_trace_is_the_collection(
        seed=st.integers(0, 1 << 30))  # fmt: skip
 def test_check_raises_exactly_when_a_row_goes_below_zero(weak: int | None, epochs: list[Any], seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(log, LogSpec(TYPES, (0,), True, "orders"), [TYPES], Path(directory), random.Random(seed))
+        runner = Runner(LogSpec(TYPES, (0,), True, "orders"), [TYPES], Path(directory), random.Random(seed))
         total: Counter[Any] = Counter()
         for change in epochs:
             total = added(total, bag(change))
@@ -65,10 +65,10 @@ def test_check_raises_exactly_when_a_row_goes_below_zero(weak: int | None, epoch
 
 def test_error_names_the_collection_the_rows_and_the_epoch(tmp_path: Path) -> None:
     types = (pa.int32(), pa.string())
-    runner = Runner(log, LogSpec(types, (1,), True, "orders"), [types], tmp_path, random.Random(3))
+    runner = Runner(LogSpec(types, (1,), True, "orders"), [types], tmp_path, random.Random(3))
     runner.epoch([((1, "a"), 1)])
     with pytest.raises(NegativeMultiplicity) as raised:
-        log.step(runner.spec, [runner.prepared(0, [((1, "a"), -3), *(((n, "x"), -1) for n in range(4))])],
+        runner.spec.step([runner.prepared(0, [((1, "a"), -3), *(((n, "x"), -1) for n in range(4))])],
                  {"rows": open_trace(runner)}, log.Context(1, 0, 2**64, False))  # fmt: skip
     error = raised.value
     assert "'orders'" in str(error) and "epoch 1" in str(error) and "and 2 more" in str(error)
@@ -79,7 +79,7 @@ def test_error_names_the_collection_the_rows_and_the_epoch(tmp_path: Path) -> No
 
 def test_many_rows_of_one_key_may_be_deleted_at_once(tmp_path: Path) -> None:
     types = (pa.int32(), pa.int32())
-    runner = Runner(log, LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))
+    runner = Runner(LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))
     runner.epoch([((1, n), 1) for n in range(20)])
     gone = [((1, n), -1) for n in range(0, 20, 2)]
     assert runner.epoch(gone) == bag(gone)
@@ -87,14 +87,14 @@ def test_many_rows_of_one_key_may_be_deleted_at_once(tmp_path: Path) -> None:
 
 def test_row_may_be_deleted_and_inserted_in_one_epoch(tmp_path: Path) -> None:
     types = (pa.int32(),)
-    runner = Runner(log, LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))
+    runner = Runner(LogSpec(types, (0,), True, "orders"), [types], tmp_path, random.Random(3))
     assert not runner.epoch([((1,), -1), ((1,), 1)])
 
 
 def open_trace(runner: Runner) -> Any:
     from holdfast.trace.trace import Trace
 
-    layout = log.layouts(runner.spec)["rows"]
+    layout = runner.spec.layouts()["rows"]
     return Trace.open(runner.directory / "rows", layout, 0, 2**64, len(runner.digests) - 1, runner.chain)
 
 

@@ -8,27 +8,21 @@ import tempfile
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.operators import join, outer_join, semi_join
+from holdfast.operators.join import KERNELS
 from holdfast.operators.join_sides import JoinSpec
+from holdfast.operators.outer_join import OuterJoin
+from holdfast.operators.semi_join import SemiJoin
 from holdfast.trace.hashing import weak_bits
 from operators.running import Rows, Runner, added, bag
 from operators.test_join import INT, SHAPES, STRING, normal
 
 How = Literal["inner", "left", "full", "semi", "anti"]
-KERNELS: dict[How, ModuleType] = {
-    "inner": join,
-    "left": outer_join,
-    "full": outer_join,
-    "semi": semi_join,
-    "anti": semi_join,
-}
 
 
 def present(rows: Rows) -> list[tuple[tuple[Any, ...], int]]:
@@ -87,12 +81,12 @@ def test_change_is_the_difference_of_the_full_results(
     left, right, left_keys, right_keys = SHAPES[shape]
     types = [[kind for kind, _ in side] for side in (left, right)]
     flags = data.draw(st.sampled_from([(), (True,) * len(left_keys), (True, False)[: len(left_keys)]]))
-    spec = JoinSpec(left_keys, right_keys, tuple(types[0]), tuple(types[1]), how, flags if any(flags) else ())
+    spec = KERNELS[how](left_keys, right_keys, tuple(types[0]), tuple(types[1]), how, flags if any(flags) else ())
     dice = random.Random(data.draw(st.integers(0, 1 << 30)))
     changes = [st.lists(st.tuples(*(s for _, s in side)), max_size=6) for side in (left, right)]
     epochs = data.draw(st.lists(st.tuples(*changes), min_size=1, max_size=6))
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(KERNELS[how], spec, types, Path(directory), dice)
+        runner = Runner(spec, types, Path(directory), dice)
         rows: list[list[Any]] = [[], []]
         before: Counter[Any] = Counter()
         for new in epochs:
@@ -108,8 +102,8 @@ def test_change_is_the_difference_of_the_full_results(
 
 
 def test_padded_row_goes_with_the_first_match_and_comes_back_with_the_last(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "left")
-    runner = Runner(outer_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    spec = OuterJoin((0,), (0,), (INT,), (INT, STRING), "left")
+    runner = Runner(spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert runner.epoch([((1,), 2)], []) == bag([((1, None, None), 2)])
     assert runner.epoch([], [((1, "a"), 1)]) == bag([((1, None, None), -2), ((1, 1, "a"), 2)])
     assert runner.epoch([], [((1, "b"), 1)]) == bag([((1, 1, "b"), 2)])
@@ -118,24 +112,24 @@ def test_padded_row_goes_with_the_first_match_and_comes_back_with_the_last(tmp_p
 
 
 def test_match_that_moves_to_another_row_of_its_key_leaves_an_anti_join_alone(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "anti")
-    runner = Runner(semi_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    spec = SemiJoin((0,), (0,), (INT,), (INT, STRING), "anti")
+    runner = Runner(spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert not runner.epoch([((1,), 1)], [((1, "a"), 1)])
     assert not runner.epoch([], [((1, "a"), -1), ((1, "b"), 1)])
     assert runner.epoch([], [((1, "b"), -1)]) == bag([((1,), 1)])
 
 
 def test_null_key_is_padded_on_arrival_and_kept_in_no_trace(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT, STRING), (INT,), "full")
-    runner = Runner(outer_join, spec, [(INT, STRING), (INT,)], tmp_path, random.Random(0))
+    spec = OuterJoin((0,), (0,), (INT, STRING), (INT,), "full")
+    runner = Runner(spec, [(INT, STRING), (INT,)], tmp_path, random.Random(0))
     assert runner.epoch([((None, "a"), 1)], [((None,), 1)]) == bag([((None, "a", None), 1), ((None, None, None), 1)])
-    assert not any(runner.state(suffix) for suffix in outer_join.layouts(spec))
+    assert not any(runner.state(suffix) for suffix in spec.layouts())
     assert runner.epoch([((None, "a"), -1)], []) == bag([((None, "a", None), -1)])
 
 
 def test_null_safe_key_matches_null(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT,), "left", (True,))
-    runner = Runner(outer_join, spec, [(INT,), (INT,)], tmp_path, random.Random(0))
+    spec = OuterJoin((0,), (0,), (INT,), (INT,), "left", (True,))
+    runner = Runner(spec, [(INT,), (INT,)], tmp_path, random.Random(0))
     assert runner.epoch([((None,), 1)], []) == bag([((None, None), 1)])
     # The padded row goes and the pair comes, and they are the same row.
     assert not runner.epoch([], [((None,), 1)])
@@ -144,7 +138,7 @@ def test_null_safe_key_matches_null(tmp_path: Path) -> None:
 
 
 def test_semi_join_keeps_of_the_right_side_keys_and_their_number_alone(tmp_path: Path) -> None:
-    spec = JoinSpec((0,), (0,), (INT,), (INT, STRING), "semi")
-    runner = Runner(semi_join, spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
+    spec = SemiJoin((0,), (0,), (INT,), (INT, STRING), "semi")
+    runner = Runner(spec, [(INT,), (INT, STRING)], tmp_path, random.Random(0))
     assert runner.epoch([((1,), 1)], [((1, "a"), 1), ((1, "b"), 2)]) == bag([((1,), 1)])
     assert runner.state("right.count") == bag([((1,), 3)])

@@ -17,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import MultiplicityOverflow
-from holdfast.operators import aggregate, join, log, outer_join, semi_join, set_operation, topk, window
-from holdfast.operators.aggregates.calls import AggregateSpec, CallSpec
-from holdfast.operators.join import JoinSpec
+from holdfast.operators.aggregate import AggregateSpec
+from holdfast.operators.aggregates.calls import CallSpec
+from holdfast.operators.join import KERNELS
+from holdfast.operators.join_sides import JoinSpec
 from holdfast.operators.log import LogSpec
 from holdfast.operators.set_operation import SetSpec
+from holdfast.operators.step import KeyedOperator
 from holdfast.operators.topk import TopKSpec
 from holdfast.operators.window import WindowSpec
 from holdfast.operators.window_functions import OverSpec
@@ -77,7 +79,7 @@ def _first(count: int) -> Meaning:
 
 
 def _join(how: Any) -> JoinSpec:
-    return JoinSpec((0,), (0,), (INT, INT), (INT, INT), how)
+    return KERNELS[how]((0,), (0,), (INT, INT), (INT, INT), how)
 
 
 COUNT = CallSpec("count", (), (), LONG)
@@ -85,25 +87,24 @@ DISTINCT = CallSpec("count", (1,), (INT,), LONG, True)
 MODE = CallSpec("mode", (1,), (INT,), INT)
 PAIR = (INT, INT)
 
-OPERATORS: dict[str, tuple[Any, Any, int, Meaning]] = {
-    "inner": (join, _join("inner"), 2, _inner),
-    "left": (outer_join, _join("left"), 2, _left),
-    "full": (outer_join, _join("full"), 2, _full),
-    "semi": (semi_join, _join("semi"), 2, _semi),
-    "anti": (semi_join, _join("anti"), 2, _anti),
-    "intersect all": (set_operation, SetSpec("intersect", True, PAIR), 2, lambda a, b: a & b),
-    "except all": (set_operation, SetSpec("except", True, PAIR), 2, lambda a, b: a - b),
-    "intersect": (set_operation, SetSpec("intersect", False, PAIR), 2, lambda a, b: Counter((a & b).keys())),
-    "distinct": (aggregate, AggregateSpec(2, (), PAIR), 1, lambda a: Counter(a.keys())),
-    "count": (aggregate, AggregateSpec(1, (COUNT,), (INT,)), 1, _counts),
+OPERATORS: dict[str, tuple[KeyedOperator, int, Meaning]] = {
+    "inner": (_join("inner"), 2, _inner),
+    "left": (_join("left"), 2, _left),
+    "full": (_join("full"), 2, _full),
+    "semi": (_join("semi"), 2, _semi),
+    "anti": (_join("anti"), 2, _anti),
+    "intersect all": (SetSpec("intersect", True, PAIR), 2, lambda a, b: a & b),
+    "except all": (SetSpec("except", True, PAIR), 2, lambda a, b: a - b),
+    "intersect": (SetSpec("intersect", False, PAIR), 2, lambda a, b: Counter((a & b).keys())),
+    "distinct": (AggregateSpec(2, (), PAIR), 1, lambda a: Counter(a.keys())),
+    "count": (AggregateSpec(1, (COUNT,), (INT,)), 1, _counts),
     "count distinct": (
-        aggregate,
         AggregateSpec(1, (DISTINCT,), (INT,)),
         1,
         lambda a: Counter((key, sum(row[0] == key for row in a)) for key in _keys(a)),
     ),
-    "log": (log, LogSpec(PAIR, (0,), True, "rows"), 1, lambda a: a),
-    "top": (topk, TopKSpec(((0, False, True), (1, False, True)), 3, 0, PAIR, "bucket"), 1, _first(3)),
+    "log": (LogSpec(PAIR, (0,), True, "rows"), 1, lambda a: a),
+    "top": (TopKSpec(((0, False, True), (1, False, True)), 3, 0, PAIR, "bucket"), 1, _first(3)),
 }
 
 
@@ -111,10 +112,10 @@ OPERATORS: dict[str, tuple[Any, Any, int, Meaning]] = {
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_an_operator_is_exact_or_raises_near_the_limit(name: str, data: st.DataObject) -> None:
-    module, spec, ports, meaning = OPERATORS[name]
+    spec, ports, meaning = OPERATORS[name]
     slot = 2**56 if name == "top" else 1
     with tempfile.TemporaryDirectory() as directory:
-        runner = Runner(module, spec, [PAIR] * ports, Path(directory), random.Random(0), slot=slot)
+        runner = Runner(spec, [PAIR] * ports, Path(directory), random.Random(0), slot=slot)
         runner.merge_some = lambda: None  # type: ignore[method-assign]  # merging is a test of its own
         if name == "top":
             runner.partitions = lambda: [(0, 2**64)]  # type: ignore[method-assign]  # the rows of a bucket are in one
@@ -145,7 +146,7 @@ def test_an_operator_is_exact_or_raises_near_the_limit(name: str, data: st.DataO
 
 
 def test_rows_multiplied_beyond_64_bits_are_an_error_and_not_nothing(tmp_path: Path) -> None:
-    runner = Runner(join, _join("inner"), [PAIR, PAIR], tmp_path, random.Random(1))
+    runner = Runner(_join("inner"), [PAIR, PAIR], tmp_path, random.Random(1))
     with pytest.raises(MultiplicityOverflow, match="more than 2\\^63 - 1 times"):
         runner.epoch([((1, 0), 2**32)], [((1, 0), 2**32)])
     assert runner.epoch([((1, 0), 2**32)], [((1, 0), 2**30)]) == Counter({(1, 0, 1, 0): 2**62})
@@ -156,11 +157,11 @@ def test_merging_layers_does_not_wrap(tmp_path: Path) -> None:
     from operators.running import END, layers_in
 
     spec = LogSpec(PAIR, (0,), True, "rows")
-    runner = Runner(log, spec, [PAIR], tmp_path, random.Random(1))
+    runner = Runner(spec, [PAIR], tmp_path, random.Random(1))
     runner.merge_some = lambda: None  # type: ignore[method-assign]
     for _ in range(2):
         runner.epoch([((1, 1), 2**62)])
-    directory, layout = tmp_path / "rows", log.layouts(spec)["rows"]
+    directory, layout = tmp_path / "rows", spec.layouts()["rows"]
     with pytest.raises(MultiplicityOverflow):
         merge(directory, layout, layers_in(directory), 0, END, 1, runner.chain)
     with pytest.raises(MultiplicityOverflow):
@@ -171,7 +172,7 @@ def test_merging_layers_does_not_wrap(tmp_path: Path) -> None:
 
 def test_a_window_over_more_rows_than_can_be_laid_out_is_an_error(tmp_path: Path) -> None:
     spec = WindowSpec((0,), ((1, False, True),), (OverSpec("row_number", (), (), INT),), PAIR)
-    runner = Runner(window, spec, [PAIR], tmp_path, random.Random(1))
+    runner = Runner(spec, [PAIR], tmp_path, random.Random(1))
     changes: Rows = [((1, value), 2**62) for value in range(4)]
     with pytest.raises(MultiplicityOverflow, match="laid out one by one"):
         runner.epoch(changes)

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import NegativeMultiplicity
-from holdfast.operators import set_operation
 from holdfast.operators.set_operation import SetSpec
 from holdfast.trace.hashing import weak_bits
 from operators.running import Rows, Runner, added, bag
@@ -65,7 +64,7 @@ def test_the_result_has_each_row_as_often_as_its_counts_on_both_sides_say(
 ) -> None:
     spec = SetSpec(kind, all, TYPES)
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak else nullcontext():
-        runner = Runner(set_operation, spec, [TYPES, TYPES], Path(directory), random.Random(seed))
+        runner = Runner(spec, [TYPES, TYPES], Path(directory), random.Random(seed))
         sides: list[Counter[Any]] = [Counter(), Counter()]
         view: Counter[Any] = Counter()
         for changes in world:
@@ -76,8 +75,6 @@ def test_the_result_has_each_row_as_often_as_its_counts_on_both_sides_say(
 
 
 def test_a_row_deleted_more_often_than_inserted_is_an_error(tmp_path: Path) -> None:
-    runner = Runner(
-        set_operation, SetSpec("intersect", True, (pa.int64(),)), [[pa.int64()]] * 2, tmp_path, random.Random(0)
-    )
+    runner = Runner(SetSpec("intersect", True, (pa.int64(),)), [[pa.int64()]] * 2, tmp_path, random.Random(0))
     with pytest.raises(NegativeMultiplicity, match=r"\(1,\)"):
         runner.epoch([((1,), 1)], [((1,), -1)])

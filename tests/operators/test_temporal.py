@@ -12,7 +12,6 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.operators import temporal
 from holdfast.operators.step import Context
 from holdfast.operators.temporal import TemporalSpec
 from holdfast.operators.topk import BUCKETS
@@ -69,7 +68,7 @@ def test_a_row_is_there_from_its_start_until_its_end(epochs: Any, dice: random.R
     held: Counter[Any] = Counter()
     found: Counter[Any] = Counter()
     with tempfile.TemporaryDirectory() as directory, weak_bits(bits):
-        runner = Runner(temporal, spec, [TYPES], Path(directory), dice, slot=SLOT)
+        runner = Runner(spec, [TYPES], Path(directory), dice, slot=SLOT)
         for passed, wanted in epochs:
             runner.clock += passed
             found = added(found, runner.epoch(change_of(wanted, held)))
@@ -85,8 +84,8 @@ def test_a_history_taken_as_one_epoch_gives_the_same_state(epochs: Any, dice: ra
     spec = TemporalSpec(TYPES, 1, 2, (0,))
     held: Counter[Any] = Counter()
     with tempfile.TemporaryDirectory() as directory:
-        one = Runner(temporal, spec, [TYPES], Path(directory) / "one", dice, slot=SLOT)
-        many = Runner(temporal, spec, [TYPES], Path(directory) / "many", dice, slot=SLOT)
+        one = Runner(spec, [TYPES], Path(directory) / "one", dice, slot=SLOT)
+        many = Runner(spec, [TYPES], Path(directory) / "many", dice, slot=SLOT)
         seen: Counter[Any] = Counter()
         for passed, wanted in epochs:
             many.clock += passed
@@ -100,10 +99,10 @@ def test_a_history_taken_as_one_epoch_gives_the_same_state(epochs: Any, dice: ra
 @settings(max_examples=30, deadline=None)
 def test_a_step_says_when_something_happens_next(rows: Any, clock: int) -> None:
     spec = TemporalSpec(TYPES, 1, 2, (0,))
-    arrived = temporal.prepare(spec, 0, table([(row, 1) for row in rows], TYPES))
+    arrived = spec.prepare(0, table([(row, 1) for row in rows], TYPES))
     with tempfile.TemporaryDirectory() as directory:
         trace = Trace.open(Path(directory), spec.layout, 0, 2**64, -1, Chain(-1, ()))
-        step = temporal.step(spec, [arrived], {"pending": trace}, Context(0, 0, 2**64, True, clock))
+        step = spec.step([arrived], {"pending": trace}, Context(0, 0, 2**64, True, clock))
     moments = [moment for _, *both in rows for moment in both if moment is not None and moment > clock]
     pending = [row for row in rows if is_pending(row, clock)]
     nexts = [start if start is not None and start > clock else end for _, start, end in pending]
@@ -112,7 +111,7 @@ def test_a_step_says_when_something_happens_next(rows: Any, clock: int) -> None:
 
 
 def test_a_row_that_is_for_ever_is_not_kept(tmp_path: Path) -> None:
-    runner = Runner(temporal, TemporalSpec(TYPES, 1, 2, (0,)), [TYPES], tmp_path, random.Random(1), slot=SLOT)
+    runner = Runner(TemporalSpec(TYPES, 1, 2, (0,)), [TYPES], tmp_path, random.Random(1), slot=SLOT)
     runner.clock = 10
     assert sum(runner.epoch([(("a", 3, None), 1), (("b", None, None), 1), (("c", 3, 9), 1)]).values()) == 2
     assert runner.state("pending") == bag([])

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.operators import topk
 from holdfast.operators.ordering import sort_rows
 from holdfast.operators.topk import BUCKETS, TopKSpec
 from holdfast.trace.hashing import weak_bits
@@ -63,8 +62,8 @@ class Both:
     ) -> None:
         bucket = TopKSpec(order, limit, offset, types, "bucket", key)
         whole = TopKSpec(order, limit, offset, types, "global")
-        self.bucket = Runner(topk, bucket, [types], directory / "bucket", dice, slot=SLOT)
-        self.whole = Runner(topk, whole, [types], directory / "global", dice, slot=SLOT)
+        self.bucket = Runner(bucket, [types], directory / "bucket", dice, slot=SLOT)
+        self.whole = Runner(whole, [types], directory / "global", dice, slot=SLOT)
         self.values: dict[Any, Any] = {}
 
     def epoch(self, change: Any) -> Counter[Any]:

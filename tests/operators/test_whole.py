@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from holdfast.connectors.source import Part
+from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
 from holdfast.task import single_task
 from holdfast.task.messages import Message, TruncatedInput, counted
-from holdfast.task.program import Program, compile_program, is_native
+from holdfast.task.program import Program, compile_program
 from holdfast.task.read_sources import read_parts
 from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
 from holdfast.testing.simulator.model import plans

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from holdfast.errors import EvaluationError
 from holdfast.operators import window
 from holdfast.operators.window import WindowSpec
+from holdfast.operators.window_frames import Frame
 from holdfast.operators.window_functions import OverSpec
-from holdfast.plan.nodes import Frame
 from holdfast.trace.hashing import weak_bits
 from operators.running import Runner, added, bag, compare, exact
 
@@ -219,7 +219,7 @@ def test_change_is_the_change_of_every_rows_values(weak: int | None, data: st.Da
     before: Counter[Any] = Counter()
     values: dict[Any, Any] = {}
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(window, spec, [TYPES], Path(directory), dice)
+        runner = Runner(spec, [TYPES], Path(directory), dice)
         for _ in range(data.draw(st.integers(1, 4))):
             inserted = data.draw(st.lists(st.tuples(ROWS, st.sampled_from([1, 1, 2])), max_size=8))
             gone = [(values[row], -dice.randint(1, rows[row])) for row in rows if dice.random() < 0.3]
@@ -251,7 +251,7 @@ def test_first_rows_are_the_first_of_all_rows(weak: int | None, data: st.DataObj
     before: Counter[Any] = Counter()
     values: dict[Any, Any] = {}
     with tempfile.TemporaryDirectory() as directory, weak_bits(weak) if weak is not None else nullcontext():
-        runner = Runner(window, spec, [TYPES], Path(directory), dice)
+        runner = Runner(spec, [TYPES], Path(directory), dice)
         for _ in range(data.draw(st.integers(1, 5))):
             inserted = data.draw(st.lists(st.tuples(rows_of_few, st.sampled_from([1, 1, 3])), max_size=15))
             gone = [(values[row], -dice.randint(1, rows[row])) for row in rows if dice.random() < 0.4]
@@ -307,7 +307,7 @@ def test_frames_by_value_hold_the_rows_in_reach(data: st.DataObject) -> None:
             count += other[0] == row[0] and inside
         found.append(((*row, count), 1))
     with tempfile.TemporaryDirectory() as directory:
-        runner = Runner(window, spec, [REACHING], Path(directory), random.Random(1))
+        runner = Runner(spec, [REACHING], Path(directory), random.Random(1))
         half = len(rows) // 2
         first = runner.epoch([(row, 1) for row in rows[:half]])
         second = runner.epoch([(row, 1) for row in rows[half:]])
@@ -315,7 +315,7 @@ def test_frames_by_value_hold_the_rows_in_reach(data: st.DataObject) -> None:
 
 
 def runner_of(spec: WindowSpec, directory: Path) -> Runner:
-    return Runner(window, spec, [spec.types], directory, random.Random(3))
+    return Runner(spec, [spec.types], directory, random.Random(3))
 
 
 RUNNING = Frame(False, None, 0)

@@ -11,23 +11,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.apply import Apply
+from holdfast.operators.generate import Generate
+from holdfast.operators.join import Join
+from holdfast.operators.set_operation import SetOperation
+from holdfast.operators.topk import TopK
+from holdfast.operators.window import Window
+from holdfast.operators.window_functions import WindowCall
 from holdfast.plan.expression import FOREIGN, Column, Literal, Operation, SparkExpression, Tree
-from holdfast.plan.nodes import (
-    Aggregate,
-    Apply,
-    Call,
-    Generate,
-    Join,
-    Linear,
-    Node,
-    Order,
-    SetOperation,
-    Source,
-    TopK,
-    Union,
-    Window,
-    WindowCall,
-)
+from holdfast.plan.nodes import Linear, Node, Order, Source, Union
 
 Row = tuple[Any, ...]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.operators.linear_step import is_native
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.answering import answer
 from holdfast.plan.dataflow import Given, build
 from holdfast.plan.expression import renamed
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Linear, Node, Source
-from holdfast.plan.rewrites import rewrite
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
-from holdfast.task.program import is_native
 from tests.plan.interpreter import run
 
 from ..planned import plan_sql

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.operators.linear_step import is_native
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.dataflow import Dataflow, build
 from holdfast.plan.nodes import Source
-from holdfast.plan.rewrites import rewrite
 from holdfast.plan.schema import parse_schema
-from holdfast.task.program import is_native
 
 from ..planned import plan_sql
 

@@ -6,12 +6,12 @@ import json
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan.dataflow import build
 from holdfast.plan.drawing import Drawing, Measured, drawing
 from holdfast.plan.explain import as_text
 from holdfast.plan.nodes import Node, Source
 from holdfast.plan.picture import as_html, as_svg
-from holdfast.plan.rewrites import rewrite
 from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql

@@ -6,23 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.apply import Applied, Apply
+from holdfast.operators.generate import Generate
+from holdfast.operators.topk import TopK
 from holdfast.plan import fingerprint as module
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import (
-    Aggregate,
-    Applied,
-    Apply,
-    Call,
-    Field,
-    Function,
-    Generate,
-    Linear,
-    Named,
-    Node,
-    Source,
-    TopK,
-    Union,
-)
+from holdfast.plan.nodes import Field, Function, Linear, Named, Node, Source, Union
 from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql

@@ -11,16 +11,17 @@ from collections import Counter
 
 import pytest
 
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.rewrites.narrow_outer import narrow_outer
+from holdfast.operators.rewrites.order_joins import order_joins
+from holdfast.operators.rewrites.push_filter import push_filter
+from holdfast.operators.rewrites.push_semi import push_semi
+from holdfast.operators.rewrites.share_constants import share_constants
 from holdfast.plan.dataflow import build
 from holdfast.plan.expression import Tree, condition, number, readable
-from holdfast.plan.nodes import Field, Join, Linear, Named, Node, Source, inputs
+from holdfast.plan.nodes import Field, Linear, Named, Node, Source
 from holdfast.plan.placement import placement
-from holdfast.plan.rewrites import rewrite
-from holdfast.plan.rewrites.narrow_outer import narrow_outer
-from holdfast.plan.rewrites.order_joins import order_joins
-from holdfast.plan.rewrites.push_filter import push_filter
-from holdfast.plan.rewrites.push_semi import push_semi
-from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import Kept, reachable
 
@@ -166,6 +167,6 @@ def test_a_small_relation_is_joined_with_its_like_before_it_meets_a_large_one() 
     plan = rewrite(plan_sql("q05", QUERIES["q05"], CATALOG))
     for each in reachable(plan):
         if isinstance(each, Join):
-            sides = [{leaf.name for leaf in reachable(side) if isinstance(leaf, Source)} for side in inputs(each)]
+            sides = [{leaf.name for leaf in reachable(side) if isinstance(leaf, Source)} for side in each.inputs]
             if {"region"} in sides:
                 assert {"nation"} in sides

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.apply import Applied, Apply
+from holdfast.operators.generate import Generate
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import RULES, rewrite
+from holdfast.operators.rewrites.drop_identity import drop_identity
+from holdfast.operators.rewrites.first_rows import first_rows
+from holdfast.operators.rewrites.fuse_linear import fuse_linear
+from holdfast.operators.rewrites.narrow_outer import narrow_outer
+from holdfast.operators.rewrites.order_joins import order_joins
+from holdfast.operators.rewrites.prune_columns import prune_columns
+from holdfast.operators.rewrites.push_filter import push_filter
+from holdfast.operators.rewrites.push_semi import push_semi
+from holdfast.operators.rewrites.share_constants import share_constants
+from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Lambda, Literal, Operation, Variable
-from holdfast.plan.nodes import (
-    Aggregate,
-    Applied,
-    Apply,
-    Call,
-    Field,
-    Function,
-    Generate,
-    Join,
-    Linear,
-    Named,
-    Node,
-    Order,
-    Source,
-    TopK,
-    Union,
-)
-from holdfast.plan.rewrites import RULES, rewrite
-from holdfast.plan.rewrites.drop_identity import drop_identity
-from holdfast.plan.rewrites.first_rows import first_rows
-from holdfast.plan.rewrites.fuse_linear import fuse_linear
-from holdfast.plan.rewrites.narrow_outer import narrow_outer
-from holdfast.plan.rewrites.order_joins import order_joins
-from holdfast.plan.rewrites.prune_columns import prune_columns
-from holdfast.plan.rewrites.push_filter import push_filter
-from holdfast.plan.rewrites.push_semi import push_semi
-from holdfast.plan.rewrites.share_constants import share_constants
+from holdfast.plan.nodes import Field, Function, Linear, Named, Node, Order, Source, Union
 from holdfast.plan.walk import Kept
 
 from ..planned import step

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.log import durable_layer
-from holdfast.operators import temporal
 from holdfast.operators.step import Context
+from holdfast.operators.temporal import TemporalSpec
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.replication import Replication
 from holdfast.task import stage
@@ -91,12 +91,12 @@ def test_a_seed_gives_the_same_actions_always() -> None:
 
 
 def test_time_that_does_not_pass_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = temporal.step
+    step = TemporalSpec.step
 
     def standing(spec: Any, arrived: Any, traces: Any, context: Context) -> Any:
         return step(spec, arrived, traces, replace(context, before=context.clock))
 
-    monkeypatch.setattr(temporal, "step", standing)
+    monkeypatch.setattr(TemporalSpec, "step", standing)
     assert "is wrong" in caught()[1].what
 
 

@@ -9,8 +9,11 @@ from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.placeholders import Placeholder, has_placeholder, innermost
 from holdfast.frontend.temporal_filters import split
 from holdfast.frontend.uncorrelated_subqueries import Item, attach, has_subquery
+from holdfast.operators.apply import Applied, Apply
+from holdfast.operators.draw import Draw, Drawn
+from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import Operation, Tree, conjunction, conjuncts, plain
-from holdfast.plan.nodes import Applied, Apply, Draw, Drawn, Function, Linear, Named, Node, Temporal
+from holdfast.plan.nodes import Function, Linear, Named, Node
 
 
 def linear(node: Node, predicate: Tree | None, items: Sequence[Item]) -> Node:

@@ -13,8 +13,8 @@ from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.view_order import in_a_cycle, in_order
+from holdfast.operators.rewrites import rewrite
 from holdfast.plan import nodes
-from holdfast.plan.rewrites import rewrite
 from holdfast.plan.walk import Kept, reachable
 
 if TYPE_CHECKING:

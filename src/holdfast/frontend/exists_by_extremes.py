@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.plan.expression import Operation, Tree, chained, condition, is_operation, negated, references
-from holdfast.plan.nodes import Aggregate, Call, Linear, Named, Node
+from holdfast.plan.nodes import Linear, Named, Node
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "<>": "<>"}
 _ORDERED = frozenset((

@@ -3,8 +3,8 @@
 Inner joins: ON and WHERE mean the same, so every condition is one conjunct of one list. The tree is left-deep: it
 starts at the first relation and takes, again and again, the first one (in the order of FROM) that an equality connects
 to what is joined already. Such equalities become the keys; what is left over filters the result, and
-`plan.rewrites.push_filter` moves it to where it belongs. A relation that no equality connects is joined without a key:
-all rows with all rows.
+`operators.rewrites.push_filter` moves it to where it belongs. A relation that no equality connects is joined without a
+key: all rows with all rows.
 
 Outer, semi and anti joins: the conditions of ON decide what matches, so none of them may become a filter above. An
 equality of both sides is a key. A condition on one side filters that side, where a row that fails it would not come
@@ -23,8 +23,9 @@ from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.factored_conditions import factored
 from holdfast.frontend.placeholders import is_timed
 from holdfast.frontend.uncorrelated_subqueries import Item
+from holdfast.operators.join import Join
 from holdfast.plan.expression import TRUE, Column, Tree, choice, conjunction, is_operation, null, references
-from holdfast.plan.nodes import Join, Node, Union
+from holdfast.plan.nodes import Node, Union
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 

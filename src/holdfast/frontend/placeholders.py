@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from holdfast.errors import Unsupported
+from holdfast.operators.draw import Drawn
 from holdfast.plan.expression import Tree
-from holdfast.plan.nodes import Drawn, Function
+from holdfast.plan.nodes import Function
 
 
 @dataclass(frozen=True)

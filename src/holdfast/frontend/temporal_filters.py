@@ -73,7 +73,7 @@ _CALENDARS = ("", "days", "fixed")
 @dataclass(frozen=True)
 class Times:
     """When a row is there: from the latest of ``starts`` until the first of ``ends``, if ``known`` (NULL in what is
-    compared makes a condition NULL). ``calendar``: what is assumed of the time zone, as in `plan.nodes.Temporal`."""
+    compared makes a condition NULL). ``calendar``: what is assumed of the time zone, as in `Temporal`."""
 
     starts: tuple[Tree, ...] = ()
     ends: tuple[Tree, ...] = ()

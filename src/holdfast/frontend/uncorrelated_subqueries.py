@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.frontend.column_names import unique
+from holdfast.operators.aggregate import Aggregate
+from holdfast.operators.join import Join
 from holdfast.plan.expression import (
     BOOLEAN,
     TRUE,
@@ -26,7 +28,7 @@ from holdfast.plan.expression import (
     is_known,
     is_operation,
 )
-from holdfast.plan.nodes import Aggregate, Join, Linear, Named, Node, same
+from holdfast.plan.nodes import Linear, Named, Node, same
 
 Item = tuple[str, Tree]
 

@@ -102,15 +102,15 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     kept: Mapping[str, Any] = log.kept.get("collections", {})
     known = set(log.kept.get("operators", {})) if history else set()
     changes = []
-    for name, mark in state.flow.views.items():
+    for name, operator_id in state.flow.views.items():
         kind = "view" if name in state.declared.views else "source"
         if not history or name not in kept:
             action = "adds"
-        elif kept[name].get("fingerprint") == mark:
+        elif kept[name].get("fingerprint") == operator_id:
             action = "keeps"
         else:
             action = "rebuilds"
-        reads, size = ((), 0) if action == "keeps" or not history else _read_again(state, log, mark, known)
+        reads, size = ((), 0) if action == "keeps" or not history else _read_again(state, log, operator_id, known)
         changes.append(PlannedChange(name, kind, action, reads, size))
     for name, entry in kept.items():
         if name not in state.flow.views:
@@ -118,12 +118,14 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     return FlowPlan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
 
 
-def _read_again(state: CompiledFlow, log: UnopenedLog, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:
+def _read_again(
+    state: CompiledFlow, log: UnopenedLog, operator_id: str, known: set[str]
+) -> tuple[tuple[str, ...], int]:
     """What is read to compute an operator that is not kept, and the bytes of it that logs hold: what the recovery that
     fills it would read (`CompiledFlow.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
-    fresh = ({mark} | state.flow.ancestors({mark})) & state.flow.operators.keys() - known
-    logs = {one for one, operator in state.flow.operators.items() if operator.kind == "log" and one in known}
+    fresh = ({operator_id} | state.flow.ancestors({operator_id})) & state.flow.operators.keys() - known
+    logs = {one for one in state.flow.views.values() if one in known}
     if not fresh:
         return (), 0
     reads: dict[str, int] = {}

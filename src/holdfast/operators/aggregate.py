@@ -12,7 +12,9 @@ row per key and arguments. Cost: O(change × log state); a key's row in ``acc`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +24,11 @@ from holdfast.operators.aggregates.accumulators import Totals, advance, combine,
 from holdfast.operators.aggregates.calls import (
     EXTREMES,
     VALUES,
-    AggregateSpec,
     CallSpec,
+    Grouping,
     distinct,
     inputs,
     is_additive,
-    layouts,
     ordered,
 )
 from holdfast.operators.aggregates.distinct_values import distinct_change
@@ -36,92 +37,229 @@ from holdfast.operators.aggregates.results import describe, results
 from holdfast.operators.aggregates.touched_groups import Groups
 from holdfast.operators.aggregates.values import evaluate, gather
 from holdfast.operators.numbers.digits import Bools, Ints
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.expression import Tree
+from holdfast.plan.fingerprint import digest, positions
+from holdfast.plan.nodes import Field, KeyedPart, Node, OneInput, only, touches
+from holdfast.plan.types import arrow_type
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
-from holdfast.trace.rows import Block, consolidate, constant_epoch, equal_rows, group_rows
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, equal_rows, group_rows
 from holdfast.trace.trace import Trace
-
-__all__ = ["AggregateSpec", "CallSpec", "layouts", "prepare", "step"]
 
 FROM_LAST = {"min": False, "any_value": False, "max": True}
 """Whether a function wants the last of a group's values, or the first."""
 
 
-def prepare(spec: AggregateSpec, port: int, change: pa.Table) -> pa.Table:
-    """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
+_WHOLE_GROUP = frozenset({"collect_list", "collect_set", "mode", "percentile", "percentile_disc"})
+_GROUPS = 0.1
+"""So many groups are there taken to be for each row."""
 
-    Batches may have different additive columns: one that is missing is zero.
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``), type.
+
+    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
+    bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
+    mode, percentile, percentile_disc``. ``distinct``: each value counts once. ``any_value`` stands for first, last and
+    any_value alike: the least non-null value, so that the choice is the same in every replay; for the same reason lists
+    are sorted.
+    ``parameters`` are constants: a percentage, and ``desc`` if it counts from the greatest value; ``greatest`` for the
+    mode that is the greatest of those that tie; ``try`` for a sum that is NULL where it does not fit its type.
     """
-    keys = [normalise_keys(_column(change, place, kind)) for place, kind in enumerate(spec.key_types)]
-    arguments = {place: _column(change, place, kind) for place, kind in inputs(spec).items()}
-    diff = change.column("_diff").to_numpy()
-    hashes = hash_columns(keys, rows=change.num_rows)
-    if is_additive(spec):
-        order, starts = group_rows(hashes, keys)
-        columns = {place: physical.take(column, order) for place, column in _arguments(spec, keys, arguments).items()}
-        totals = partial_sums(spec, columns, diff[order], starts)
-        first = order[starts]
-        if not totals["+diff"].all():
-            alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
-            first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
-        return _table(hashes[first], physical.take_all(keys, first), totals)
-    arguments = {place: normalise_keys(column) for place, column in arguments.items()}
-    rest = list(arguments.values())
-    order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
-    total = exact.sums(diff[order], starts)
-    alive = np.flatnonzero(total)
-    first = order[starts[alive]]
-    kept = {f"c{place}": physical.take(column, first) for place, column in arguments.items()}
-    return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
+
+    name: str
+    function: str
+    arguments: tuple[str, ...]
+    type: str
+    distinct: bool = False
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The call, for people."""
+        arguments = ", ".join(self.arguments + self.parameters) or "*"
+        return f"{self.function}({'distinct ' if self.distinct else ''}{arguments})"
 
 
-def step(spec: AggregateSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    """One epoch of one partition."""
-    rows = _arrange(spec, arrived[0])
-    groups = rows.groups
-    forced = spec.keys == 0 and context.low == 0 and context.initial
-    if not len(groups):
-        if not forced:
-            none = [pa.nulls(0, call.result_type) for call in spec.calls]
-            return Step({}, _output(spec, groups, none, none, _nobody(0), _nobody(0)))
-        groups = Groups(np.zeros(1, dtype=np.uint64), ())
-    delta, layers = (rows.totals if len(rows.groups) else {}), {}
-    for state, accumulator in distinct(spec).items():
-        suffix = f"distinct.{state}"
-        given = [rows.columns[place] for place in accumulator.arguments]
-        layers[suffix], gained = distinct_change(
-            groups, rows.places, given, rows.diff, traces[suffix], layouts(spec)[suffix], context.epoch
+@dataclass(frozen=True)
+class Aggregate(OneInput, OperatorNode):
+    """One row per distinct key with the aggregates of its rows; with no keys, one row always.
+
+    With keys and no calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
+    Columns: the keys, then the calls.
+    """
+
+    keys: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        keys = tuple(Field(key, self.input.types[key]) for key in self.keys)
+        return keys + tuple(Field(call.name, call.type) for call in self.calls)
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        calls = ", ".join(call.text for call in self.calls)
+        keys = ", ".join(self.keys) or "nothing"
+        whole = any(call.function in _WHOLE_GROUP for call in self.calls)
+        return (
+            KeyedPart(
+                "aggregate",
+                keys=(positions(self.keys, self.input.columns),),
+                spread=(tuple(range(len(self.keys))),),
+                title=f"aggregate by {keys}: {calls}" if calls else f"distinct {keys}",
+                takes=(self._taken,),
+                cost="of the group" if whole else "of the change",
+                colour="#fdf3e0",
+            ),
         )
-        delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
-    old = _totals(groups, traces["acc"])
-    new, change = advance(spec, old, delta)
-    acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
-    layers["acc"] = consolidate(acc, layouts(spec)["acc"])
-    there_before, there_after = _present(spec, groups, old, new, context)
-    picked_before: dict[CallSpec, pa.Array] = {}
-    picked_after: dict[CallSpec, pa.Array] = {}
-    for place, calls in ordered(spec).items():
-        suffix = f"order.{place}"
-        layout = layouts(spec)[suffix]
-        had = count_of(old, f"+{place}.null")
-        moved = change_of(groups, rows.places, rows.columns[place], rows.diff, had, layout, context.epoch)
-        layers[suffix] = moved.layer
-        for last in {FROM_LAST[call.function] for call in calls if call.function in EXTREMES}:
-            first, second = ends(moved, traces[suffix], layout, last=last)
-            for call in (call for call in calls if FROM_LAST.get(call.function) == last):
-                picked_before[call], picked_after[call] = first, second
-        if whole := [call for call in calls if call.function in VALUES]:
-            values = gather(moved, traces[suffix], layout)
-            for call in whole:
-                picked_before[call] = evaluate(call, values, values.old)
-                picked_after[call] = evaluate(call, values, values.new)
-    before = results(spec, old, picked_before, groups.keys)
-    after = results(spec, new, picked_after, groups.keys)
-    same = equal_rows(before, after, rows=len(groups))
-    gone = there_before & ~(there_after & same)
-    come = there_after & ~(there_before & same)
-    return Step(layers, _output(spec, groups, before, after, gone, come))
+
+    @property
+    def _taken(self) -> tuple[int, ...]:
+        """The columns of the input that are needed: the keys, then the arguments. A key that is named twice keeps both
+        its places."""
+        key = positions(self.keys, self.input.columns)
+        arguments = positions([name for call in self.calls for name in call.arguments], self.input.columns)
+        return (*key, *(index for index in dict.fromkeys(arguments) if index not in key))
+
+    def compiled(self, operator: Operator) -> AggregateSpec:
+        taken, fields = self._taken, self.input.fields
+        calls = []
+        for call in self.calls:
+            at = positions(call.arguments, self.input.columns)
+            calls.append(
+                CallSpec(
+                    call.function,
+                    tuple(map(taken.index, at)),
+                    arrow_types(fields[index] for index in at),
+                    arrow_type(call.type),
+                    call.distinct,
+                    call.parameters,
+                )
+            )
+        key_types = arrow_types(fields[index] for index in operator.keys[0])
+        return AggregateSpec(len(self.keys), tuple(calls), key_types)
+
+    def meaning(self, *inputs: str) -> str:
+        columns = self.input.columns
+        calls = tuple(
+            (call.function, positions(call.arguments, columns), call.distinct, *call.parameters) for call in self.calls
+        )
+        return digest("aggregate", inputs[0], positions(self.keys, columns), calls)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        return ({*self.keys, *(name for call in self.calls if call.name in wanted for name in call.arguments)},)
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        below = only(inputs[0], self.needs(wanted)[0])
+        if below is self.input and len(calls) == len(self.calls):
+            return self
+        return replace(self, input=below, calls=calls)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        # It keeps or drops whole groups.
+        return (condition,) if touches(condition, self.keys) else None
+
+    def guessed_rows(self, *inputs: float) -> float:
+        return max(1.0, inputs[0] * _GROUPS) if self.keys else 1.0
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (*self.keys, *(name for call in self.calls if call.distinct for name in call.arguments))
+
+
+@dataclass(frozen=True)
+class AggregateSpec(Grouping, KeyedOperator):
+    """A `Grouping`, kept up to date."""
+
+    def layouts(self) -> dict[str, Layout]:
+        found = {"acc": Layout(width=self.keys, key=self.keys, sub="none")}
+        for index in ordered(self):
+            found[f"order.{index}"] = Layout(width=self.keys + 1, key=self.keys, sub="order")
+        for state, accumulator in distinct(self).items():
+            width = self.keys + len(accumulator.arguments)
+            found[f"distinct.{state}"] = Layout(width=width, key=self.keys, sub="hash")
+        return found
+
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """Rows combined by key (additive aggregates) or by key and arguments, with the key's hash, sorted by it.
+
+        Batches may have different additive columns: one that is missing is zero.
+        """
+        keys = [normalise_keys(_column(change, index, kind)) for index, kind in enumerate(self.key_types)]
+        arguments = {index: _column(change, index, kind) for index, kind in inputs(self).items()}
+        diff = change.column("_diff").to_numpy()
+        hashes = hash_columns(keys, rows=change.num_rows)
+        if is_additive(self):
+            order, starts = group_rows(hashes, keys)
+            columns = {
+                index: physical.take(column, order) for index, column in _arguments(self, keys, arguments).items()
+            }
+            totals = partial_sums(self, columns, diff[order], starts)
+            first = order[starts]
+            if not totals["+diff"].all():
+                alive = np.flatnonzero(np.any([column != 0 for column in totals.values()], axis=0))
+                first, totals = first[alive], {name: column[alive] for name, column in totals.items()}
+            return _table(hashes[first], physical.take_all(keys, first), totals)
+        arguments = {index: normalise_keys(column) for index, column in arguments.items()}
+        rest = list(arguments.values())
+        order, starts = group_rows(hashes, keys + rest, sub=hash_columns(rest, normalise=False, rows=change.num_rows))
+        total = exact.sums(diff[order], starts)
+        alive = np.flatnonzero(total)
+        first = order[starts[alive]]
+        kept = {f"c{index}": physical.take(column, first) for index, column in arguments.items()}
+        return _table(hashes[first], physical.take_all(keys, first), {**kept, "_diff": total[alive]})
+
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        """One epoch of one partition."""
+        rows = _arrange(self, arrived[0])
+        groups = rows.groups
+        forced = self.keys == 0 and context.low == 0 and context.initial
+        if not len(groups):
+            if not forced:
+                none = [pa.nulls(0, call.result_type) for call in self.calls]
+                return StepResult({}, _output(self, groups, none, none, _nobody(0), _nobody(0)))
+            groups = Groups(np.zeros(1, dtype=np.uint64), ())
+        delta, layers = (rows.totals if len(rows.groups) else {}), {}
+        for state, accumulator in distinct(self).items():
+            suffix = f"distinct.{state}"
+            given = [rows.columns[index] for index in accumulator.arguments]
+            layers[suffix], gained = distinct_change(
+                groups, rows.places, given, rows.diff, traces[suffix], self.layouts()[suffix], context.epoch
+            )
+            delta |= distinct_sums(accumulator, gained.values, gained.gains, gained.places, len(groups))
+        old = _totals(groups, traces["acc"])
+        new, change = advance(self, old, delta)
+        acc = Block(groups.hash, None, groups.keys, constant_epoch(context.epoch, len(groups)), change)
+        layers["acc"] = consolidate(acc, self.layouts()["acc"])
+        there_before, there_after = _present(self, groups, old, new, context)
+        picked_before: dict[CallSpec, pa.Array] = {}
+        picked_after: dict[CallSpec, pa.Array] = {}
+        for index, calls in ordered(self).items():
+            suffix = f"order.{index}"
+            layout = self.layouts()[suffix]
+            had = count_of(old, f"+{index}.null")
+            moved = change_of(groups, rows.places, rows.columns[index], rows.diff, had, layout, context.epoch)
+            layers[suffix] = moved.layer
+            for last in {FROM_LAST[call.function] for call in calls if call.function in EXTREMES}:
+                first, second = ends(moved, traces[suffix], layout, last=last)
+                for call in (call for call in calls if FROM_LAST.get(call.function) == last):
+                    picked_before[call], picked_after[call] = first, second
+            if whole := [call for call in calls if call.function in VALUES]:
+                values = gather(moved, traces[suffix], layout)
+                for call in whole:
+                    picked_before[call] = evaluate(call, values, values.old)
+                    picked_after[call] = evaluate(call, values, values.new)
+        before = results(self, old, picked_before, groups.keys)
+        after = results(self, new, picked_after, groups.keys)
+        same = equal_rows(before, after, rows=len(groups))
+        gone = there_before & ~(there_after & same)
+        come = there_after & ~(there_before & same)
+        return StepResult(layers, _output(self, groups, before, after, gone, come))
 
 
 @dataclass(frozen=True)
@@ -137,15 +275,15 @@ class _Rows:
 
 def _arrange(spec: AggregateSpec, table: pa.Table) -> _Rows:
     hashes = table.column("_hash").to_numpy()
-    keys = [physical.plain(table.column(f"c{place}")) for place in range(spec.keys)]
+    keys = [physical.plain(table.column(f"c{index}")) for index in range(spec.keys)]
     order, starts = group_rows(hashes, keys)
     first = order[starts]
     groups = Groups(hashes[first], physical.take_all(keys, first))
     if is_additive(spec):
         partial = {name: table.column(name).to_numpy()[order] for name in table.column_names if name.startswith("+")}
         return _Rows(groups, combine(spec, partial, starts), np.zeros(0, dtype=np.int64), {}, partial["+diff"])
-    given = {place: physical.plain(table.column(f"c{place}")) for place in inputs(spec)}
-    columns = {place: physical.take(column, order) for place, column in _arguments(spec, keys, given).items()}
+    given = {index: physical.plain(table.column(f"c{index}")) for index in inputs(spec)}
+    columns = {index: physical.take(column, order) for index, column in _arguments(spec, keys, given).items()}
     diff = table.column("_diff").to_numpy()[order]
     places = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
     return _Rows(groups, partial_sums(spec, columns, diff, starts), places, columns, diff)
@@ -162,12 +300,12 @@ def _totals(groups: Groups, trace: Trace) -> Totals:
 def _present(spec: AggregateSpec, groups: Groups, old: Totals, new: Totals, context: Context) -> tuple[Bools, Bools]:
     """Which groups were there before the epoch, and which are there after it."""
     if (new["+diff"] < 0).any():
-        place = int(np.argmin(new["+diff"]))
+        index = int(np.argmin(new["+diff"]))
         raise NegativeMultiplicity(
-            f"a group has {new['+diff'][place]} rows after epoch {context.epoch}: {describe(groups.keys, place)}; "
+            f"a group has {new['+diff'][index]} rows after epoch {context.epoch}: {describe(groups.keys, index)}; "
             "more of its rows were deleted than inserted",
             epoch=context.epoch,
-            rows=[tuple(column[place].as_py() for column in groups.keys)],
+            rows=[tuple(column[index].as_py() for column in groups.keys)],
         )
     if spec.keys == 0:
         always = np.ones(len(groups), dtype=np.bool_)
@@ -184,24 +322,24 @@ def _output(
     for call, old, new in zip(spec.calls, before, after, strict=True):
         columns.append(physical.concat([physical.take(old, left), physical.take(new, entered)]).cast(call.result_type))
     diff = np.concatenate([np.full(len(left), -1, dtype=np.int64), np.ones(len(entered), dtype=np.int64)])
-    return pa.table([*columns, pa.array(diff)], names=[*(f"c{place}" for place in range(len(columns))), "_diff"])
+    return pa.table([*columns, pa.array(diff)], names=[*(f"c{index}" for index in range(len(columns))), "_diff"])
 
 
 def _nobody(size: int) -> Bools:
     return np.zeros(size, dtype=np.bool_)
 
 
-def _column(change: pa.Table, place: int, kind: pa.DataType) -> pa.Array:
-    column = physical.plain(change.column(place))
+def _column(change: pa.Table, index: int, kind: pa.DataType) -> pa.Array:
+    column = physical.plain(change.column(index))
     return column if column.type.equals(kind) else column.cast(kind)
 
 
 def _arguments(spec: AggregateSpec, keys: list[pa.Array], others: dict[int, pa.Array]) -> dict[int, pa.Array]:
     """The arguments of the calls, by their place in the input; an argument may be a key."""
-    used = {place for call in spec.calls for place in call.arguments}
-    return {place: keys[place] if place < spec.keys else others[place] for place in used}
+    used = {index for call in spec.calls for index in call.arguments}
+    return {index: keys[index] if index < spec.keys else others[index] for index in used}
 
 
 def _table(hashes: np.ndarray, keys: tuple[pa.Array, ...], rest: dict[str, pa.Array | Ints]) -> pa.Table:
     columns = [pa.array(hashes), *keys, *(pa.array(c) if isinstance(c, np.ndarray) else c for c in rest.values())]
-    return pa.table(columns, names=["_hash", *(f"c{place}" for place in range(len(keys))), *rest])
+    return pa.table(columns, names=["_hash", *(f"c{index}" for index in range(len(keys))), *rest])

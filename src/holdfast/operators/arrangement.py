@@ -30,7 +30,7 @@ class Arrangement:
     @staticmethod
     def by(key: Sequence[int], width: int) -> Arrangement:
         """Arranged by the columns at the positions ``key`` of a row of ``width`` columns."""
-        return Arrangement((*key, *(place for place in range(width) if place not in key)), len(key))
+        return Arrangement((*key, *(index for index in range(width) if index not in key)), len(key))
 
     @property
     def layout(self) -> Layout:
@@ -38,19 +38,19 @@ class Arrangement:
 
     def prepare(self, change: pa.Table) -> pa.Table:
         """The change with the hash of its key in front."""
-        keys = [change.column(place) for place in self.places[: self.key]]
+        keys = [change.column(index) for index in self.places[: self.key]]
         hashes = pa.array(hash_columns(keys, rows=change.num_rows), pa.uint64())
         return change.add_column(0, "_hash", hashes)
 
     def block(self, arrived: pa.Table, epoch: int) -> Block:
         """What ``prepare`` made, from anywhere, as the rows of one epoch: consolidated."""
-        columns = tuple(physical.plain(arrived.column(f"c{place}")) for place in self.places)
+        columns = tuple(physical.plain(arrived.column(f"c{index}")) for index in self.places)
         return consolidate(as_block(arrived, columns, None, epoch), self.layout)
 
     def original(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """Columns of the trace in the order of the change."""
         width = len(set(self.places))
-        return [columns[self.places.index(place)] for place in range(width)]
+        return [columns[self.places.index(index)] for index in range(width)]
 
 
 def as_block(arrived: pa.Table, columns: tuple[pa.Array, ...], sub: npt.NDArray[np.uint64] | None, epoch: int) -> Block:
@@ -63,7 +63,7 @@ def as_block(arrived: pa.Table, columns: tuple[pa.Array, ...], sub: npt.NDArray[
 def change_table(columns: Sequence[pa.Array], types: Sequence[pa.DataType], diff: npt.NDArray[np.int64]) -> pa.Table:
     """A change of these columns. Columns of a trace without rows have no type yet: they get theirs here."""
     typed = [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
-    names = [f"c{place}" for place in range(len(typed))]
+    names = [f"c{index}" for index in range(len(typed))]
     schema = pa.schema(
         [*(pa.field(name, kind) for name, kind in zip(names, types, strict=True)), ("_diff", pa.int64())]
     )

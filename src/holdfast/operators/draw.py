@@ -18,7 +18,9 @@ Cost: one sort of the change; O(copies that go · log state) to find them; a cal
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,12 @@ from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.numbers import randomness
 from holdfast.operators.outside_functions import ask
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.expression import Tree
+from holdfast.plan.fingerprint import digest, positions
+from holdfast.plan.nodes import Field, KeyedPart, Node, OneInput, Order, Outside, only, touches
+from holdfast.plan.types import arrow_type
 from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows
 from holdfast.trace.order import order_prefix
@@ -41,8 +48,102 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A column of a `Draw`: its name, the function that is drawn from, argument columns and Spark type.
+
+    ``function`` is ``clock``, ``rand``, ``randn`` or ``uuid``, or ``udf:<name>`` for the user's function ``outside``.
+    ``salt`` keeps draws of one function apart: the seed that the user gave, or which call of the query it is.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[str, ...]
+    type: str
+    salt: str = ""
+    outside: Outside | None = None
+
+    @property
+    def text(self) -> str:
+        """The call, for people."""
+        name = "current_timestamp" if self.function == "clock" else self.function.removeprefix("udf:")
+        return f"{name}({', '.join(self.arguments)})"
+
+
+@dataclass(frozen=True)
+class Draw(OneInput, OperatorNode):
+    """Each row of the input with values that were drawn when it came, and stay with it until it goes.
+
+    The one nondeterministic node: what it draws is a function of the row and of the epoch's lineage. Columns: the
+    input's, then the draws'.
+
+    Rows that differ in pruned columns alone become copies of one row, and each copy still draws for itself. A `Draw`
+    without draws is its input.
+    """
+
+    draws: tuple[Drawn, ...]
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(draw.name, draw.type) for draw in self.draws)
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.
+        row = tuple(range(len(self.input.columns)))
+        title = "draw " + ", ".join(f"{draw.text} as {draw.name}" for draw in self.draws)
+        drawn = tuple(draw.function for draw in self.draws)
+        return (KeyedPart("draw", keys=(row,), spread=(row,), title=title, colour="#fff8c9", draws=drawn),)
+
+    def compiled(self, operator: Operator) -> DrawSpec:
+        draws = tuple(
+            DrawnSpec(
+                each.function,
+                positions(each.arguments, self.input.columns),
+                arrow_type(each.type),
+                each.salt,
+                b"" if each.outside is None else each.outside.pickled,
+            )
+            for each in self.draws
+        )
+        return DrawSpec(operator.id, arrow_types(self.input.fields), draws, operator.name)
+
+    def meaning(self, *inputs: str) -> str:
+        draws = tuple(
+            (
+                each.function,
+                each.salt,
+                positions(each.arguments, self.input.columns),
+                each.type,
+                None if each.outside is None else each.outside.meaning,
+            )
+            for each in self.draws
+        )
+        return digest("draw", inputs[0], draws)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        passed = (name for name in self.input.columns if name in wanted)
+        return ({*passed, *(name for draw in self.draws if draw.name in wanted for name in draw.arguments)},)
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        draws = tuple(draw for draw in self.draws if draw.name in wanted)
+        below = only(inputs[0], self.needs(wanted)[0])
+        if not draws:
+            return below
+        return self if below is self.input and len(draws) == len(self.draws) else Draw(below, draws)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        # The rows it drops then draw nothing, and what the others draw is as good as before: a value belongs to its row
+        # and epoch, and no other row has a say in it.
+        return (condition,) if touches(condition, self.input.columns) else None
+
+    @property
+    def shown_order(self) -> tuple[Order, ...]:
+        return self.input.shown_order
+
+
+@dataclass(frozen=True)
 class DrawnSpec:
-    """One drawn column: see `plan.nodes.Drawn`. ``arguments`` are positions in the input's row."""
+    """One drawn column: see `Drawn`. ``arguments`` are positions in the input's row."""
 
     function: str
     arguments: tuple[int, ...]
@@ -52,7 +153,7 @@ class DrawnSpec:
 
 
 @dataclass(frozen=True)
-class DrawSpec:
+class DrawSpec(KeyedOperator):
     """Draws for rows of ``types``. ``id`` (the operator's) makes the values of different operators independent;
     ``name`` is that of a view that shows them, for errors."""
 
@@ -60,6 +161,8 @@ class DrawSpec:
     types: tuple[pa.DataType, ...]
     draws: tuple[DrawnSpec, ...]
     name: str
+
+    remembers = True
 
     @property
     def arrangement(self) -> Arrangement:
@@ -76,32 +179,26 @@ class DrawSpec:
 
     @property
     def asks(self) -> bool:
-        """Whether functions from outside are called."""
         return any(draw.function.startswith("udf:") for draw in self.draws)
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": self.layout}
 
-def layouts(spec: DrawSpec) -> dict[str, Layout]:
-    return {"rows": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        return self.arrangement.prepare(change)
 
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        width = len(self.types)
+        columns = tuple(physical.plain(arrived[0].column(f"c{index}")) for index in range(width))
+        change = consolidate(as_block(arrived[0], columns, None, context.epoch), Layout(width, width))
+        come, answers = _come(self, change.filter(change.diff > 0), context)
+        gone = _gone(self, change.filter(change.diff < 0), traces["rows"], context)
+        layer = consolidate(Block.concat([come, gone]), self.layout)
+        return StepResult({"rows": layer}, _output(self, layer), answers)
 
-def prepare(spec: DrawSpec, port: int, change: pa.Table) -> pa.Table:
-    return spec.arrangement.prepare(change)
-
-
-def step(spec: DrawSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    width = len(spec.types)
-    columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(width))
-    change = consolidate(as_block(arrived[0], columns, None, context.epoch), Layout(width, width))
-    come, answers = _come(spec, change.filter(change.diff > 0), context)
-    gone = _gone(spec, change.filter(change.diff < 0), traces["rows"], context)
-    layer = consolidate(Block.concat([come, gone]), spec.layout)
-    return Step({"rows": layer}, _output(spec, layer), answers)
-
-
-def remembered(spec: DrawSpec, trace: Trace) -> pa.Table:
-    """All rows that the operator has emitted and not retracted as of the trace's epoch, as one change: what somebody
-    who begins to read it must start from. To run it over the whole input again would draw other values."""
-    return _output(spec, trace.scan())
+    def remembered(self, traces: Mapping[str, Trace]) -> pa.Table:
+        # To run it over the whole input again would draw other values.
+        return _output(self, traces["rows"].scan())
 
 
 def _output(spec: DrawSpec, rows: Block) -> pa.Table:
@@ -138,7 +235,7 @@ def _come(spec: DrawSpec, rows: Block, context: Context) -> tuple[Block, dict[st
                     f"{index}:{hash_:016x}:{number}"
                     for hash_, number in zip(rows.hash.tolist(), numbers.tolist(), strict=True)
                 ]
-                arguments = [rows.columns[place] for place in draw.arguments]
+                arguments = [rows.columns[index] for index in draw.arguments]
                 subject = f"view '{spec.name}': function '{function.removeprefix('udf:')}'"
                 values, given = ask(draw.pickled, draw.type, questions, arguments, subject, context)
                 drawn.append(values)
@@ -206,7 +303,7 @@ def _running(groups: Indices, values: Indices) -> Indices:
 def _negative(spec: DrawSpec, rows: Block, missing: Indices, epoch: int) -> NegativeMultiplicity:
     wrong = np.flatnonzero(missing)
     shown = change_table(rows.columns, spec.types, rows.diff).take(pa.array(wrong[:_SHOWN])).to_pylist()
-    values = [tuple(row[f"c{place}"] for place in range(len(spec.types))) for row in shown]
+    values = [tuple(row[f"c{index}"] for index in range(len(spec.types))) for row in shown]
     listed = ", ".join(f"{row!r} ({-count})" for row, count in zip(values, missing[wrong].tolist(), strict=False))
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return NegativeMultiplicity(

@@ -9,7 +9,9 @@ NULL and empty arrays make nothing or, if it is ``outer``, one row of NULLs.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +19,68 @@ import pyarrow as pa
 from holdfast.operators.expressions.compile_term import read
 from holdfast.operators.expressions.native_stretch import as_array, columns_by_name, columns_of
 from holdfast.operators.expressions.terms import Term
-from holdfast.plan.nodes import Generate
+from holdfast.operators.step import NativeStep, StepNode
+from holdfast.plan.expression import Tree, readable, references
+from holdfast.plan.fingerprint import digest, shape
+from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.trace import physical
 
 NATIVE = ("explode", "posexplode", "inline")
 
 
+_GENERATED = 3.0
+"""So many rows it is taken to make of each."""
+
+
 @dataclass(frozen=True)
-class Explode:
+class Generate(StepNode):
+    """Each row of the input with each of the rows that a generator makes of it (LATERAL VIEW, ``explode`` in a select
+    list).
+
+    ``function`` is the generator's name, without ``_outer``: ``outer`` says whether a row of which nothing is made
+    stays, with NULLs. Columns: the input's, then those that are ``made``. It makes rows, whoever reads its columns: so
+    it stays when nobody does.
+    """
+
+    function: str
+    arguments: tuple[Tree, ...]
+    made: tuple[Field, ...]
+    outer: bool = False
+
+    runs_in_spark = True
+    multiplies = True
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + self.made
+
+    @property
+    def expressions(self) -> tuple[Tree, ...]:
+        return self.arguments
+
+    def compiled(self) -> Explode | None:
+        return compile_generator(self)
+
+    def texts(self) -> list[str]:
+        call = f"{self.function}({', '.join(map(readable, self.arguments))})"
+        return [f"{'outer ' if self.outer else ''}{call} as {', '.join(each.name for each in self.made)}"]
+
+    def meaning(self, *inputs: str) -> str:
+        indices = {name: index for index, name in enumerate(self.input.columns)}
+        arguments = tuple(shape(each, indices) for each in self.arguments)
+        return digest("generate", inputs[0], self.function, arguments, self.outer, len(self.made))
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        passed = (name for name in self.input.columns if name in wanted)
+        return ({*passed, *references(*self.arguments)},)
+
+    def guessed_rows(self, *inputs: float) -> float:
+        return inputs[0] * _GENERATED
+
+
+@dataclass(frozen=True)
+class Explode(NativeStep):
     """A compiled generator. A plain value: it is pickled to the workers."""
 
     term: Term
@@ -33,6 +88,13 @@ class Explode:
     outer: bool
     types: tuple[pa.DataType, ...]
     """Of what it adds to the row."""
+
+    def run(self, change: pa.Table) -> pa.Table:
+        """The change of each row with each of its elements."""
+        width = change.num_columns - 1
+        kinds = [field.type for field in change.schema][:-1] + list(self.types)
+        schema = pa.schema([*((f"c{index}", kind) for index, kind in enumerate(kinds)), ("_diff", pa.int64())])
+        return pa.Table.from_batches([_batch(self, batch, width, schema) for batch in change.to_batches()], schema)
 
 
 def compile_generator(step: Generate) -> Explode | None:
@@ -57,17 +119,8 @@ def _made(kind: pa.DataType, function: str) -> list[pa.DataType]:
     return [pa.int32(), *elements] if function == "posexplode" else elements
 
 
-def generate(explode: Explode, change: pa.Table) -> pa.Table:
-    """The change (``c0…``, ``_diff``) of each row with each of its elements."""
-    width = change.num_columns - 1
-    kinds = [field.type for field in change.schema][:-1] + list(explode.types)
-    schema = pa.schema([*((f"c{place}", kind) for place, kind in enumerate(kinds)), ("_diff", pa.int64())])
-    made = [_batch(explode, batch, width, schema) for batch in change.to_batches()]
-    return pa.Table.from_batches(made, schema)
-
-
 def _batch(explode: Explode, batch: pa.RecordBatch, width: int, schema: pa.Schema) -> pa.RecordBatch:
-    frame = {place: batch.column(place) for place in columns_of([explode.term])}
+    frame = {index: batch.column(index) for index in columns_of([explode.term])}
     array = physical.plain(as_array(explode.term.value(frame), batch.num_rows))
     starts, lengths = physical.spans(array)
     counts = np.maximum(lengths, 1) if explode.outer else lengths

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from holdfast.operators.aggregates.touched_groups import Groups
 from holdfast.operators.arrangement import Arrangement
+from holdfast.operators.step import KeyedOperator
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import normalise_keys
 from holdfast.trace.physical import AnyArray, Bools, Words
@@ -32,7 +33,7 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(KeyedOperator):
     """Rows of ``left_types`` and ``right_types`` that agree in the columns at ``left_keys`` and ``right_keys``."""
 
     left_keys: tuple[int, ...]
@@ -54,12 +55,20 @@ class JoinSpec:
 
     def matchable(self, keys: Sequence[AnyArray]) -> Bools | None:
         """Which rows have a key that can match something; None if all have."""
-        strict = [key for place, key in enumerate(keys) if not (self.null_safe and self.null_safe[place])]
+        strict = [key for index, key in enumerate(keys) if not (self.null_safe and self.null_safe[index])]
         found: Bools | None = None
         for key in (key for key in strict if key.null_count):
             valid = physical.valid(physical.plain(key))
             found = valid if found is None or valid is None else found & valid
         return found
+
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """The change with the hash of its key in front, without rows that neither match nor come out."""
+        arrangement = self.arrangements[port]
+        if not self.keeps_loose(port):
+            matchable = self.matchable([change.column(index) for index in arrangement.places[: arrangement.key]])
+            change = change if matchable is None else change.filter(pa.array(matchable))
+        return arrangement.prepare(change)
 
 
 @dataclass(frozen=True)
@@ -90,15 +99,6 @@ class Side:
         """The group of each row, -1 for a row of no group."""
         rows = Block(self.hash, None, physical.take_all(self.keys, self.at), constant_epoch(0, len(self.at)), {})
         return groups.locate(rows)
-
-
-def prepare(spec: JoinSpec, port: int, change: pa.Table) -> pa.Table:
-    """The change with the hash of its key in front, without rows that neither match nor come out."""
-    arrangement = spec.arrangements[port]
-    if not spec.keeps_loose(port):
-        matchable = spec.matchable([change.column(place) for place in arrangement.places[: arrangement.key]])
-        change = change if matchable is None else change.filter(pa.array(matchable))
-    return arrangement.prepare(change)
 
 
 def matchable_rows(spec: JoinSpec, block: Block) -> Block:

@@ -1,22 +1,20 @@
-"""One step of a linear stretch, run in a task: a filter and projection, a generator, or functions of the user's."""
+"""Linear steps of a plan as the tasks run them."""
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from holdfast.operators.expressions.native_stretch import NativeStretch, apply
-from holdfast.operators.generate import Explode, generate
-from holdfast.operators.user_functions import FunctionCalls, call_all
-
-NativeStep = NativeStretch | Explode | FunctionCalls
+from holdfast.operators.expressions.native_stretch import compile_stretch
+from holdfast.operators.step import NativeStep, StepNode
+from holdfast.plan.nodes import Linear, Step
 
 
-def run_step(step: NativeStep, change: pa.Table) -> pa.Table:
-    """The change behind the step."""
-    match step:
-        case NativeStretch():
-            return apply(step, change)
-        case Explode():
-            return generate(step, change)
-        case FunctionCalls():
-            return call_all(step, change)
+def native_step(step: Step) -> NativeStep | None:
+    """A step, compiled; None if Spark must run it."""
+    if isinstance(step, Linear):
+        return compile_stretch(step)
+    assert isinstance(step, StepNode), f"{type(step).__name__} says not what the tasks run for it"
+    return step.compiled()
+
+
+def is_native(steps: tuple[Step, ...]) -> bool:
+    """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
+    return all(native_step(step) is not None for step in steps)

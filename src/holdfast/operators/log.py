@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.arrangement import Arrangement, change_table
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, StepResult
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
@@ -25,7 +25,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class LogSpec:
+class LogSpec(KeyedOperator):
     """Rows of ``types``, arranged by the columns at ``key``; ``name`` is the collection's, for errors."""
 
     types: tuple[pa.DataType, ...]
@@ -33,25 +33,24 @@ class LogSpec:
     check: bool
     name: str
 
+    keeps_collection = True
+
     @property
     def arrangement(self) -> Arrangement:
         return Arrangement.by(self.key, len(self.types))
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": self.arrangement.layout}
 
-def layouts(spec: LogSpec) -> dict[str, Layout]:
-    return {"rows": spec.arrangement.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        return self.arrangement.prepare(change)
 
-
-def prepare(spec: LogSpec, port: int, change: pa.Table) -> pa.Table:
-    return spec.arrangement.prepare(change)
-
-
-def step(spec: LogSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    block = spec.arrangement.block(arrived[0], context.epoch)
-    if spec.check:
-        _check(spec, block, traces["rows"], context.epoch)
-    output = change_table(spec.arrangement.original(block.columns), spec.types, block.diff)
-    return Step({"rows": block}, output)
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        block = self.arrangement.block(arrived[0], context.epoch)
+        if self.check:
+            _check(self, block, traces["rows"], context.epoch)
+        output = change_table(self.arrangement.original(block.columns), self.types, block.diff)
+        return StepResult({"rows": block}, output)
 
 
 def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
@@ -70,7 +69,7 @@ def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
     if not wrong.rows:
         return
     shown = change_table(spec.arrangement.original(wrong.columns), spec.types, wrong.diff).slice(0, _SHOWN)
-    rows = [tuple(row[f"c{place}"] for place in range(len(spec.types))) for row in shown.to_pylist()]
+    rows = [tuple(row[f"c{index}"] for index in range(len(spec.types))) for row in shown.to_pylist()]
     listed = ", ".join(f"{row!r} ({count})" for row, count in zip(rows, wrong.diff.tolist(), strict=False))
     more = f" and {wrong.rows - _SHOWN} more" if wrong.rows > _SHOWN else ""
     raise NegativeMultiplicity(

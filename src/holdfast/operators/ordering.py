@@ -84,10 +84,10 @@ def _list_ranks(array: pa.Array) -> Ranks:
     starts, lengths = physical.spans(array)
     inner = ranks(physical.elements(array)) + 1
     found = np.zeros(len(array), np.int64)
-    for place in range(int(lengths.max(initial=0))):
+    for index in range(int(lengths.max(initial=0))):
         here = np.zeros(len(array), np.int64)
-        rows = np.flatnonzero(lengths > place)
-        here[rows] = inner[starts[rows] + place]
+        rows = np.flatnonzero(lengths > index)
+        here[rows] = inner[starts[rows] + index]
         found = _refined(found, here)
     return found
 

@@ -21,6 +21,8 @@ Cost: that of the inner join, O((|dL| + |dR|) · log state), the rows that match
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -36,56 +38,61 @@ from holdfast.operators.join_sides import (
     matchable_rows,
     pair_diffs,
     pairs_by_hash,
-    prepare,
     presence,
     side,
     take_padded,
     touched,
 )
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Bools
 from holdfast.trace.rows import Layout, group_rows
 from holdfast.trace.trace import Trace
 
-__all__ = ["JoinSpec", "layouts", "prepare", "step"]
 
+@dataclass(frozen=True)
+class OuterJoin(JoinSpec):
+    """A left or full join."""
 
-def layouts(spec: JoinSpec) -> dict[str, Layout]:
-    left, right = spec.arrangements
-    found = {"left": left.layout, "right": right.layout, "right.count": count_layout(spec)}
-    return {**found, "left.count": count_layout(spec)} if spec.how == "full" else found
+    def layouts(self) -> dict[str, Layout]:
+        left, right = self.arrangements
+        found = {"left": left.layout, "right": right.layout, "right.count": count_layout(self)}
+        return {**found, "left.count": count_layout(self)} if self.how == "full" else found
 
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        arrangements = self.arrangements
+        arrived_left, arrived_right = (
+            each.block(arrived[port], context.epoch) for port, each in enumerate(arrangements)
+        )
+        layers = {"left": matchable_rows(self, arrived_left), "right": matchable_rows(self, arrived_right)}
+        keys = {name: keys_of(self, layers[name]) for name in ("left", "right")}
+        counts = {name: counted(self, keys[name]) for name in keys}
+        groups = touched([keys["left"], keys["right"]])
+        left = side(arrived_left, distinct(layers["right"].hash), traces["left"])
+        right = side(arrived_right, distinct(layers["left"].hash), traces["right"])
+        left_place, right_place = left.places(groups), right.places(groups)
 
-def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    arrangements = spec.arrangements
-    arrived_left, arrived_right = (each.block(arrived[port], context.epoch) for port, each in enumerate(arrangements))
-    layers = {"left": matchable_rows(spec, arrived_left), "right": matchable_rows(spec, arrived_right)}
-    keys = {name: keys_of(spec, layers[name]) for name in ("left", "right")}
-    counts = {name: counted(spec, keys[name]) for name in keys}
-    groups = touched([keys["left"], keys["right"]])
-    left = side(arrived_left, distinct(layers["right"].hash), traces["left"])
-    right = side(arrived_right, distinct(layers["left"].hash), traces["right"])
-    left_place, right_place = left.places(groups), right.places(groups)
-
-    one, other, diff = _pairs(left, right, left_place, right_place)
-    parts = [(one, other, diff), _padded(left, left_place, presence(groups, counts["right"], traces["right.count"]))]
-    layers["right.count"] = counts["right"]
-    if spec.how == "full":
-        there = presence(groups, counts["left"], traces["left.count"])
-        rows, nothing, gained = _padded(right, right_place, there)
-        parts.append((nothing, rows, gained))
-        layers["left.count"] = counts["left"]
-    one, other, diff = (np.concatenate(each) for each in zip(*parts, strict=True))
-    columns = [
-        *take_padded(arrangements[0].original(left.columns), _at(left, one)),
-        *take_padded(arrangements[1].original(right.columns), _at(right, other)),
-    ]
-    output = change_table(columns, (*spec.left_types, *spec.right_types), diff)
-    if _all_null(left).any() or _all_null(right).any():
-        output = _consolidated(output)
-    return Step(layers, output)
+        one, other, diff = _pairs(left, right, left_place, right_place)
+        parts = [
+            (one, other, diff),
+            _padded(left, left_place, presence(groups, counts["right"], traces["right.count"])),
+        ]
+        layers["right.count"] = counts["right"]
+        if self.how == "full":
+            there = presence(groups, counts["left"], traces["left.count"])
+            rows, nothing, gained = _padded(right, right_place, there)
+            parts.append((nothing, rows, gained))
+            layers["left.count"] = counts["left"]
+        one, other, diff = (np.concatenate(each) for each in zip(*parts, strict=True))
+        columns = [
+            *take_padded(arrangements[0].original(left.columns), _at(left, one)),
+            *take_padded(arrangements[1].original(right.columns), _at(right, other)),
+        ]
+        output = change_table(columns, (*self.left_types, *self.right_types), diff)
+        if _all_null(left).any() or _all_null(right).any():
+            output = _consolidated(output)
+        return StepResult(layers, output)
 
 
 def _pairs(left: Side, right: Side, left_place: Indices, right_place: Indices) -> tuple[Indices, Indices, Indices]:
@@ -125,7 +132,7 @@ def _all_null(rows: Side) -> Bools:
 
 
 def _consolidated(change: pa.Table) -> pa.Table:
-    columns = [physical.plain(change.column(place)) for place in range(change.num_columns - 1)]
+    columns = [physical.plain(change.column(index)) for index in range(change.num_columns - 1)]
     diff = physical.fixed(physical.plain(change.column("_diff")))
     order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
     total = exact.sums(diff[order], starts)

@@ -13,6 +13,8 @@ Cost: O((|dL| + |dR|) · log state), and the rows that come out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -28,33 +30,32 @@ from holdfast.operators.join_sides import (
     side,
     touched,
 )
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, StepResult
 from holdfast.trace import physical
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
 
-__all__ = ["JoinSpec", "layouts", "prepare", "step"]
 
-prepare = join_sides.prepare
+@dataclass(frozen=True)
+class SemiJoin(JoinSpec):
+    """A semi or anti join."""
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"left": self.arrangements[0].layout, "right.count": count_layout(self)}
 
-def layouts(spec: JoinSpec) -> dict[str, Layout]:
-    return {"left": spec.arrangements[0].layout, "right.count": count_layout(spec)}
-
-
-def step(spec: JoinSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    arrangement, right_arrangement = spec.arrangements
-    arrived_left = arrangement.block(arrived[0], context.epoch)
-    kept_left = matchable_rows(spec, arrived_left)
-    right_keys = keys_of(spec, right_arrangement.block(arrived[1], context.epoch))
-    count = counted(spec, right_keys)
-    groups = touched([keys_of(spec, kept_left), right_keys])
-    before, after = presence(groups, count, traces["right.count"])
-    turned = join_sides.distinct(groups.hash[np.flatnonzero(before[:-1] != after[:-1])])
-    left = side(arrived_left, turned, traces["left"])
-    place = left.places(groups)
-    out_before, out_after = (before[place], after[place]) if spec.how == "semi" else (~before[place], ~after[place])
-    diff = left.new * out_after - left.old * out_before
-    rows = np.flatnonzero(diff)
-    columns = physical.take_all(arrangement.original(left.columns), left.at[rows])
-    return Step({"left": kept_left, "right.count": count}, change_table(columns, spec.left_types, diff[rows]))
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        arrangement, right_arrangement = self.arrangements
+        arrived_left = arrangement.block(arrived[0], context.epoch)
+        kept_left = matchable_rows(self, arrived_left)
+        right_keys = keys_of(self, right_arrangement.block(arrived[1], context.epoch))
+        count = counted(self, right_keys)
+        groups = touched([keys_of(self, kept_left), right_keys])
+        before, after = presence(groups, count, traces["right.count"])
+        turned = join_sides.distinct(groups.hash[np.flatnonzero(before[:-1] != after[:-1])])
+        left = side(arrived_left, turned, traces["left"])
+        place = left.places(groups)
+        out_before, out_after = (before[place], after[place]) if self.how == "semi" else (~before[place], ~after[place])
+        diff = left.new * out_after - left.old * out_before
+        rows = np.flatnonzero(diff)
+        columns = physical.take_all(arrangement.original(left.columns), left.at[rows])
+        return StepResult({"left": kept_left, "right.count": count}, change_table(columns, self.left_types, diff[rows]))

@@ -20,14 +20,21 @@ still to come.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.arrangement import as_block, change_table
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
 from holdfast.operators.topk import BUCKETS
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.expression import Tree
+from holdfast.plan.fingerprint import digest
+from holdfast.plan.nodes import Field, KeyedPart, OneInput, Order, touches
+from holdfast.plan.placement import Placement
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Ints, Words
@@ -42,7 +49,77 @@ _ALWAYS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class TemporalSpec:
+class Temporal(OneInput, OperatorNode):
+    """Each row of the input while its time is: ``start`` and ``end`` are columns of type timestamp, and a row is there
+    as of an epoch if start ≤ clock < end. NULL, and no column, is always and for ever.
+
+    The clock is that of the epoch's lineage. Columns: the input's.
+    """
+
+    start: str | None
+    end: str | None
+    calendar: str = ""
+    """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
+    (``days``), or that all days have 24 hours (``fixed``)."""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The columns that say when."""
+        return tuple(name for name in (self.start, self.end) if name is not None)
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        since = "" if self.start is None else f" from {self.start}"
+        title = "rows while their time is," + since + ("" if self.end is None else f" until {self.end}")
+        key = self._key()
+        return (KeyedPart("temporal", keys=(key,), spread=(key,), title=title, timed=True),)
+
+    def _key(self) -> tuple[int, ...]:
+        """By which columns the rows meet: as they are spread already, or by all of what they were before their moments
+        were computed."""
+        key = self.input.arrangement
+        if len(key) < len(self.columns):
+            return key
+        moments = {self.columns.index(name) for name in self.moments}
+        return tuple(index for index in key if index not in moments) or key
+
+    @property
+    def _positions(self) -> tuple[int | None, int | None]:
+        """Where the moments are."""
+        start, end = (None if name is None else self.columns.index(name) for name in (self.start, self.end))
+        return start, end
+
+    def compiled(self, operator: Operator) -> TemporalSpec:
+        return TemporalSpec(arrow_types(self.fields), *self._positions, operator.keys[0])
+
+    def meaning(self, *inputs: str) -> str:
+        return digest("temporal", inputs[0], *self._positions)
+
+    def placed(self, *inputs: Placement) -> Placement:
+        (below,) = inputs
+        if below.stage and below.spread:
+            return below
+        row = tuple(name for name in self.columns if name not in self.moments) or self.columns
+        return Placement(below.stage + 1, frozenset({row}))
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        return ({*wanted, *self.moments},)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        # When a row comes and goes is written in the row, and no other row has a say in it.
+        return (condition,) if touches(condition, self.columns) else None
+
+    @property
+    def shown_order(self) -> tuple[Order, ...]:
+        return self.input.shown_order
+
+
+@dataclass(frozen=True)
+class TemporalSpec(KeyedOperator):
     """Rows of ``types``; ``start`` and ``end`` are the positions of their moments (None: there is no such column), and
     ``key`` those by whose hash the rows are spread."""
 
@@ -55,45 +132,42 @@ class TemporalSpec:
     def layout(self) -> Layout:
         return Layout(len(self.types), 0, "order")
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"pending": self.layout}
 
-def layouts(spec: TemporalSpec) -> dict[str, Layout]:
-    return {"pending": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        keys = [change.column(index) for index in self.key]
+        hashes = hash_columns(keys, rows=change.num_rows) & _MASK
+        return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
 
-
-def prepare(spec: TemporalSpec, port: int, change: pa.Table) -> pa.Table:
-    keys = [change.column(place) for place in spec.key]
-    hashes = hash_columns(keys, rows=change.num_rows) & _MASK
-    return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
-
-
-def step(spec: TemporalSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    trace, clock = traces["pending"], context.clock
-    buckets = _buckets(context.low, context.high)
-    columns = tuple(physical.plain(arrived[0].column(f"c{place}")) for place in range(len(spec.types)))
-    nothing = np.zeros(arrived[0].num_rows, np.uint64)
-    change = as_block(arrived[0], columns, nothing, context.epoch)
-    events = trace.between(buckets, _place(context.before), _place(clock))
-    events = consolidate(events.at(context.epoch), spec.layout)
-    began = _begins(spec, events)
-    come = Block.concat([change, events.filter(began)])
-    start, end = _moments(spec, come)
-    inside = (start <= clock) & (clock < end)
-    waiting = (clock < start) & (start < end)
-    layer = consolidate(
-        Block.concat(
-            [
-                _negated(events),
-                _under(start, come, waiting),
-                _under(end, come, inside & (end < _EVER)),
-            ]
-        ),
-        spec.layout,
-    )
-    return Step(
-        {"pending": layer},
-        _output(spec, come.filter(inside), events.filter(~began)),
-        due=_due(trace, layer, buckets, clock),
-    )
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        trace, clock = traces["pending"], context.clock
+        buckets = _buckets(context.low, context.high)
+        columns = tuple(physical.plain(arrived[0].column(f"c{index}")) for index in range(len(self.types)))
+        nothing = np.zeros(arrived[0].num_rows, np.uint64)
+        change = as_block(arrived[0], columns, nothing, context.epoch)
+        events = trace.between(buckets, _place(context.before), _place(clock))
+        events = consolidate(events.at(context.epoch), self.layout)
+        began = _begins(self, events)
+        come = Block.concat([change, events.filter(began)])
+        start, end = _moments(self, come)
+        inside = (start <= clock) & (clock < end)
+        waiting = (clock < start) & (start < end)
+        layer = consolidate(
+            Block.concat(
+                [
+                    _negated(events),
+                    _under(start, come, waiting),
+                    _under(end, come, inside & (end < _EVER)),
+                ]
+            ),
+            self.layout,
+        )
+        return StepResult(
+            {"pending": layer},
+            _output(self, come.filter(inside), events.filter(~began)),
+            due=_due(trace, layer, buckets, clock),
+        )
 
 
 def _buckets(low: int, high: int) -> Words:

@@ -17,7 +17,9 @@ front.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -27,7 +29,12 @@ import pyarrow as pa
 from holdfast.operators.arrangement import as_block, change_table
 from holdfast.operators.first_rows import front
 from holdfast.operators.ordering import Order, is_ordered, sort_rows
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
+from holdfast.plan import nodes
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.fingerprint import digest, order_positions
+from holdfast.plan.nodes import Field, KeyedPart, OneInput
+from holdfast.plan.placement import Placement
 from holdfast.trace import physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.order import order_prefix
@@ -42,7 +49,58 @@ Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class TopKSpec:
+class TopK(OneInput, OperatorNode):
+    """The rows at places ``offset`` to ``offset + limit`` of the order. Ties are broken by the whole row.
+
+    With no ``order`` it is a bare LIMIT: the order of the whole row alone. Conditions do not pass it: which rows are
+    first depends on the rows that they drop.
+    """
+
+    order: tuple[nodes.Order, ...]
+    limit: int
+    offset: int = 0
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        order = ", ".join(item.text for item in self.order)
+        title = f"first {self.limit}" + (f" after {self.offset}" if self.offset else "")
+        first = f"first {self.limit + self.offset} of each bucket"
+        return (
+            # The first rows of each of 256 fixed buckets, wherever those are; then the first of those, in one place.
+            KeyedPart("bucket", keys=(self.input.arrangement,), spread=(), title=first, suffix="-bucket"),
+            KeyedPart("global", keys=((),), spread=((),), title=title + (f" by {order}" if order else "")),
+        )
+
+    def compiled(self, operator: Operator) -> TopKSpec:
+        scope: Literal["bucket", "global"] = "bucket" if operator.part == self.parts[0] else "global"
+        order = order_positions(self.order, self.columns)
+        return TopKSpec(order, self.limit, self.offset, arrow_types(self.fields), scope, operator.keys[0])
+
+    def meaning(self, *inputs: str) -> str:
+        return digest("topk", inputs[0], order_positions(self.order, self.columns), self.limit, self.offset)
+
+    def placed(self, *inputs: Placement) -> Placement:
+        # The first half is made wherever rows lie by some key; rows that lie by none are spread by the whole row.
+        (below,) = inputs
+        return Placement((below.stage if below.spread else below.stage + 1) + 1, frozenset({()}))
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        return ({*wanted, *(each.column for each in self.order)},)
+
+    def guessed_rows(self, *inputs: float) -> float:
+        return max(1.0, min(float(self.limit), inputs[0]))
+
+    @property
+    def shown_order(self) -> tuple[nodes.Order, ...]:
+        return self.order
+
+
+@dataclass(frozen=True)
+class TopKSpec(KeyedOperator):
     """Places [offset, offset + limit) of rows of ``types`` in ``order`` (column, descending, nulls first). ``key``:
     the positions by whose hash the rows are spread; no matter for ``global``."""
 
@@ -58,33 +116,32 @@ class TopKSpec:
         """The rows at the front that decide."""
         return self.limit + self.offset
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": Layout(len(self.types), 0, "order")}
 
-def layouts(spec: TopKSpec) -> dict[str, Layout]:
-    return {"rows": Layout(len(spec.types), 0, "order")}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        if self.scope == "bucket":
+            keys = [change.column(index) for index in self.key]
+            hashes = hash_columns(keys, rows=change.num_rows) & _MASK
+        else:
+            hashes = np.zeros(change.num_rows, np.uint64)
+        return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
 
-
-def prepare(spec: TopKSpec, port: int, change: pa.Table) -> pa.Table:
-    if spec.scope == "bucket":
-        keys = [change.column(place) for place in spec.key]
-        hashes = hash_columns(keys, rows=change.num_rows) & _MASK
-    else:
-        hashes = np.zeros(change.num_rows, np.uint64)
-    return change.add_column(0, "_hash", pa.array(hashes, pa.uint64()))
-
-
-def step(spec: TopKSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    table, trace = arrived[0], traces["rows"]
-    columns = tuple(physical.plain(table.column(f"c{place}")) for place in range(len(spec.types)))
-    delta = consolidate(as_block(table, columns, _prefix(spec, columns, table.num_rows), context.epoch), trace.layout)
-    found = front(delta, trace, spec.count) if spec.count else delta.slice(0, 0)
-    found = found.take(sort_rows(found.hash, found.columns, spec.order))
-    low = spec.offset if spec.scope == "global" else 0
-    before = _places(found.hash, found.add("+old"), low, spec.count)
-    after = _places(found.hash, np.maximum(found.add("+new"), 0), low, spec.count)
-    diff = after - before
-    changed = np.flatnonzero(diff)
-    output = change_table(physical.take_all(found.columns, changed), spec.types, diff[changed])
-    return Step({"rows": delta}, output)
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        table, trace = arrived[0], traces["rows"]
+        columns = tuple(physical.plain(table.column(f"c{index}")) for index in range(len(self.types)))
+        delta = consolidate(
+            as_block(table, columns, _prefix(self, columns, table.num_rows), context.epoch), trace.layout
+        )
+        found = front(delta, trace, self.count) if self.count else delta.slice(0, 0)
+        found = found.take(sort_rows(found.hash, found.columns, self.order))
+        low = self.offset if self.scope == "global" else 0
+        before = _places(found.hash, found.add("+old"), low, self.count)
+        after = _places(found.hash, np.maximum(found.add("+new"), 0), low, self.count)
+        diff = after - before
+        changed = np.flatnonzero(diff)
+        output = change_table(physical.take_all(found.columns, changed), self.types, diff[changed])
+        return StepResult({"rows": delta}, output)
 
 
 def _prefix(spec: TopKSpec, columns: tuple[pa.Array, ...], rows: int) -> Words:

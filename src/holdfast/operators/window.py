@@ -21,8 +21,9 @@ With ``first``, n counts the rows in front.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,15 @@ from holdfast.operators.arrangement import Arrangement, as_block, change_table
 from holdfast.operators.first_rows import front, together
 from holdfast.operators.numbers.digits import Bools, Ints, Words
 from holdfast.operators.ordering import Order, sort_rows
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
 from holdfast.operators.window_frames import Ends, Places, reached
-from holdfast.operators.window_functions import OverSpec, evaluate
+from holdfast.operators.window_functions import WHOLE, OverSpec, WindowCall, evaluate
+from holdfast.plan import nodes
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.expression import Tree
+from holdfast.plan.fingerprint import digest, order_positions, positions
+from holdfast.plan.nodes import Field, KeyedPart, Node, OneInput, only, touches
+from holdfast.plan.types import arrow_type
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns, normalise_keys
 from holdfast.trace.order import order_prefix
@@ -44,7 +51,121 @@ from holdfast.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class WindowSpec:
+class First:
+    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
+
+    call: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Window(OneInput, OperatorNode):
+    """Each row of the input with values computed from the rows of its partition, in an order.
+
+    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
+    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'. A `Window`
+    without calls is its input.
+
+    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
+    """
+
+    partition: tuple[str, ...]
+    order: tuple[nodes.Order, ...]
+    calls: tuple[WindowCall, ...]
+    first: First | None = None
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(call.name, call.type) for call in self.calls)
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        key = positions(self.partition, self.columns)
+        order = ", ".join(item.text for item in self.order)
+        calls = ", ".join(call.text for call in self.calls)
+        by = f" by {', '.join(self.partition)}" if self.partition else ""
+        first = "" if self.first is None else f", {self.first.call} up to {self.first.count}"
+        return (
+            KeyedPart(
+                "window",
+                keys=(key,),
+                spread=(key,),
+                title=f"window{by}{' in order of ' + order if order else ''}: {calls}{first}",
+                cost="of the partition" if self.first is None else "of the change and the partition's front",
+                colour="#fdeaea",
+            ),
+        )
+
+    @property
+    def _first(self) -> tuple[int, int] | None:
+        """Which call says what is in front, and up to which number."""
+        names = [call.name for call in self.calls]
+        return None if self.first is None else (names.index(self.first.call), self.first.count)
+
+    def compiled(self, operator: Operator) -> WindowSpec:
+        partition = tuple(dict.fromkeys(operator.keys[0]))
+        order = order_positions(self.order, self.columns)
+        calls = tuple(map(self._over_spec, self.calls))
+        return WindowSpec(partition, order, calls, arrow_types(self.input.fields), self._first)
+
+    def _over_spec(self, call: WindowCall) -> OverSpec:
+        columns, fields = self.input.columns, self.input.fields
+        at = positions(call.arguments, columns)
+        low, high = (None if end is None else columns.index(end.column) for end in call.reach)
+        return OverSpec(
+            call.function,
+            at,
+            arrow_types(fields[index] for index in at),
+            arrow_type(call.type),
+            call.number,
+            WHOLE if call.frame is None else call.frame,
+            call.ignore_nulls,
+            (low, high),
+        )
+
+    def meaning(self, *inputs: str) -> str:
+        columns = self.input.columns
+        calls = tuple(
+            (
+                call.function,
+                positions(call.arguments, columns),
+                call.number,
+                None if call.frame is None else (call.frame.rows, call.frame.start, call.frame.end),
+                call.ignore_nulls,
+                tuple(None if end is None else columns.index(end.column) for end in call.reach),
+            )
+            for call in self.calls
+        )
+        partition, order = positions(self.partition, columns), order_positions(self.order, columns)
+        return digest("window", inputs[0], partition, order, calls, self._first)
+
+    def _wanted(self, wanted: Collection[str]) -> tuple[WindowCall, ...]:
+        """The calls that are wanted, and the one that says which rows it gives."""
+        decisive = "" if self.first is None else self.first.call
+        return tuple(call for call in self.calls if call.name in wanted or call.name == decisive)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        calls = self._wanted(wanted)
+        own = {*self.partition, *(each.column for each in self.order)} if calls else set()
+        passed = {name for name in self.input.columns if name in wanted}
+        return (passed | own | {name for call in calls for name in call.reads},)
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        calls = self._wanted(wanted)
+        below = only(inputs[0], self.needs(wanted)[0])
+        if not calls:
+            return below
+        if below is self.input and len(calls) == len(self.calls):
+            return self
+        return replace(self, input=below, calls=calls)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        # It keeps or drops whole partitions.
+        return (condition,) if touches(condition, self.partition) else None
+
+
+@dataclass(frozen=True)
+class WindowSpec(KeyedOperator):
     """Rows of ``types``, in partitions by the columns at ``partition``, each in ``order``; the calls' results follow
     the row's columns."""
 
@@ -68,28 +189,25 @@ class WindowSpec:
     def result_types(self) -> tuple[pa.DataType, ...]:
         return tuple(call.result_type for call in self.calls)
 
+    def layouts(self) -> dict[str, Layout]:
+        return {"rows": self.layout}
 
-def layouts(spec: WindowSpec) -> dict[str, Layout]:
-    return {"rows": spec.layout}
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        return self.arrangement.prepare(change)
 
-
-def prepare(spec: WindowSpec, port: int, change: pa.Table) -> pa.Table:
-    return spec.arrangement.prepare(change)
-
-
-def step(spec: WindowSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> Step:
-    trace = traces["rows"]
-    delta = _delta(spec, arrived[0], context.epoch)
-    rows, group = _touched(spec, delta, trace)
-    places = sort_rows(group, rows.columns, _places_in_trace(spec))
-    rows, group = rows.take(places), group[places]
-    before = _Side.of(spec, rows, group, rows.add("+old"))
-    after = _Side.of(spec, rows, group, rows.add("+new"))
-    return Step({"rows": delta}, _difference(spec, rows, before, after, context))
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        trace = traces["rows"]
+        delta = _delta(self, arrived[0], context.epoch)
+        rows, group = _touched(self, delta, trace)
+        places = sort_rows(group, rows.columns, _places_in_trace(self))
+        rows, group = rows.take(places), group[places]
+        before = _Side.of(self, rows, group, rows.add("+old"))
+        after = _Side.of(self, rows, group, rows.add("+new"))
+        return StepResult({"rows": delta}, _difference(self, rows, before, after, context))
 
 
 def _delta(spec: WindowSpec, arrived: pa.Table, epoch: int) -> Block:
-    columns = tuple(physical.plain(arrived.column(f"c{place}")) for place in spec.arrangement.places)
+    columns = tuple(physical.plain(arrived.column(f"c{index}")) for index in spec.arrangement.places)
     sub: Words | None = None
     if spec.order:
         position, descending, nulls_first = spec.order[0]
@@ -147,17 +265,17 @@ class _Side:
         places = _places(spec, rows, group, row)
         keys = rows.columns[: len(spec.partition)]
 
-        def column(place: int) -> pa.Array:
-            found = rows.columns[spec.arrangement.places.index(place)]
+        def column(index: int) -> pa.Array:
+            found = rows.columns[spec.arrangement.places.index(index)]
             # A column of a trace without rows has no type yet.
-            return physical.take(found.cast(spec.types[place]) if pa.types.is_null(found.type) else found, row)
+            return physical.take(found.cast(spec.types[index]) if pa.types.is_null(found.type) else found, row)
 
         values = tuple(
             evaluate(
                 call,
-                [column(place) for place in call.arguments],
+                [column(index) for index in call.arguments],
                 places,
-                lambda place: describe(keys, int(row[place])),
+                lambda index: describe(keys, int(row[index])),
                 _ends(spec, call, column, places),
             )
             for call in spec.calls
@@ -177,10 +295,10 @@ def _ends(spec: WindowSpec, call: OverSpec, column: Callable[[int], pa.Array], p
         return None, None
     (position, descending, nulls_first), *_ = spec.order
 
-    def prefix(place: int) -> Words:
-        return order_prefix(column(place), descending=descending, nulls_first=nulls_first)
+    def prefix(index: int) -> Words:
+        return order_prefix(column(index), descending=descending, nulls_first=nulls_first)
 
-    low, high = (None if place is None else prefix(place) for place in call.reach)
+    low, high = (None if index is None else prefix(index) for index in call.reach)
     return reached(prefix(position), physical.valid(column(position)), places, low, high)
 
 

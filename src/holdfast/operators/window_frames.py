@@ -18,8 +18,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.operators.numbers.digits import SAFE, Bools, Digits, Ints, Words, balance, largest
-from holdfast.plan.nodes import Frame
 from holdfast.trace.search import lower_bound, upper_bound
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
+
+    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
+    and the last of the row's peers, those that the order does not tell apart.
+    """
+
+    rows: bool
+    start: int | None
+    end: int | None
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,57 @@ from holdfast.operators.aggregates.results import Sums, summed
 from holdfast.operators.numbers import sums
 from holdfast.operators.numbers.digits import Bools, Floats, Ints
 from holdfast.operators.ordering import ranks
-from holdfast.operators.window_frames import Ends, Places, bounds, exact_totals, extremes, totals
-from holdfast.plan.nodes import Frame
+from holdfast.operators.window_frames import Ends, Frame, Places, bounds, exact_totals, extremes, totals
 from holdfast.trace import physical
 
 WHOLE = Frame(True, None, None)
+_RANKINGS = frozenset({"row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile"})
+_NUMBERED = frozenset({"lag", "lead", "nth_value", "ntile"})
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
+    column that is in the row's frame, and how the user put it."""
+
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """One function of a `Window`: output column, function, type, argument columns (``lag`` and ``lead`` may have a
+    default).
+
+    ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
+    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
+    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
+    by ``rows`` starts and ends instead of at the row's peers.
+    """
+
+    name: str
+    function: str
+    type: str
+    arguments: tuple[str, ...] = ()
+    number: int = 1
+    frame: Frame | None = None
+    ignore_nulls: bool = False
+    reach: tuple[Reach | None, Reach | None] = (None, None)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that it reads, besides the window's own."""
+        return self.arguments + tuple(each.column for each in self.reach if each is not None)
+
+    @property
+    def text(self) -> str:
+        """The call, for people: ``lag(x, 2, d) IGNORE NULLS``."""
+        arguments = list(self.arguments)
+        if self.function in _NUMBERED:
+            arguments.insert(1, str(self.number))
+        elif not arguments and self.function not in _RANKINGS:
+            arguments = ["*"]
+        return f"{self.function}({', '.join(arguments)}){' IGNORE NULLS' if self.ignore_nulls else ''}"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _stretch(node: Linear) -> _Stretch | None:
         outputs = [Named(each.name, substitute(each.expression, inner)) for each in outputs]
         below = below.input
     # No column of a view has such a name.
-    places = {name: f"\0{place}" for place, name in enumerate(below.columns)}
+    places = {name: f"\0{index}" for index, name in enumerate(below.columns)}
     return _Stretch(
         fingerprint(below),
         tuple(dict.fromkeys(renamed(tree, places) for tree in conditions)),

@@ -19,25 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.plan.answering import answer
-from holdfast.plan.expression import plain
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import (
-    Aggregate,
-    Apply,
-    Draw,
-    Field,
-    Generate,
-    Join,
-    Linear,
-    Node,
-    SetOperation,
-    Source,
-    Step,
-    Temporal,
-    TopK,
-    Union,
-    Window,
-)
+from holdfast.plan.nodes import Field, KeyedNode, KeyedPart, Linear, Node, Source, Step, Union
 
 
 @dataclass(frozen=True)
@@ -57,25 +40,35 @@ class Path:
 
 @dataclass(frozen=True)
 class Operator:
-    """A keyed operator: what it does (``node``), under which id its state is kept, and in which stage it runs."""
+    """A keyed operator: what it does (``node``, and which ``part`` of it), under which id its state is kept, and in
+    which stage it runs. The ``node`` of a log is the one whose rows it keeps."""
 
     id: str
-    kind: str
-    """``aggregate``, ``join``, ``outer`` (left and full joins), ``semi`` (semi and anti joins), ``set``,
-    ``bucket`` or ``global`` (the two halves of a top-k), ``window``, ``draw``, ``temporal``, ``log``."""
-
+    part: KeyedPart
     node: Node
-    ports: int
-    keys: tuple[tuple[int, ...], ...]
-    """For each port, the positions of its key."""
-
-    spread: tuple[tuple[int, ...], ...]
-    """The ways in which its output is spread: tuples of output positions whose hash decides the partition."""
+    arriving: tuple[tuple[Field, ...], ...]
+    """For each port, the columns of what arrives."""
 
     fields: tuple[Field, ...]
     name: str = ""
+    """The view, or the source, that it is for: of several the first to be declared."""
+
     check: bool = False
+    """Of a log: whether it checks that no row is taken away more often than it is there."""
+
     stage: int = 0
+
+    @property
+    def kind(self) -> str:
+        return self.part.kind
+
+    @property
+    def keys(self) -> tuple[tuple[int, ...], ...]:
+        return self.part.keys
+
+    @property
+    def ports(self) -> int:
+        return len(self.part.keys)
 
 
 @dataclass(frozen=True)
@@ -153,134 +146,49 @@ def build(
     is read from sources of those names."""
     flow = Dataflow(given={fingerprint(each.node): each for each in given})
     for name, node in kept_sources.items():
-        keys = tuple(range(len(node.columns)))
-        operator = Operator(
-            id=log_id(fingerprint(node), keys),
-            kind="log",
-            node=node,
-            ports=1,
-            keys=(keys,),
-            spread=(keys,),
-            fields=node.fields,
-            name=name,
-            check=True,
-        )
-        for producer, steps in _producers(flow, node):
-            flow.paths.append(Path(producer, steps, operator.id, 0))
-        flow.operators[operator.id] = operator
-        flow.views[name] = operator.id
+        _add_log(flow, name, node, tuple(range(len(node.columns))), check=True)
     for name, node in views.items():
-        _add_log(flow, name, node)
-    _name_draws(flow)
+        _add_log(flow, name, node, node.arrangement)
+    _name_operators(flow)
     flow.paths = [_placed(flow, path, is_native) for path in flow.paths]
     _assign_stages(flow)
     return flow
 
 
-def _name_draws(flow: Dataflow) -> None:
-    """A function of the user's may fail: then the error names the first view that draws from it."""
-    draws = {mark for mark, operator in flow.operators.items() if operator.kind == "draw"}
-    for view, log in flow.views.items() if draws else ():
-        for mark in flow.ancestors({log}) & draws:
-            operator = flow.operators[mark]
+def _add_log(flow: Dataflow, name: str, node: Node, key: tuple[int, ...], *, check: bool = False) -> None:
+    operator_id = log_id(fingerprint(node), key)
+    flow.views[name] = operator_id
+    if operator_id in flow.operators:
+        return
+    for producer, steps in _producers(flow, node):
+        flow.paths.append(Path(producer, steps, operator_id, 0))
+    title = f"{'input' if check else 'view'} {name}({', '.join(node.columns)})"
+    part = KeyedPart("log", (key,), (key,), title, colour="#e9f7ec")
+    flow.operators[operator_id] = Operator(operator_id, part, node, (node.fields,), node.fields, name, check)
+
+
+def _name_operators(flow: Dataflow) -> None:
+    """Whatever fails in an operator, the error names the first view that depends on it."""
+    for view, log in flow.views.items():
+        for operator_id in flow.ancestors({log}) & flow.operators.keys():
+            operator = flow.operators[operator_id]
             if not operator.name:
-                flow.operators[mark] = replace(operator, name=view)
-
-
-def _add_log(flow: Dataflow, name: str, node: Node) -> None:
-    key = _arrangement(node)
-    operator = Operator(
-        id=log_id(fingerprint(node), key),
-        kind="log",
-        node=node,
-        ports=1,
-        keys=(key,),
-        spread=(key,),
-        fields=node.fields,
-        name=name,
-    )
-    flow.views[name] = operator.id
-    if operator.id not in flow.operators:
-        for producer, steps in _producers(flow, node):
-            flow.paths.append(Path(producer, steps, operator.id, 0))
-        flow.operators[operator.id] = operator
-
-
-def _arrangement(node: Node) -> tuple[int, ...]:
-    """By which columns a view's rows are kept: the key by which they are spread already, if that is a function of the
-    row (then no exchange is needed, and equal rows always meet); else the whole row."""
-    whole = tuple(range(len(node.columns)))
-    mapping: list[int | None] = list(whole)
-    while isinstance(node, Step):
-        refs = _passed_on(node)
-        mapping = [None if place is None else refs[place] for place in mapping]
-        node = node.input
-    match node:
-        case Aggregate():
-            keys: tuple[tuple[int, ...], ...] = (tuple(range(len(node.keys))),)
-        case Join():
-            keys = _join_spread(node)
-        case Window():
-            keys = (tuple(map(node.columns.index, node.partition)),)
-        case Draw():
-            keys = (tuple(range(len(node.input.columns))),)
-        case SetOperation():
-            keys = (tuple(range(len(node.columns))),)
-        case Temporal():
-            keys = (_temporal_key(node),)
-        case TopK():
-            return ()
-        case _:
-            return whole
-    for key in keys:
-        found = [mapping.index(place) if place in mapping else None for place in key]
-        if all(place is not None for place in found):
-            return tuple(place for place in found if place is not None)
-    return whole
-
-
-def _temporal_key(node: Temporal) -> tuple[int, ...]:
-    """By which columns the rows of a `Temporal` meet: as they are spread already, or by all of what they were before
-    their moments were computed."""
-    key = _arrangement(node.input)
-    if len(key) < len(node.columns):
-        return key
-    moments = {node.columns.index(name) for name in node.moments}
-    return tuple(place for place in key if place not in moments) or key
-
-
-def _join_spread(node: Join) -> tuple[tuple[int, ...], ...]:
-    """Rows lie where the hash of their key says. A row that matched nothing has NULLs for the key of the other side."""
-    left, right = list(node.left.columns), list(node.right.columns)
-    by_left = tuple(left.index(key) for key in node.left_keys)
-    match node.how:
-        case "inner":
-            return by_left, tuple(len(left) + right.index(key) for key in node.right_keys)
-        case "full":
-            return () if node.left_keys else ((),)
-        case _:
-            return (by_left,)
-
-
-def _join_kind(node: Join) -> str:
-    """Which kernel does it."""
-    return {"inner": "join", "left": "outer", "full": "outer", "semi": "semi", "anti": "semi"}[node.how]
+                flow.operators[operator_id] = replace(operator, name=view)
 
 
 def _producers(flow: Dataflow, node: Node) -> list[tuple[str, tuple[Step, ...]]]:
     """The sources and operators whose changes, through linear steps, make up the changes of ``node``."""
     if flow.given and (found := _from_given(flow, node)) is not None:
         return [found]
-    match node:
-        case Source():
-            flow.sources[node.name] = node
-            return [(node.name, ())]
-        case Linear() | Generate() | Apply():
-            return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input)]
-        case Union():
-            return [found for child in node.inputs for found in _producers(flow, child)]
-        case _:
-            return [(_operator(flow, node), ())]
+    if isinstance(node, Step):
+        return [(producer, (*steps, node)) for producer, steps in _producers(flow, node.input)]
+    if isinstance(node, KeyedNode):
+        return [(_operator(flow, node), ())]
+    if isinstance(node, Source):
+        flow.sources[node.name] = node
+        return [(node.name, ())]
+    assert isinstance(node, Union)
+    return [found for child in node.inputs for found in _producers(flow, child)]
 
 
 def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | None:
@@ -302,88 +210,24 @@ def _from_given(flow: Dataflow, node: Node) -> tuple[str, tuple[Step, ...]] | No
     return None
 
 
-def _operator(flow: Dataflow, node: Aggregate | Join | SetOperation | TopK | Window | Draw | Temporal) -> str:
-    mark = fingerprint(node)
-    if mark in flow.operators:
-        return mark
-    match node:
-        case Aggregate():
-            columns = list(node.input.columns)
-            key = tuple(columns.index(name) for name in node.keys)
-            feeds: tuple[Node, ...] = (node.input,)
-            operator = Operator(
-                id=mark,
-                kind="aggregate",
-                node=node,
-                ports=1,
-                keys=(key,),
-                spread=(tuple(range(len(key))),),
-                fields=node.fields,
-            )
-        case Join():
-            feeds = (node.left, node.right)
-            left, right = list(node.left.columns), list(node.right.columns)
-            operator = Operator(
-                id=mark,
-                kind=_join_kind(node),
-                node=node,
-                ports=2,
-                keys=(tuple(map(left.index, node.left_keys)), tuple(map(right.index, node.right_keys))),
-                spread=_join_spread(node),
-                fields=node.fields,
-            )
-        case SetOperation():
-            feeds = (node.left, node.right)
-            row = tuple(range(len(node.columns)))
-            operator = Operator(
-                id=mark, kind="set", node=node, ports=2, keys=(row, row), spread=(row,), fields=node.fields
-            )
-        case Window():
-            feeds = (node.input,)
-            key = tuple(map(node.columns.index, node.partition))
-            operator = Operator(
-                id=mark, kind="window", node=node, ports=1, keys=(key,), spread=(key,), fields=node.fields
-            )
-        case Draw():
-            # The whole row is the key: equal rows meet, and a row that goes finds what was drawn for it.
-            feeds = (node.input,)
-            row = tuple(range(len(node.input.columns)))
-            operator = Operator(
-                id=mark, kind="draw", node=node, ports=1, keys=(row,), spread=(row,), fields=node.fields
-            )
-        case Temporal():
-            feeds = (node.input,)
-            key = _temporal_key(node)
-            operator = Operator(
-                id=mark, kind="temporal", node=node, ports=1, keys=(key,), spread=(key,), fields=node.fields
-            )
-        case TopK():
-            # Two halves: the first rows of each of 256 fixed buckets, wherever those are; then the first of those, in
-            # one place.
-            feeds = (node.input,)
-            bucket = Operator(
-                id=f"{mark}-bucket",
-                kind="bucket",
-                node=node,
-                ports=1,
-                keys=(_arrangement(node.input),),
-                spread=(),
-                fields=node.fields,
-            )
-            for producer, steps in _producers(flow, node.input):
-                flow.paths.append(Path(producer, steps, bucket.id, 0))
-            flow.operators[bucket.id] = bucket
-            operator = Operator(
-                id=mark, kind="global", node=node, ports=1, keys=((),), spread=((),), fields=node.fields
-            )
-            flow.paths.append(Path(bucket.id, (), mark, 0))
-            flow.operators[mark] = operator
-            return mark
-    for port, feed in enumerate(feeds):
+def _operator(flow: Dataflow, node: KeyedNode) -> str:
+    """The operator that gives the rows of ``node``, with all before it."""
+    meaning = fingerprint(node)
+    first, *others = node.parts
+    if meaning + node.parts[-1].suffix in flow.operators:
+        return meaning + node.parts[-1].suffix
+    operator_id = meaning + first.suffix
+    for port, feed in enumerate(node.inputs):
         for producer, steps in _producers(flow, feed):
-            flow.paths.append(Path(producer, steps, mark, port))
-    flow.operators[mark] = operator
-    return mark
+            flow.paths.append(Path(producer, steps, operator_id, port))
+    flow.operators[operator_id] = Operator(
+        operator_id, first, node, tuple(each.fields for each in node.inputs), node.fields
+    )
+    for part in others:
+        producer, operator_id = operator_id, meaning + part.suffix
+        flow.paths.append(Path(producer, (), operator_id, 0))
+        flow.operators[operator_id] = Operator(operator_id, part, node, (node.fields,), node.fields)
+    return operator_id
 
 
 def _placed(flow: Dataflow, path: Path, is_native: Callable[[tuple[Step, ...]], bool]) -> Path:
@@ -396,33 +240,25 @@ def _placed(flow: Dataflow, path: Path, is_native: Callable[[tuple[Step, ...]], 
         return path
     mapping: list[int | None] = list(range(len(fields)))
     for step in path.steps:
-        mapping = [None if place is None else mapping[place] for place in _passed_on(step)]
-    key = tuple(mapping[place] for place in flow.operators[path.consumer].keys[path.port])
-    return replace(path, local=key in producer.spread)
+        mapping = [None if index is None else mapping[index] for index in step.passed_on]
+    key = tuple(mapping[index] for index in flow.operators[path.consumer].keys[path.port])
+    return replace(path, local=key in producer.part.spread)
 
 
 def _assign_stages(flow: Dataflow) -> None:
     """Place each operator as early as its producers allow; a path that cannot stay in its task crosses an exchange."""
-    for mark, operator in list(flow.operators.items()):
+    for operator_id, operator in list(flow.operators.items()):
         stage = 0
-        for path in flow.into(mark):
+        for path in flow.into(operator_id):
             producer = flow.operators.get(path.producer)
             stage = max(stage, 1 if producer is None else producer.stage + (0 if path.local else 1))
-        flow.operators[mark] = replace(operator, stage=stage)
+        flow.operators[operator_id] = replace(operator, stage=stage)
     flow.paths = [
         replace(path, local=path.local and _stage(flow, path.producer) == _stage(flow, path.consumer))
         for path in flow.paths
     ]
 
 
-def _stage(flow: Dataflow, mark: str) -> int:
-    operator = flow.operators.get(mark)
+def _stage(flow: Dataflow, producer: str) -> int:
+    operator = flow.operators.get(producer)
     return operator.stage if operator else 0
-
-
-def _passed_on(step: Step) -> list[int | None]:
-    """For each column of a step, which of its input it is; None if the step makes it."""
-    below = {name: place for place, name in enumerate(step.input.columns)}
-    if isinstance(step, Linear):
-        return [below.get(plain(output.expression) or "") for output in step.outputs]
-    return [*range(len(below)), *[None] * (len(step.columns) - len(below))]

@@ -28,7 +28,7 @@ def as_text(whole: Drawing, view: str) -> str:
 
 def _closing(shown: Drawing) -> str:
     drawn = {function for box in shown.boxes for function in box.nondeterministic}
-    if not drawn and any(box.kind == "temporal" for box in shown.boxes):
+    if not drawn and any(box.timed for box in shown.boxes):
         return (
             "Time is the clock of the lineage, all else is deterministic: "
             "epochs lost in a crash are computed again, bit for bit the same."
@@ -44,20 +44,20 @@ def _closing(shown: Drawing) -> str:
     )
 
 
-def _draw(shown: Drawing, mark: str, lines: list[str], first: str, rest: str, seen: set[str], view: str) -> None:
-    box = shown.box(mark)
+def _draw(shown: Drawing, box_id: str, lines: list[str], first: str, rest: str, seen: set[str], view: str) -> None:
+    box = shown.box(box_id)
     if box.kind == "source":
         lines.append(f"{first}{box.title}")
         return
-    notes = [f"stage {box.stage}", *notes_of(box, shown.measured.get(mark), view)]
-    again = "  (shown above)" if mark in seen else ""
+    notes = [f"stage {box.stage}", *notes_of(box, shown.measured.get(box_id), view)]
+    again = "  (shown above)" if box_id in seen else ""
     lines.append(f"{first}{box.title}  [{'; '.join(notes)}]{again}")
-    if mark in seen:
+    if box_id in seen:
         return
-    seen.add(mark)
-    paths = [line for line in shown.lines if line.consumer == mark]
-    for place, line in enumerate(paths):
-        stem, below = ("└─ ", "   ") if place == len(paths) - 1 else ("├─ ", "│  ")
+    seen.add(box_id)
+    paths = [line for line in shown.lines if line.consumer == box_id]
+    for index, line in enumerate(paths):
+        stem, below = ("└─ ", "   ") if index == len(paths) - 1 else ("├─ ", "│  ")
         lines.append(f"{rest}{stem}{_line_text(line)}")
         _draw(shown, line.producer, lines, rest + below, rest + below, seen, view)
 

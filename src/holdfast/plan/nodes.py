@@ -5,19 +5,40 @@ meaning compare equal, and nothing in them knows of Spark, files or epochs. Colu
 node; the frontends see to that. Expressions (`plan.expression`) are typed, and so each node knows the types of its
 columns: those that Spark gave them.
 
-Linear nodes (`Linear`, `Generate`, `Apply`, `Union`) work on a change alone. Keyed nodes (`Join`, `SetOperation`,
-`Aggregate`, `TopK`, `Window`, `Draw`, `Temporal`) need their trace. Keyed nodes take plain columns only: the frontends
-compute key and argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is drawn by a
-`Draw`, and then is a column like any other.
+Everything that the plan needs to know of an operator is a method of its node: what it reads, what its fingerprint is
+made of, which columns and conditions pass it, where its rows lie, how it is shown. So nothing in `plan/` asks which
+operator a node is, apart from the three below, of which plans are put together: `Source`, `Linear` and `Union`. All
+others have a file each in `operators/`, with what runs in the tasks beside the node (docs/adding-an-operator.md).
+
+A `Step` works on a change alone, row by row. A `KeyedNode` needs its trace. Keyed nodes take plain columns only: the
+frontends compute key and argument expressions in a `Linear` below. Expressions are deterministic: whatever is not is
+drawn by a `Draw`, and then is a column like any other.
+
+The file is long because the classes need each other: pruning any node may put a `Linear` above it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from holdfast.plan.expression import Column, Tree, plain
+from holdfast.plan.expression import (
+    Column,
+    Literal,
+    Tree,
+    conjunction,
+    conjuncts,
+    is_operation,
+    plain,
+    readable,
+    references,
+    renamed,
+)
+from holdfast.plan.fingerprint import digest, shape
+from holdfast.plan.placement import Placement
 
 
 @dataclass(frozen=True)
@@ -28,14 +49,35 @@ class Field:
     type: str
 
 
-class Rows:
-    """What all nodes have."""
+@dataclass(frozen=True)
+class Order:
+    """A column to sort by."""
 
-    if TYPE_CHECKING:  # a field of some, computed from the inputs by others
+    column: str
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def text(self) -> str:
+        """The column and its direction, for people."""
+        return f"{self.column}{' desc' if self.descending else ''}"
+
+
+class Node(ABC):
+    """What all nodes have. Nodes are frozen dataclasses."""
+
+    calendar: str = ""
+    """What is assumed of the session's time zone: see `operators.temporal.Temporal`."""
+
+    if TYPE_CHECKING:  # fields of some, computed by others
 
         @property
         def fields(self) -> tuple[Field, ...]:
             """The columns, with their types."""
+
+        @property
+        def inputs(self) -> tuple[Node, ...]:
+            """The nodes that it reads, in order."""
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -51,13 +93,134 @@ class Rows:
         """A reference to a column of these rows."""
         return Column(name, self.types[name])
 
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The node over other inputs; the node itself if they are the same objects."""
+        if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):
+            return self
+        return self._over(*inputs)
+
+    @abstractmethod
+    def _over(self, *inputs: Node) -> Node:
+        """The node over other inputs."""
+
+    @abstractmethod
+    def meaning(self, *inputs: str) -> str:
+        """The fingerprint, given those of the inputs (`plan/fingerprint.py`): a `digest` of a name of its own and of
+        all that decides which rows it holds. Columns go in by position."""
+
+    @abstractmethod
+    def placed(self, *inputs: Placement) -> Placement:
+        """Where its rows lie, given where those of its inputs do (`plan/placement.py`)."""
+
+    @abstractmethod
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        """For each input, the columns that are needed of it if these columns of the node are wanted."""
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        """The node with no more than the columns that are ``wanted``, in their old order, as far as it can do without
+        the others. ``inputs`` have the columns that it needs, and maybe more."""
+        return self.with_inputs(_only_needed(inputs, self.needs(wanted)))
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        """A condition on the node's rows as conditions on those of its inputs (None: nothing is asked of an input). The
+        node over the inputs that are filtered so must have exactly the rows for which the condition holds. None: it
+        cannot be said so."""
+        return None
+
+    def guessed_rows(self, *inputs: float) -> float:
+        """How many rows it is taken to have, given how many its inputs are (`operators/rewrites/order_joins.py`)."""
+        return inputs[0]
+
+    @property
+    def shown_order(self) -> tuple[Order, ...]:
+        """The order in which a person expects to see the rows."""
+        return ()
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns of its input whose values must be equal or not, content for content: maps are not."""
+        return ()
+
+    @property
+    def arrangement(self) -> tuple[int, ...]:
+        """By which columns its rows are kept: the key by which they are spread already, if that is a function of the
+        row (then no exchange is needed, and equal rows always meet); else the whole row."""
+        whole = tuple(range(len(self.columns)))
+        mapping: list[int | None] = list(whole)
+        node: Node = self
+        while isinstance(node, Step):
+            passed = node.passed_on
+            mapping = [None if index is None else passed[index] for index in mapping]
+            node = node.input
+        for key in node.parts[-1].spread if isinstance(node, KeyedNode) else ():
+            if all(index in mapping for index in key):
+                return tuple(mapping.index(index) for index in key)
+        return whole
+
 
 @dataclass(frozen=True)
-class Source(Rows):
-    """A collection that comes from outside: a connector, or rows pushed by code."""
+class OneInput(Node):
+    """A node that reads one other."""
 
-    name: str
-    fields: tuple[Field, ...]
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def _over(self, *inputs: Node) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class TwoInputs(Node):
+    """A node that reads two others."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def _over(self, *inputs: Node) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+# -- what works on a change alone -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step(OneInput):
+    """What works on a change alone, row by row. Unless it says otherwise it adds columns behind those of its input."""
+
+    runs_in_spark: ClassVar[bool] = False
+    """Whether a query of Spark's can run it (`spark/stretches.py`), should its expressions need that. If not the tasks
+    always do, and it gives one row for each row."""
+
+    multiplies: ClassVar[bool] = False
+    """Whether it may give several rows for a row."""
+
+    @property
+    def passed_on(self) -> list[int | None]:
+        """For each column, which of the input's it is; None if the step makes it."""
+        width = len(self.input.columns)
+        return [*range(width), *[None] * (len(self.columns) - width)]
+
+    @property
+    def expressions(self) -> tuple[Tree, ...]:
+        """The expressions that it evaluates."""
+        return ()
+
+    @abstractmethod
+    def texts(self) -> list[str]:
+        """What it does, for people."""
+
+    def placed(self, *inputs: Placement) -> Placement:
+        return inputs[0]
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        return (condition,) if touches(condition, self.input.columns) else None
 
 
 @dataclass(frozen=True)
@@ -68,37 +231,202 @@ class Named:
     expression: Tree
 
 
+_EQUAL, _OTHER = 0.02, 1 / 3
+"""The share of the rows that a condition is taken to keep: an equality with a constant, and any other."""
+
+
 @dataclass(frozen=True)
-class Linear(Rows):
+class Linear(Step):
     """Keep the rows for which ``predicate`` is true, then compute ``outputs`` from each."""
 
-    input: Node
     predicate: Tree | None
     outputs: tuple[Named, ...]
+
+    runs_in_spark = True
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         return tuple(Field(output.name, output.expression.type) for output in self.outputs)
 
+    @property
+    def passed_on(self) -> list[int | None]:
+        below = {name: index for index, name in enumerate(self.input.columns)}
+        return [below.get(plain(output.expression) or "") for output in self.outputs]
+
+    @property
+    def expressions(self) -> tuple[Tree, ...]:
+        computed = tuple(output.expression for output in self.outputs)
+        return computed if self.predicate is None else (self.predicate, *computed)
+
+    def texts(self) -> list[str]:
+        new = [output for output in self.outputs if plain(output.expression) != output.name]
+        computed = [f"{readable(output.expression)} as {output.name}" for output in new]
+        found = [] if self.predicate is None else [f"where {readable(self.predicate)}"]
+        return [*found, "select " + ", ".join(computed)] if computed else found
+
+    def meaning(self, *inputs: str) -> str:
+        columns = self.input.columns
+        if self.predicate is None and tuple(plain(output.expression) for output in self.outputs) == columns:
+            return inputs[0]
+        indices = {name: index for index, name in enumerate(columns)}
+        conditions = tuple(sorted({repr(shape(part, indices)) for part in conjuncts(self.predicate)}))
+        return digest("linear", inputs[0], conditions, tuple(shape(each.expression, indices) for each in self.outputs))
+
+    def placed(self, *inputs: Placement) -> Placement:
+        names: dict[str, list[str]] = {}
+        for output in self.outputs:
+            if (inner := plain(output.expression)) is not None:
+                names.setdefault(inner, []).append(output.name)
+        # One name for a column is enough: the frontends do not name a column twice without need.
+        keys = {tuple(names[name][0] for name in key) for key in inputs[0].spread if all(name in names for name in key)}
+        return Placement(inputs[0].stage, frozenset(keys))
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        trees = [output.expression for output in self.outputs if output.name in wanted]
+        return (set(references(self.predicate, *trees)),)
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        outputs = tuple(output for output in self.outputs if output.name in wanted)
+        if inputs[0] is self.input and len(outputs) == len(self.outputs):
+            return self
+        return Linear(inputs[0], self.predicate, outputs)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        return None  # two that follow each other are fused
+
+    def guessed_rows(self, *inputs: float) -> float:
+        share = 1.0
+        for part in conjuncts(self.predicate):
+            equal = is_operation(part, "=") and any(isinstance(side, Literal) for side in part.parts)
+            share *= _EQUAL if equal else _OTHER
+        return max(1.0, inputs[0] * share)
+
+    @property
+    def shown_order(self) -> tuple[Order, ...]:
+        names = {plain(output.expression): output.name for output in self.outputs}
+        seen: list[Order] = []
+        for item in self.input.shown_order:
+            if item.column not in names:
+                break
+            seen.append(Order(names[item.column], item.descending, item.nulls_first))
+        return tuple(seen)
+
+
+# -- what needs its trace ---------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class Generate(Rows):
-    """Each row of the input with each of the rows that a generator makes of it (LATERAL VIEW, ``explode`` in a select
-    list).
+class KeyedPart:
+    """A keyed operator of a dataflow, as the plan sees it: how it is keyed, and how it is shown."""
 
-    ``function`` is the generator's name, without ``_outer``: ``outer`` says whether a row of which nothing is made
-    stays, with NULLs. Columns: the input's, then those that are ``made``.
-    """
+    kind: str
+    """What it is called in logs and status. It goes into no name of a layer and no fingerprint."""
 
-    input: Node
-    function: str
-    arguments: tuple[Tree, ...]
-    made: tuple[Field, ...]
-    outer: bool = False
+    keys: tuple[tuple[int, ...], ...]
+    """For each port, the positions of its key in what arrives there. Rows of one key meet in one task."""
+
+    spread: tuple[tuple[int, ...], ...]
+    """The ways in which its output is spread: tuples of output positions whose hash decides the partition."""
+
+    title: str
+    """What it does, for people."""
+
+    takes: tuple[tuple[int, ...], ...] = ()
+    """For each port, the columns that it takes of what arrives, in the order in which it wants them. Empty: all."""
+
+    cost: str = "of the change"
+    """What its work in an epoch is proportional to."""
+
+    colour: str = "#f0f2f4"
+    suffix: str = ""
+    """What its id has behind the node's fingerprint, where a node has several parts."""
+
+    timed: bool = False
+    """Whether it looks at the clock of the lineage, and so may have something to say when nothing arrives."""
+
+    draws: tuple[str, ...] = ()
+    """The functions whose values it draws, and which are not functions of its input."""
+
+
+class KeyedNode(Node):
+    """What needs its trace: it becomes a keyed operator, or several, each of which reads the one before."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[KeyedPart, ...]:
+        """Its operators. The first reads the inputs, a port each; the last gives the node's rows."""
+
+    def placed(self, *inputs: Placement) -> Placement:
+        (part,) = self.parts
+        stages = []
+        for below, node, key in zip(inputs, self.inputs, part.keys, strict=True):
+            stages.append(below.needed(tuple(node.columns[index] for index in key)))
+        spread = frozenset(tuple(self.columns[index] for index in key) for key in part.spread)
+        return Placement(max(stages), spread)
+
+
+# -- where rows come from ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source(Node):
+    """A collection that comes from outside: a connector, or rows pushed by code."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def _over(self, *inputs: Node) -> Node:
+        return self
+
+    def meaning(self, *inputs: str) -> str:
+        return digest("source", self.name, tuple((field.name, field.type) for field in self.fields))
+
+    def placed(self, *inputs: Placement) -> Placement:
+        return Placement(0)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        return ()
+
+    def guessed_rows(self, *inputs: float) -> float:
+        return float(10 ** (1 + len(self.fields) / 4))
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """All rows of all inputs (UNION ALL). Columns go by position; the names are the first input's."""
+
+    inputs: tuple[Node, ...]
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return self.input.fields + self.made
+        return self.inputs[0].fields
+
+    def _over(self, *inputs: Node) -> Node:
+        return Union(inputs)
+
+    def meaning(self, *inputs: str) -> str:
+        # A bag has no order, so neither have the inputs.
+        return digest("union", tuple(sorted(inputs)))
+
+    def placed(self, *inputs: Placement) -> Placement:
+        return Placement(max(each.stage for each in inputs))
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        indices = [index for index, name in enumerate(self.columns) if name in wanted]
+        return tuple({each.columns[index] for index in indices} for each in self.inputs)
+
+    def pushed(self, condition: Tree) -> tuple[Tree | None, ...] | None:
+        return tuple(by_position(condition, self, each) for each in self.inputs)
+
+    def guessed_rows(self, *inputs: float) -> float:
+        return sum(inputs)
+
+
+# -- functions of the user's ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -120,221 +448,6 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Applied:
-    """A column of an `Apply`: its name, the function that computes it, and the function's argument columns."""
-
-    name: str
-    function: Function
-    arguments: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Apply(Rows):
-    """Each row of the input with what functions of the user's make of it. Columns: the input's, then the calls'."""
-
-    input: Node
-    calls: tuple[Applied, ...]
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields + tuple(Field(call.name, call.function.returns) for call in self.calls)
-
-
-@dataclass(frozen=True)
-class Union(Rows):
-    """All rows of all inputs (UNION ALL). Columns go by position; the names are the first input's."""
-
-    inputs: tuple[Node, ...]
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.inputs[0].fields
-
-
-@dataclass(frozen=True)
-class SetOperation(Rows):
-    """INTERSECT or EXCEPT of two bags: ``kind`` is ``intersect`` or ``except``, ``all`` keeps copies.
-
-    Columns go by position; the names are the left input's. NULLs are equal, as are NaNs, and -0.0 and 0.0.
-    """
-
-    left: Node
-    right: Node
-    kind: str
-    all: bool
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.left.fields
-
-
-@dataclass(frozen=True)
-class Join(Rows):
-    """Pairs of rows whose keys are equal. With no keys all rows match. Further conditions sit in a `Linear` above.
-
-    ``how`` says what is done with rows that match nothing: ``inner`` drops them; ``left`` keeps those of the left side,
-    NULLs in the place of the right one; ``full`` keeps those of both sides. ``semi`` gives the left rows that match
-    something, ``anti`` those that match nothing; these have the columns of the left side alone.
-
-    A NULL in a key matches nothing, except in the keys that ``null_safe`` marks (``<=>``), where it matches NULL.
-    ``null_safe`` has a flag per key, or is empty if none is marked.
-    """
-
-    left: Node
-    right: Node
-    left_keys: tuple[str, ...]
-    right_keys: tuple[str, ...]
-    how: Literal["inner", "left", "full", "semi", "anti"] = "inner"
-    null_safe: tuple[bool, ...] = ()
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.left.fields if self.how in ("semi", "anti") else self.left.fields + self.right.fields
-
-
-@dataclass(frozen=True)
-class Call:
-    """One aggregate of an `Aggregate`: output column, function, argument columns (none for ``count(*)``), type.
-
-    ``function`` is one of ``count, sum, avg, min, max, any_value, stddev_samp, stddev_pop, var_samp, var_pop, count_if,
-    bool_and, bool_or, skewness, kurtosis, covar_pop, covar_samp, bit_and, bit_or, bit_xor, collect_list, collect_set,
-    mode, percentile, percentile_disc``. ``distinct``: each value counts once. ``any_value`` stands for first, last and
-    any_value alike: the least non-null value, so that the choice is the same in every replay; for the same reason lists
-    are sorted.
-    ``parameters`` are constants: a percentage, and ``desc`` if it counts from the greatest value; ``greatest`` for the
-    mode that is the greatest of those that tie; ``try`` for a sum that is NULL where it does not fit its type.
-    """
-
-    name: str
-    function: str
-    arguments: tuple[str, ...]
-    type: str
-    distinct: bool = False
-    parameters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Aggregate(Rows):
-    """One row per distinct key with the aggregates of its rows; with no keys, one row always.
-
-    With keys and no calls it is DISTINCT. NULL keys group together; NaN equals NaN and -0.0 equals 0.0.
-    Columns: the keys, then the calls.
-    """
-
-    input: Node
-    keys: tuple[str, ...]
-    calls: tuple[Call, ...]
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        keys = tuple(Field(key, self.input.types[key]) for key in self.keys)
-        return keys + tuple(Field(call.name, call.type) for call in self.calls)
-
-
-@dataclass(frozen=True)
-class Order:
-    """A column to sort by."""
-
-    column: str
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True)
-class TopK(Rows):
-    """The rows at places ``offset`` to ``offset + limit`` of the order. Ties are broken by the whole row.
-
-    With no ``order`` it is a bare LIMIT: the order of the whole row alone.
-    """
-
-    input: Node
-    order: tuple[Order, ...]
-    limit: int
-    offset: int = 0
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The rows around a row that a window function sees, from ``start`` to ``end``: None is the partition's own end.
-
-    By ``rows`` they are places relative to the row (-1 is the one before it); otherwise they are 0, and mean the first
-    and the last of the row's peers, those that the order does not tell apart.
-    """
-
-    rows: bool
-    start: int | None
-    end: int | None
-
-
-@dataclass(frozen=True)
-class Reach:
-    """An end of a frame by value (``RANGE 5 PRECEDING``): the column that holds the outermost value of the order's one
-    column that is in the row's frame, and how the user put it."""
-
-    column: str
-    text: str
-
-
-@dataclass(frozen=True)
-class WindowCall:
-    """One function of a `Window`: output column, function, type, argument columns (``lag`` and ``lead`` may have a
-    default).
-
-    ``function`` is a ranking (``row_number, rank, dense_rank, percent_rank, cume_dist, ntile``), a neighbour (``lag,
-    lead``), a value of the frame (``first_value, last_value, nth_value``) or an aggregate of it. ``number`` is how many
-    buckets, how far, or which; ``frame`` is None where the function has none. ``reach`` says where a frame that is not
-    by ``rows`` starts and ends instead of at the row's peers.
-    """
-
-    name: str
-    function: str
-    type: str
-    arguments: tuple[str, ...] = ()
-    number: int = 1
-    frame: Frame | None = None
-    ignore_nulls: bool = False
-    reach: tuple[Reach | None, Reach | None] = (None, None)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """All columns that it reads, besides the window's own."""
-        return self.arguments + tuple(each.column for each in self.reach if each is not None)
-
-
-@dataclass(frozen=True)
-class First:
-    """Only the rows for which a call, a ``row_number`` or a ``rank``, is at most ``count``."""
-
-    call: str
-    count: int
-
-
-@dataclass(frozen=True)
-class Window(Rows):
-    """Each row of the input with values computed from the rows of its partition, in an order.
-
-    Rows are of one partition if they agree in the columns ``partition``, as groups do. Ties of the order are broken by
-    the whole row, and copies of a row stand next to each other. Columns: the input's, then the calls'.
-
-    With ``first`` it gives the rows in front alone; then all calls are ``row_number``, ``rank`` or ``dense_rank``.
-    """
-
-    input: Node
-    partition: tuple[str, ...]
-    order: tuple[Order, ...]
-    calls: tuple[WindowCall, ...]
-    first: First | None = None
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields + tuple(Field(call.name, call.type) for call in self.calls)
-
-
-@dataclass(frozen=True)
 class Outside:
     """A user's function whose answers are kept: its name in SQL, what it returns (a Spark type), and its code."""
 
@@ -347,85 +460,10 @@ class Outside:
     """The function itself, for the tasks."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A column of a `Draw`: its name, the function that is drawn from, argument columns and Spark type.
-
-    ``function`` is ``clock``, ``rand``, ``randn`` or ``uuid``, or ``udf:<name>`` for the user's function ``outside``.
-    ``salt`` keeps draws of one function apart: the seed that the user gave, or which call of the query it is.
-    """
-
-    name: str
-    function: str
-    arguments: tuple[str, ...]
-    type: str
-    salt: str = ""
-    outside: Outside | None = None
-
-
-@dataclass(frozen=True)
-class Draw(Rows):
-    """Each row of the input with values that were drawn when it came, and stay with it until it goes.
-
-    The one nondeterministic node: what it draws is a function of the row and of the epoch's lineage. Columns: the
-    input's, then the draws'.
-    """
-
-    input: Node
-    draws: tuple[Drawn, ...]
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields + tuple(Field(draw.name, draw.type) for draw in self.draws)
-
-
-@dataclass(frozen=True)
-class Temporal(Rows):
-    """Each row of the input while its time is: ``start`` and ``end`` are columns of type timestamp, and a row is there
-    as of an epoch if start ≤ clock < end. NULL, and no column, is always and for ever.
-
-    The clock is that of the epoch's lineage. Columns: the input's.
-    """
-
-    input: Node
-    start: str | None
-    end: str | None
-    calendar: str = ""
-    """What the moments are computed by assumes of the session's time zone: nothing, that no date comes twice
-    (``days``), or that all days have 24 hours (``fixed``)."""
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields
-
-    @property
-    def moments(self) -> tuple[str, ...]:
-        """The columns that say when."""
-        return tuple(name for name in (self.start, self.end) if name is not None)
-
-
 UserFunction = Outside | Function
-Step = Linear | Generate | Apply
-"""What works on a change alone, row by row."""
-
-Node = Source | Linear | Generate | Apply | Union | SetOperation | Join | Aggregate | TopK | Window | Draw | Temporal
 
 
-def shown_order(node: Node) -> tuple[Order, ...]:
-    """The order in which a person expects to see the rows: a top-k's own, as far as its columns are to be seen."""
-    if isinstance(node, TopK):
-        return node.order
-    if isinstance(node, (Draw, Apply, Temporal)):
-        return shown_order(node.input)
-    if not isinstance(node, Linear):
-        return ()
-    names = {plain(output.expression): output.name for output in node.outputs}
-    seen: list[Order] = []
-    for item in shown_order(node.input):
-        if item.column not in names:
-            break
-        seen.append(Order(names[item.column], item.descending, item.nulls_first))
-    return tuple(seen)
+# -- for those who write nodes ----------------------------------------------------------------------------------------
 
 
 def same(node: Node) -> tuple[Named, ...]:
@@ -433,18 +471,32 @@ def same(node: Node) -> tuple[Named, ...]:
     return tuple(Named(name, node.column(name)) for name in node.columns)
 
 
-def inputs(node: Node) -> tuple[Node, ...]:
-    """The nodes that ``node`` reads, in order."""
-    match node:
-        case Source():
-            return ()
-        case Linear(input=child) | Generate(input=child) | Apply(input=child):
-            return (child,)
-        case Aggregate(input=child) | TopK(input=child) | Window(input=child) | Draw(input=child):
-            return (child,)
-        case Temporal(input=child):
-            return (child,)
-        case Union(inputs=children):
-            return children
-        case Join(left=left, right=right) | SetOperation(left=left, right=right):
-            return (left, right)
+def projection(node: Node, names: Sequence[str], predicate: Tree | None = None) -> Linear:
+    """The columns ``names`` of ``node``."""
+    return Linear(node, predicate, tuple(Named(name, node.column(name)) for name in names))
+
+
+def filtered(node: Node, conditions: Sequence[Tree]) -> Node:
+    """The rows of ``node`` for which all conditions hold."""
+    return projection(node, node.columns, conjunction(list(conditions))) if conditions else node
+
+
+def only(node: Node, wanted: Collection[str]) -> Node:
+    """``node`` without the columns that are not wanted."""
+    names = tuple(name for name in node.columns if name in wanted)
+    return node if node.columns == names else projection(node, names)
+
+
+def _only_needed(nodes: Sequence[Node], needs: Sequence[Collection[str]]) -> tuple[Node, ...]:
+    return tuple(only(node, wanted) for node, wanted in zip(nodes, needs, strict=True))
+
+
+def touches(condition: Tree, columns: Collection[str]) -> bool:
+    """Does the condition read some of these columns, and no others?"""
+    names = references(condition)
+    return bool(names) and set(names) <= set(columns)
+
+
+def by_position(condition: Tree, above: Node, below: Node) -> Tree:
+    """A condition on ``above`` as one on ``below``, whose columns are the same by position."""
+    return renamed(condition, dict(zip(above.columns, below.columns, strict=True)))

@@ -15,10 +15,6 @@ from holdfast.plan.drawing import Box, Drawing, Measured
 from holdfast.plan.explain import notes_of, size_text
 
 _WIDTH, _GAP, _LEADING, _MARGIN, _APART = 250.0, 70.0, 15.0, 24.0, 26.0
-_COLOURS = {
-    "source": "#e8f1fb", "log": "#e9f7ec", "aggregate": "#fdf3e0", "join": "#f6e9f7", "outer": "#f6e9f7",
-    "semi": "#f6e9f7", "set": "#f6e9f7", "window": "#fdeaea", "draw": "#fff8c9",
-}  # fmt: skip
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1c2733; }
   .note { font-size: 10.5px; fill: #5a6875; }
@@ -41,9 +37,9 @@ def as_svg(shown: Drawing) -> str:
     bottom = 0.0
     for number, column in enumerate(columns):
         x, y = _MARGIN + number * (_WIDTH + _GAP), _MARGIN + 20
-        for mark in _settled(shown, column, at):
-            height = 14.0 + _LEADING * len(texts[mark])
-            at[mark] = (x, y, height)
+        for box_id in _settled(shown, column, at):
+            height = 14.0 + _LEADING * len(texts[box_id])
+            at[box_id] = (x, y, height)
             y += height + _APART
         bottom = max(bottom, y)
     width = 2 * _MARGIN + len(columns) * (_WIDTH + _GAP) - _GAP
@@ -68,14 +64,13 @@ def as_svg(shown: Drawing) -> str:
         )
     for box in shown.boxes:
         x, y, height = at[box.id]
-        colour = _COLOURS.get(box.kind, "#f0f2f4")
         parts.append(
             f'<g><title>{escape(box.title)}</title><rect class="box" x="{x:.0f}" y="{y:.0f}" '
-            f'width="{_WIDTH:.0f}" height="{height:.0f}" fill="{colour}"/>'
+            f'width="{_WIDTH:.0f}" height="{height:.0f}" fill="{box.colour}"/>'
         )
-        for place, (text, kind) in enumerate(texts[box.id]):
+        for index, (text, kind) in enumerate(texts[box.id]):
             parts.append(
-                f'<text class="{kind}" x="{x + 8:.0f}" y="{y + 16 + place * _LEADING:.0f}">{escape(text)}</text>'
+                f'<text class="{kind}" x="{x + 8:.0f}" y="{y + 16 + index * _LEADING:.0f}">{escape(text)}</text>'
             )
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
@@ -122,8 +117,8 @@ def _texts(box: Box, measured: Measured | None) -> list[tuple[str, str]]:
     return [(each, "title") for each in title] + [(each, "note") for each in notes]
 
 
-def _ports(shown: Drawing, mark: str) -> int:
-    return max((line.port for line in shown.lines if line.consumer == mark), default=0)
+def _ports(shown: Drawing, box_id: str) -> int:
+    return max((line.port for line in shown.lines if line.consumer == box_id), default=0)
 
 
 def _columns(shown: Drawing) -> list[list[str]]:
@@ -133,15 +128,15 @@ def _columns(shown: Drawing) -> list[list[str]]:
     for box in shown.boxes:  # producers come first
         read = [line.producer for line in shown.lines if line.consumer == box.id]
         depth[box.id] = max((depth[each] + 1 for each in read if stage[each] == box.stage), default=0)
-    places = sorted({(stage[mark], depth[mark]) for mark in depth})
-    return [[mark for mark in depth if (stage[mark], depth[mark]) == place] for place in places]
+    places = sorted({(stage[box_id], depth[box_id]) for box_id in depth})
+    return [[box_id for box_id in depth if (stage[box_id], depth[box_id]) == index] for index in places]
 
 
 def _settled(shown: Drawing, column: Sequence[str], at: dict[str, tuple[float, float, float]]) -> list[str]:
     """A column in the order of the middle of what its boxes read."""
 
-    def middle(mark: str) -> float:
-        tops = [at[line.producer][1] for line in shown.lines if line.consumer == mark and line.producer in at]
+    def middle(box_id: str) -> float:
+        tops = [at[line.producer][1] for line in shown.lines if line.consumer == box_id and line.producer in at]
         return sum(tops) / len(tops) if tops else 0.0
 
     return sorted(column, key=middle)

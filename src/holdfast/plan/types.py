@@ -69,7 +69,7 @@ def doubled_field(text: str) -> str | None:
     kind, inner = text[: text.index("<")], _split(text[text.index("<") + 1 : -1])
     fields = list(map(_field, inner)) if kind == "struct" else []
     names = [name.lower() for name, _ in fields]
-    own = (name for place, (name, _) in enumerate(fields) if names[place] in names[:place])
+    own = (name for index, (name, _) in enumerate(fields) if names[index] in names[:index])
     inside = (doubled_field(each) for each in ([kind for _, kind in fields] if fields else inner))
     return next(own, None) or next(filter(None, inside), None)
 
@@ -90,7 +90,7 @@ def _split(text: str) -> list[str]:
     """Split at the commas that are not inside brackets or backticks."""
     parts: list[str] = []
     depth, start, quoted = 0, 0, False
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         if char == "`":
             quoted = not quoted
         elif quoted:
@@ -100,8 +100,8 @@ def _split(text: str) -> list[str]:
         elif char in ">)":
             depth -= 1
         elif char == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     if text[start:]:
         parts.append(text[start:])
     return parts

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from holdfast.plan.expression import Tree
-from holdfast.plan.nodes import (
-    Aggregate,
-    Apply,
-    Draw,
-    Generate,
-    Join,
-    Linear,
-    Named,
-    Node,
-    SetOperation,
-    Source,
-    Temporal,
-    TopK,
-    Union,
-    Window,
-    inputs,
-)
+if TYPE_CHECKING:
+    from holdfast.plan.nodes import Node
 
 Kept = frozenset[int]  # the ids of nodes that must stay as they are
-Rule = Callable[[Node, Kept], Node]
+Rule = Callable[["Node", Kept], "Node"]
 
 
 def reachable(node: Node, closed: Kept = frozenset()) -> list[Node]:
@@ -41,28 +25,13 @@ def reachable(node: Node, closed: Kept = frozenset()) -> list[Node]:
             found[id(each)] = each
         else:
             waiting.append((each, True))
-            waiting += [(child, False) for child in reversed(inputs(each))]
+            waiting += [(child, False) for child in reversed(each.inputs)]
     return list(found.values())
 
 
 def readers(node: Node) -> Counter[int]:
     """How many nodes of the plan read each node (by id)."""
-    return Counter(id(child) for each in reachable(node) for child in inputs(each))
-
-
-def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
-    """``node`` over other inputs; ``node`` itself if they are the same objects."""
-    if all(new is old for new, old in zip(children, inputs(node), strict=True)):
-        return node
-    match node:
-        case Source():
-            return node
-        case Linear() | Generate() | Apply() | Aggregate() | TopK() | Window() | Draw() | Temporal():
-            return replace(node, input=children[0])
-        case Union():
-            return replace(node, inputs=children)
-        case Join() | SetOperation():
-            return replace(node, left=children[0], right=children[1])
+    return Counter(id(child) for each in reachable(node) for child in each.inputs)
 
 
 def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> Node:
@@ -75,10 +44,5 @@ def rewrite_up(node: Node, change: Callable[[Node, Node], Node], kept: Kept) -> 
         if id(each) in kept:
             done[id(each)] = each
         else:
-            done[id(each)] = change(with_inputs(each, tuple(done[id(child)] for child in inputs(each))), each)
+            done[id(each)] = change(each.with_inputs([done[id(child)] for child in each.inputs]), each)
     return done[id(node)]
-
-
-def projection(node: Node, names: tuple[str, ...], predicate: Tree | None = None) -> Linear:
-    """The columns ``names`` of ``node``."""
-    return Linear(node, predicate, tuple(Named(name, node.column(name)) for name in names))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.view_versions import ViewVersion
+from holdfast.operators.linear_step import is_native
 from holdfast.operators.log import LogSpec
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Given, build
@@ -16,7 +17,7 @@ from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
 from holdfast.runtime.replication import LiveTrace
-from holdfast.task.program import KINDS, Compiled, Program, compile_program, is_native
+from holdfast.task.program import Compiled, Program, compile_program
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
 from holdfast.trace.rows import Layout
@@ -48,7 +49,7 @@ class CompiledFlow:
         """Operator → its traces."""
 
         for operator in self.program.operators:
-            for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+            for suffix, layout in operator.spec.layouts().items():
                 self.layouts[f"{operator.id}.{suffix}"] = layout
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
@@ -57,7 +58,9 @@ class CompiledFlow:
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
-            trace: LiveTrace(self.layouts[trace], None if everything or operator.kind == "log" else STATE_HISTORY)
+            trace: LiveTrace(
+                self.layouts[trace], None if everything or operator.spec.keeps_collection else STATE_HISTORY
+            )
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }
@@ -65,6 +68,7 @@ class CompiledFlow:
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
         operator = self._compiled[self.flow.views[name]]
+        assert isinstance(operator.spec, LogSpec)
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     @cached_property
@@ -86,11 +90,11 @@ class CompiledFlow:
 
     def forms(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
-        return {name: self._form(mark) for name, mark in self.flow.views.items()}
+        return {name: self._form(operator_id) for name, operator_id in self.flow.views.items()}
 
-    def _form(self, mark: str) -> ViewVersion:
-        operator = self.flow.operators[mark]
-        return ViewVersion(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+    def _form(self, operator_id: str) -> ViewVersion:
+        operator = self.flow.operators[operator_id]
+        return ViewVersion(operator_id, tuple(field.type for field in operator.fields), operator.keys[0])
 
     def kept_as(self, name: str, form: ViewVersion, chain: Chain) -> ViewLog:
         """The log of a view in a form that it has, or had."""
@@ -108,17 +112,21 @@ class CompiledFlow:
 
     def traces_behind(self, name: str) -> list[str]:
         """The traces that a view depends on, its own among them."""
-        mark = self.flow.views[name]
-        above = self.flow.ancestors({mark}) | {mark}
+        operator_id = self.flow.views[name]
+        above = self.flow.ancestors({operator_id}) | {operator_id}
         return [trace for operator, traces in self.traces.items() if operator in above for trace in traces]
 
     @cached_property
     def drawing(self) -> frozenset[str]:
         """The operators whose values depend on the epoch at which they were drawn."""
-        draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
+        draws = {operator.id for operator in self.program.operators if operator.spec.remembers}
         if not draws:
             return frozenset()
-        return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
+        return frozenset(
+            operator_id
+            for operator_id in self.flow.operators
+            if operator_id in draws or draws & self.flow.ancestors({operator_id})
+        )
 
     def description(self) -> dict[str, Any]:
         """What the flow keeps, for readers of its log."""
@@ -128,12 +136,12 @@ class CompiledFlow:
                 "kind": "view" if name in self.declared.views else "source",
                 "sql": self.declared.texts.get(name, ""),
                 "fields": [[field.name, field.type] for field in self.fields(name)],
-                "fingerprint": mark,
+                "fingerprint": operator_id,
                 "key": list(self.kept(name, none).spec.key),
             }
-            for name, mark in self.flow.views.items()
+            for name, operator_id in self.flow.views.items()
         }
-        operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
+        operators = {operator_id: operator.kind for operator_id, operator in self.flow.operators.items()}
         found = {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
         return {**found, "session": dict(self.declared.session)} if self.declared.session else found
 

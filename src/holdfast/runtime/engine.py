@@ -123,9 +123,7 @@ class Engine:
         """At what clock an epoch has something to do although nothing arrives; None: never. It is not known of a flow
         that was opened just now: then the first epoch finds out."""
 
-        self._asking = frozenset(
-            operator.id for operator in ready.state.program.operators if getattr(operator.spec, "asks", False)
-        )
+        self._asking = frozenset(operator.id for operator in ready.state.program.operators if operator.spec.asks)
         self._directory = LogDirectory.open(
             declared.local, declared.name, create=True, exclusive=True, lease=lease.url if lease else None
         )
@@ -372,7 +370,7 @@ class Engine:
 
     @property
     def _is_timed(self) -> bool:
-        return any(operator.kind == "temporal" for operator in self._state.program.operators)
+        return any(operator.timed for operator in self._state.program.operators)
 
     def accept_clock(self) -> None:
         """Take the host's clock for the next epoch as it is, ahead or behind."""
@@ -605,7 +603,7 @@ class Engine:
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._kept(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
-        return {view: delivered(outcome, mark) for view, mark in views.items()}
+        return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
 
     def _release(self) -> None:
         """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
@@ -711,7 +709,7 @@ class Engine:
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
         """The order in which a person expects to see the rows of a view, or of a source, which has none."""
-        return nodes.shown_order(self.declared.views[view]) if view in self.declared.views else ()
+        return self.declared.views[view].shown_order if view in self.declared.views else ()
 
     def keeps(self, name: str) -> bool:
         """Whether the rows of a collection are kept: those of a view, and of some sources."""

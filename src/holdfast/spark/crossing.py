@@ -18,10 +18,10 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import HoldfastError
-from holdfast.operators.user_functions import FunctionCalls, call_all
+from holdfast.operators.step import NativeStep
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.expression import quoted
-from holdfast.plan.nodes import Field, Generate, Step
+from holdfast.plan.nodes import Field, Step
 from holdfast.spark.epoch_property import current_epoch
 from holdfast.spark.spark_expressions import known_to
 from holdfast.spark.stretches import Round, SparkStretch, rounds, struct_of
@@ -62,26 +62,26 @@ def crossing(flow: Dataflow, program: Program, producers: Sequence[str]) -> Cros
                 continue
             before, behind = len(route.steps), len(path.steps) - len(route.after)
             steps, key = path.steps[before:behind], (producer, route.steps)
-            place = None if _multiplies(steps) else shared.get(key)
-            if place is None:
+            index = None if _multiplies(steps) else shared.get(key)
+            if index is None:
                 operator = flow.operators.get(producer)
                 origin = operator.fields if operator else flow.sources[producer].fields
-                place = len(entries)
+                index = len(entries)
                 entries.append((key, path.steps[before - 1].fields if before else origin))
                 if not _multiplies(steps):
-                    shared[key] = place
-            stretches.append(SparkStretch(place, steps, route.channel))
+                    shared[key] = index
+            stretches.append(SparkStretch(index, steps, route.channel))
             routes.append(route)
     return Crossing(tuple(entries), tuple(stretches), tuple(routes)) if entries else None
 
 
 def _multiplies(steps: Sequence[Step]) -> bool:
-    return any(isinstance(step, Generate) for step in steps)
+    return any(step.multiplies for step in steps)
 
 
 def wide_schema(cross: Crossing) -> str:
     """The schema of a stage's messages on their way into Spark."""
-    columns = [f"__in{place} {struct_of(fields)}" for place, (_, fields) in enumerate(cross.entries)]
+    columns = [f"__in{index} {struct_of(fields)}" for index, (_, fields) in enumerate(cross.entries)]
     return ", ".join([MESSAGE, *columns])
 
 
@@ -91,20 +91,20 @@ def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -
     structs = [pa.struct(list(schema)) for schema in schemas]
 
     def batch(owner: pa.Array, channel: pa.Array, buffer: pa.Array, rows: dict[int, pa.Array]) -> pa.RecordBatch:
-        columns = [rows.get(place, pa.nulls(len(owner), kind)) for place, kind in enumerate(structs)]
-        labels = ["__owner", "__channel", "__buffer", *(f"__in{place}" for place in range(len(structs)))]
+        columns = [rows.get(index, pa.nulls(len(owner), kind)) for index, kind in enumerate(structs)]
+        labels = ["__owner", "__channel", "__buffer", *(f"__in{index}" for index in range(len(structs)))]
         return pa.RecordBatch.from_arrays([owner, channel, buffer, *columns], names=labels)
 
     for owner, (channel, buffer) in messages:
         yield batch(pa.array([owner], pa.int32()), pa.array([channel], pa.int32()), pa.array([buffer], pa.binary()), {})
     for entry, change in router.catalyst:
-        for place in (place for place, (wanted, _) in enumerate(cross.entries) if wanted == entry):
+        for index in (index for index, (wanted, _) in enumerate(cross.entries) if wanted == entry):
             for part in change.combine_chunks().to_batches():
                 count = part.num_rows
-                typed = [column.cast(field.type) for column, field in zip(part.columns, schemas[place], strict=True)]
-                row = pa.StructArray.from_arrays(typed, fields=list(schemas[place]))
+                typed = [column.cast(field.type) for column, field in zip(part.columns, schemas[index], strict=True)]
+                row = pa.StructArray.from_arrays(typed, fields=list(schemas[index]))
                 empty = pa.nulls(count, pa.int32())
-                yield batch(empty, empty, pa.nulls(count, pa.binary()), {place: row})
+                yield batch(empty, empty, pa.nulls(count, pa.binary()), {index: row})
 
 
 def through_spark(frame: DataFrame, cross: Crossing, program: Any, stage: int) -> DataFrame:
@@ -167,8 +167,8 @@ def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
         try:
             for batch in batches:
                 columns = [utc(column) for column in batch.columns]
-                for place, steps in one.calls:
-                    columns[3 + place] = _called(columns[3 + place], steps)
+                for index, steps in one.calls:
+                    columns[3 + index] = _called(columns[3 + index], steps)
                 columns[3:] = [
                     column if column.type == kind else column.cast(kind)
                     for column, kind in zip(columns[3:], structs, strict=True)
@@ -182,12 +182,12 @@ def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
     return call
 
 
-def _called(rows: pa.StructArray, steps: Sequence[FunctionCalls]) -> pa.StructArray:
+def _called(rows: pa.StructArray, steps: Sequence[NativeStep]) -> pa.StructArray:
     """The steps' calls on the rows that are there; the others stay NULL."""
     there = np.asarray(rows.is_valid())
     table = _flattened(rows.filter(pa.array(there)))
     for step in steps:
-        table = call_all(step, table)
+        table = step.run(table)
     made = pa.StructArray.from_arrays(
         [physical.plain(column) for column in table.columns],
         fields=[table.schema.field(i) for i in range(table.num_columns)],
@@ -197,7 +197,7 @@ def _called(rows: pa.StructArray, steps: Sequence[FunctionCalls]) -> pa.StructAr
 
 def _flattened(rows: pa.StructArray) -> pa.Table:
     columns = [utc(column) for column in rows.flatten()]
-    return pa.table(columns, names=[f"c{place}" for place in range(len(columns) - 1)] + ["_diff"])
+    return pa.table(columns, names=[f"c{index}" for index in range(len(columns) - 1)] + ["_diff"])
 
 
 def utc(column: pa.Array) -> pa.Array:
@@ -213,7 +213,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
         return pa.list_(pa.field("element", _in_utc(kind.value_type)))
     if pa.types.is_struct(kind):
         return pa.struct(
-            [pa.field(kind.field(place).name, _in_utc(kind.field(place).type)) for place in range(kind.num_fields)]
+            [pa.field(kind.field(index).name, _in_utc(kind.field(index).type)) for index in range(kind.num_fields)]
         )
     return kind
 
@@ -232,7 +232,7 @@ def _pack(messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
 
 def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -> DataFrame:
     """A source's DataFrame as wide rows with that one producer."""
-    columns = [f"CAST({quoted(field.name)} AS {field.type}) AS c{place}" for place, field in enumerate(fields)]
+    columns = [f"CAST({quoted(field.name)} AS {field.type}) AS c{index}" for index, field in enumerate(fields)]
     diff = "_diff" if retracts else "1L AS _diff"
     return frame.selectExpr(
         "CAST(NULL AS int) AS __owner", "CAST(NULL AS int) AS __channel", "CAST(NULL AS binary) AS __buffer",

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.plan.dataflow import Dataflow, Path
-from holdfast.plan.expression import SparkExpression, Tree
-from holdfast.plan.nodes import Generate, Linear, Step
+from holdfast.plan.expression import SparkExpression
 from holdfast.spark import spark_expressions
 from holdfast.spark.stretches import failing_channel
 from holdfast.task.program import Program
@@ -44,20 +43,9 @@ class FailingView:
                         yield path, route.channel
 
     def _is_about(self, path: Path, error: str) -> bool:
-        trees = [tree for step in path.steps for tree in _expressions(step)]
+        trees = [tree for step in path.steps for tree in step.expressions]
         names = {each.name for tree in trees for each in tree.walk() if isinstance(each, SparkExpression)}
         return any(spark_expressions.is_about(name, error) for name in names)
 
     def _view(self, channel: int) -> str:
         return self._program.operators[self._program.channels[channel][0]].view
-
-
-def _expressions(step: Step) -> list[Tree]:
-    match step:
-        case Linear():
-            predicate = [] if step.predicate is None else [step.predicate]
-            return [*(output.expression for output in step.outputs), *predicate]
-        case Generate():
-            return list(step.arguments)
-        case _:
-            return []

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import SchemaError, TypeMismatch, Unsupported
 from holdfast.plan.expression import readable
-from holdfast.plan.nodes import Aggregate, Linear, Node, Temporal
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.types import arrow_type, doubled_field
 from holdfast.plan.walk import reachable
 from holdfast.spark.time_zones import keeps_dates, keeps_days
@@ -33,18 +33,17 @@ def check_keepable(name: str, plan: Node, session: SparkSession, kind: str = "vi
     subject = Subject(name, kind)
     for node in reachable(plan):
         _check_types(subject, node)
-        if isinstance(node, Aggregate):
-            _check_maps(subject, node)
-        if isinstance(node, Temporal):
+        _check_maps(subject, node)
+        if node.calendar:
             _check_zone(subject, node.calendar, session)
 
 
 def _check_types(subject: Subject, node: Node) -> None:
-    for place, field in enumerate(node.fields):
+    for index, field in enumerate(node.fields):
         try:
             arrow_type(field.type)
         except SchemaError as error:
-            near = readable(node.outputs[place].expression) if isinstance(node, Linear) else field.name
+            near = readable(node.outputs[index].expression) if isinstance(node, Linear) else field.name
             raise TypeMismatch(
                 f"{subject}: column '{field.name}': {error}: cast it, or compute from it what is to be kept",
                 view=subject.name,
@@ -58,13 +57,13 @@ def _check_types(subject: Subject, node: Node) -> None:
             raise Unsupported(message, view=subject.name, construct=construct)
 
 
-def _check_maps(subject: Subject, node: Aggregate) -> None:
+def _check_maps(subject: Subject, node: Node) -> None:
     """Equal maps may have their entries in another order; Spark sorts them first, Holdfast does not."""
-    counted = [name for call in node.calls if call.distinct for name in call.arguments]
-    for name in (*node.keys, *counted):
-        if "map<" in node.input.types[name]:
+    for name in node.compared:
+        kind = node.inputs[0].types[name]
+        if "map<" in kind:
             raise Unsupported(
-                f"{subject}: grouping by column '{name}' of type {node.input.types[name]} is not supported: "
+                f"{subject}: grouping by column '{name}' of type {kind} is not supported: "
                 "group by array_sort(map_entries(…)) instead",
                 view=subject.name,
                 construct="grouping by a map",

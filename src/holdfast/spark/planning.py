@@ -33,8 +33,9 @@ from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
 from holdfast.frontend.view_order import in_a_cycle
+from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import cast, quoted
-from holdfast.plan.nodes import Field, Linear, Node, Source, Temporal, UserFunction
+from holdfast.plan.nodes import Field, Linear, Node, Source, UserFunction
 from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed_query import Analysed
 from holdfast.spark.flow_leaves import FlowLeaves

@@ -9,7 +9,8 @@ column by column.
 - A `Generate` is LATERAL VIEW OUTER of a generator whose argument is NULL unless the row is there, so that every other
   row of the stage passes as it is, once. Generators that tell how many elements there are (a position that is NULL if
   there is none) stand for those that do not: ``explode`` is ``posexplode`` without its position.
-- An `Apply` between two such steps is a *round*'s end: rows go to Python, and a further query takes them on.
+- A step that Spark cannot run (an `Apply`) between two such steps is a *round*'s end: rows go to Python, and a further
+  query takes them on.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from holdfast.operators.user_functions import FunctionCalls
+from holdfast.operators.generate import Generate
+from holdfast.operators.linear_step import native_step
+from holdfast.operators.step import NativeStep
 from holdfast.plan.expression import Literal, quoted, sql
-from holdfast.plan.nodes import Apply, Field, Generate, Linear, Step
-from holdfast.task.program import native_step
+from holdfast.plan.nodes import Field, Linear, Step
 
 # Spark has variant_explode in lateral joins alone, which it may plan as joins.
 _VARIANT = (
@@ -50,7 +52,7 @@ class Round:
     columns: tuple[tuple[str, tuple[Field, ...]], ...]
     """The structs behind the calls: name, and the fields it has."""
 
-    calls: tuple[tuple[int, tuple[FunctionCalls, ...]], ...] = ()
+    calls: tuple[tuple[int, tuple[NativeStep, ...]], ...] = ()
     """(which of the columns, what is called on it)."""
 
     @property
@@ -60,7 +62,7 @@ class Round:
 
 def struct_of(fields: Iterable[Field]) -> str:
     """The type of rows of these fields."""
-    columns = [f"c{place}:{field.type}" for place, field in enumerate(fields)]
+    columns = [f"c{index}:{field.type}" for index, field in enumerate(fields)]
     return f"struct<{','.join([*columns, '_diff:bigint'])}>"
 
 
@@ -68,7 +70,7 @@ def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
     """The queries that take all stretches to their ends (``__out0``, …), one after the other."""
     done = [0] * len(stretches)
     current = [f"__in{stretch.entry}" for stretch in stretches]
-    columns = [f"__in{place}" for place in range(entries)]
+    columns = [f"__in{index}" for index in range(entries)]
     while True:
         text = _Query([*_PASSED, *columns])
         while waiting := [number for number, stretch in enumerate(stretches) if _spark_is_next(stretch, done[number])]:
@@ -89,7 +91,7 @@ def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
             for number in together:
                 current[number] = results[number]
                 done[number] += 1
-        if all(place == len(stretch.steps) for place, stretch in zip(done, stretches, strict=True)):
+        if all(index == len(stretch.steps) for index, stretch in zip(done, stretches, strict=True)):
             yield Round(text.select([(name, f"__out{number}") for number, name in enumerate(current)]), ())
             return
         columns = [f"__row{number}" for number in range(len(stretches))]
@@ -97,23 +99,23 @@ def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
         calls = []
         for number, stretch in enumerate(stretches):
             ready = []
-            while done[number] < len(stretch.steps) and isinstance(stretch.steps[done[number]], Apply):
+            while done[number] < len(stretch.steps) and not stretch.steps[done[number]].runs_in_spark:
                 ready.append(_calls(stretch, done[number]))
                 done[number] += 1
             if ready:
                 calls.append((number, tuple(ready)))
         current = list(columns)
-        kinds = [stretch.steps[place - 1].fields for place, stretch in zip(done, stretches, strict=True)]
+        kinds = [stretch.steps[index - 1].fields for index, stretch in zip(done, stretches, strict=True)]
         yield Round(query, tuple(zip(columns, kinds, strict=True)), tuple(calls))
 
 
 def _spark_is_next(stretch: SparkStretch, done: int) -> bool:
-    return done < len(stretch.steps) and not isinstance(stretch.steps[done], Apply)
+    return done < len(stretch.steps) and stretch.steps[done].runs_in_spark
 
 
-def _calls(stretch: SparkStretch, place: int) -> FunctionCalls:
-    compiled = native_step(stretch.steps[place])
-    assert isinstance(compiled, FunctionCalls)
+def _calls(stretch: SparkStretch, index: int) -> NativeStep:
+    compiled = native_step(stretch.steps[index])
+    assert compiled is not None
     return compiled
 
 
@@ -147,10 +149,10 @@ class _Query:
         """Add the column ``result``: what a `Generate` makes of the column ``current``."""
         assert isinstance(step, Generate)
         width = len(step.input.columns)
-        names = [f"{current}.c{place} AS {quoted(name)}" for place, name in enumerate(step.input.columns)]
+        names = [f"{current}.c{index} AS {quoted(name)}" for index, name in enumerate(step.input.columns)]
         view, guard, made = _lateral(step, current)
         named = f"(SELECT {', '.join(['*', *names])} FROM {self.text}) {view}"
-        row = _row(guard, [f"{current}.c{place}" for place in range(width)] + made, current)
+        row = _row(guard, [f"{current}.c{index}" for index in range(width)] + made, current)
         self.text = f"(SELECT {', '.join(self.held)}, {row} AS {result} FROM {named})"
         self._replace([(current, result)])
 
@@ -162,7 +164,7 @@ class _Query:
 
 def _row(guard: str, values: Sequence[str], current: str) -> str:
     """The row of a step, NULL where ``guard`` does not hold."""
-    fields = "".join(f"'c{place}', {value}, " for place, value in enumerate(values))
+    fields = "".join(f"'c{index}', {value}, " for index, value in enumerate(values))
     return f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
 
 
@@ -186,7 +188,7 @@ def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
         given = ", ".join([f"CASE WHEN {there} THEN {argument} END", *others])
         return f"LATERAL VIEW OUTER {generator}({given}) __made AS {', '.join(f'__made{i}' for i in range(count))}"
 
-    names = [f"__made{place}" for place in range(len(types))]
+    names = [f"__made{index}" for index in range(len(types))]
     if function == "json_tuple":
         return view(function, arguments[0], arguments[1:], len(types)), there, names
     found = there if step.outer else f"{there} AND __made0 IS NOT NULL"
@@ -201,11 +203,11 @@ def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
     if function == "variant_explode":
         made = ["__made0", "__made1.key", "__made1.value"]
         return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
-    fields = ",".join(f"f{place}:{field.type}" for place, field in enumerate(types))
+    fields = ",".join(f"f{index}:{field.type}" for index, field in enumerate(types))
     whole = arguments[0] if function == "inline" else _stacked(step)
     # A cast of structs goes by position: it gives the fields names that are known here.
     rows = f"CAST({whole} AS array<struct<{fields}>>)"
-    return view("posexplode", rows, (), 2), found, [f"__made1.f{place}" for place in range(len(types))]
+    return view("posexplode", rows, (), 2), found, [f"__made1.f{index}" for index in range(len(types))]
 
 
 def _stacked(step: Generate) -> str:
@@ -214,6 +216,6 @@ def _stacked(step: Generate) -> str:
     assert isinstance(number, Literal) and isinstance(number.value, int)
     width, values = len(step.made), [sql(each) for each in given]
     values += ["NULL"] * (number.value * width - len(values))
-    rows = [values[place * width : (place + 1) * width] for place in range(number.value)]
-    structs = [", ".join(f"'f{place}', {value}" for place, value in enumerate(row)) for row in rows]
+    rows = [values[index * width : (index + 1) * width] for index in range(number.value)]
+    structs = [", ".join(f"'f{index}', {value}" for index, value in enumerate(row)) for row in rows]
     return f"array({', '.join(f'named_struct({each})' for each in structs)})"

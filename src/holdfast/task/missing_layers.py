@@ -24,7 +24,7 @@ from holdfast.log.copying import Copied, Fetch, fetch_all
 from holdfast.log.host_paths import Misplaced, host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
-from holdfast.task.program import KINDS, Program, partition_range
+from holdfast.task.program import Program, partition_range
 from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import cover
 from holdfast.trace.layer import list_layers
@@ -45,7 +45,7 @@ def fetch_missing_layers(program: Program, stage: int, partition: int, epoch: Ep
         return 0  # it only passes on what others sent
     if not own or epoch.first != epoch.number or epoch.run is not None or epoch.write is not None:
         raise _misplaced(home, own, "it must run there", pause)
-    if any(getattr(operator.spec, "asks", False) for operator in program.at(stage)):
+    if any(operator.spec.asks for operator in program.at(stage)):
         raise _misplaced(home, own, "it asks outside functions", pause)
     if epoch.number == 0:
         return 0
@@ -65,7 +65,7 @@ def _fetch(program: Program, stage: int, partition: int, epoch: EpochSpec) -> in
     low, high = partition_range(partition, epoch.partitions)
     last = epoch.number - 1
     digests = _digests(epoch)
-    traces = [f"{one.id}.{suffix}" for one in program.at(stage) for suffix in KINDS[one.kind].layouts(one.spec)]
+    traces = [f"{one.id}.{suffix}" for one in program.at(stage) for suffix in one.spec.layouts()]
     fetches = []
     for trace in traces:
         directory = host_path(epoch.traces) / trace

@@ -5,67 +5,22 @@ The driver compiles once per flow; the program is broadcast; an epoch adds only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators import (
-    aggregate,
-    draw,
-    join,
-    log,
-    outer_join,
-    semi_join,
-    set_operation,
-    temporal,
-    topk,
-    window,
-    window_functions,
-)
-from holdfast.operators.expressions.native_stretch import compile_stretch
-from holdfast.operators.generate import Explode, compile_generator
-from holdfast.operators.join_sides import JoinSpec
-from holdfast.operators.linear_step import NativeStep
-from holdfast.operators.user_functions import Called, FunctionCalls
+from holdfast.operators.linear_step import native_step
+from holdfast.operators.log import LogSpec
+from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
+from holdfast.operators.topk import BUCKETS
 from holdfast.plan.dataflow import Dataflow, Operator
-from holdfast.plan.nodes import (
-    Aggregate,
-    Apply,
-    Draw,
-    Field,
-    Generate,
-    Join,
-    Linear,
-    Order,
-    SetOperation,
-    Step,
-    Temporal,
-    TopK,
-    Window,
-    WindowCall,
-)
+from holdfast.plan.nodes import Field, Linear, Step
 from holdfast.plan.types import arrow_type
 
-KINDS: dict[str, ModuleType] = {
-    "aggregate": aggregate,
-    "join": join,
-    "outer": outer_join,
-    "semi": semi_join,
-    "set": set_operation,
-    "bucket": topk,
-    "global": topk,
-    "window": window,
-    "draw": draw,
-    "temporal": temporal,
-    "log": log,
-}
-
-SLOTS = topk.BUCKETS
+SLOTS = BUCKETS
 """Partitions are whole slots of the hash space, so that a top-k's buckets never straddle two."""
 
 
@@ -97,13 +52,16 @@ class Compiled:
 
     id: str
     kind: str
-    spec: Any
+    spec: KeyedOperator
     stage: int
     ports: tuple[Port, ...]
     channels: tuple[int, ...]
     output: pa.Schema
     view: str = ""
     """The view, or the source, that it is for: of several the first to be declared."""
+
+    timed: bool = False
+    """Whether it looks at the clock, and so may have something to say when nothing arrives."""
 
 
 @dataclass(frozen=True)
@@ -130,45 +88,17 @@ def change_schema(fields: Iterable[Field]) -> pa.Schema:
 @lru_cache(maxsize=1024)
 def _change_schema(types: tuple[str, ...]) -> pa.Schema:
     # One object for all that are alike: they are pickled, and that is slow for each.
-    columns = [pa.field(f"c{place}", arrow_type(kind)) for place, kind in enumerate(types)]
+    columns = [pa.field(f"c{index}", arrow_type(kind)) for index, kind in enumerate(types)]
     return pa.schema([*columns, pa.field("_diff", pa.int64())])
 
 
-def is_native(steps: tuple[Step, ...]) -> bool:
-    """Whether all of ``steps`` can run in the tasks, without Spark's expressions."""
-    return all(native_step(step) is not None for step in steps)
-
-
-def native_step(step: Step) -> NativeStep | None:
-    """A step, compiled; None if Spark must run it."""
-    match step:
-        case Linear():
-            return compile_stretch(step)
-        case Generate():
-            return compile_generator(step)
-        case Apply():
-            names = list(step.input.columns)
-            return FunctionCalls(
-                tuple(
-                    Called(
-                        call.function.name,
-                        call.function.style,
-                        call.function.pickled,
-                        tuple(names.index(name) for name in call.arguments),
-                        arrow_type(call.function.returns),
-                    )
-                    for call in step.calls
-                )
-            )
-
-
-def _ends(compiled: list[NativeStep | None]) -> tuple[int, int]:
+def _ends(steps: Sequence[Step], compiled: Sequence[NativeStep | None]) -> tuple[int, int]:
     """Of steps that cross through Spark: how many go before, and how many go before or through it. What a task can do
     stays in the task as far as generators and functions reach; Spark does a plain filter or projection as well."""
-    foreign = [place for place, step in enumerate(compiled) if step is None]
-    own = [place for place, step in enumerate(compiled) if isinstance(step, (Explode, FunctionCalls))]
-    before = max((place + 1 for place in own if place < foreign[0]), default=0)
-    behind = min((place for place in own if place > foreign[-1]), default=len(compiled))
+    foreign = [index for index, step in enumerate(compiled) if step is None]
+    own = [index for index, step in enumerate(steps) if compiled[index] is not None and not isinstance(step, Linear)]
+    before = max((index + 1 for index in own if index < foreign[0]), default=0)
+    behind = min((index for index in own if index > foreign[-1]), default=len(compiled))
     return before, behind
 
 
@@ -177,21 +107,15 @@ def compile_program(flow: Dataflow) -> Program:
     channels: list[tuple[int, int]] = []
     operators: list[Compiled] = []
     schemas: dict[bytes, pa.Schema] = {}
-    owners: dict[str, str] = {}
-    for view, mark in flow.views.items():
-        owners = dict.fromkeys([mark, *flow.ancestors({mark})], view) | owners
+    logs = set(flow.views.values())
     for operator in flow.operators.values():
-        spec, columns = _spec(operator)
+        spec = _log(operator) if operator.id in logs else _keyed(operator)
         ports = []
-        for port in range(operator.ports):
-            fields = _port_fields(operator, port)
-            empty = pa.table(
-                [pa.array([], type=arrow_type(fields[place].type)) for place in columns[port]]
-                + [pa.array([], type=pa.int64())],
-                names=[f"c{place}" for place in range(len(columns[port]))] + ["_diff"],
-            )
-            schema = KINDS[operator.kind].prepare(spec, port, empty).schema
-            ports.append(Port(columns[port], schemas.setdefault(schema.serialize().to_pybytes(), schema)))
+        for port, fields in enumerate(operator.arriving):
+            taken = operator.part.takes[port] if operator.part.takes else tuple(range(len(fields)))
+            arrived = change_schema(fields[index] for index in taken)
+            schema = spec.prepare(port, arrived.empty_table()).schema
+            ports.append(Port(taken, schemas.setdefault(schema.serialize().to_pybytes(), schema)))
         numbers = tuple(range(len(channels), len(channels) + operator.ports))
         channels += [(len(operators), port) for port in range(operator.ports)]
         operators.append(
@@ -203,16 +127,17 @@ def compile_program(flow: Dataflow) -> Program:
                 tuple(ports),
                 numbers,
                 change_schema(operator.fields),
-                owners.get(operator.id, operator.name),
+                operator.name,
+                operator.part.timed,
             )
         )
-    place = {compiled.id: compiled for compiled in operators}
+    by_id = {compiled.id: compiled for compiled in operators}
     routes: dict[str, list[Route]] = {}
     for path in flow.paths:
         compiled = [native_step(step) for step in path.steps]
-        before, behind = _ends(compiled) if path.catalyst else (len(compiled), len(compiled))
+        before, behind = _ends(path.steps, compiled) if path.catalyst else (len(compiled), len(compiled))
         steps, after = (tuple(step for step in some if step) for some in (compiled[:before], compiled[behind:]))
-        channel = place[path.consumer].channels[path.port]
+        channel = by_id[path.consumer].channels[path.port]
         routes.setdefault(path.producer, []).append(Route(steps, channel, path.local, path.catalyst, after))
     return Program(
         tuple(operators),
@@ -223,116 +148,19 @@ def compile_program(flow: Dataflow) -> Program:
     )
 
 
-def _port_fields(operator: Operator, port: int) -> tuple[Field, ...]:
-    node = operator.node
-    match operator.kind, node:
-        case "aggregate", Aggregate():
-            return node.input.fields
-        case (("join" | "outer" | "semi"), Join()):
-            return (node.right if port else node.left).fields
-        case "set", SetOperation():
-            return (node.right if port else node.left).fields
-        case "window", Window():
-            return node.input.fields
-        case "draw", Draw():
-            return node.input.fields
-        case _:
-            return operator.fields
+def _log(operator: Operator) -> KeyedOperator:
+    return LogSpec(arrow_types(operator.fields), operator.keys[0], operator.check, operator.name)
 
 
-def _arrow(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
-    return tuple(arrow_type(item.type) for item in fields)
-
-
-def _spec(operator: Operator) -> tuple[Any, list[tuple[int, ...]]]:
-    """The operator's spec, and for each port the columns it takes, in the order it wants them."""
-    node = operator.node
-    whole = tuple(range(len(operator.fields)))
-    match operator.kind, node:
-        case "aggregate", Aggregate():
-            names = list(node.input.columns)
-            arguments = dict.fromkeys(names.index(name) for call in node.calls for name in call.arguments)
-            # A key that is named twice keeps both its places.
-            taken = (*operator.keys[0], *(place for place in arguments if place not in operator.keys[0]))
-            fields = node.input.fields
-            calls = tuple(
-                aggregate.CallSpec(
-                    call.function,
-                    tuple(taken.index(names.index(name)) for name in call.arguments),
-                    tuple(arrow_type(fields[names.index(name)].type) for name in call.arguments),
-                    arrow_type(result.type),
-                    call.distinct,
-                    call.parameters,
-                )
-                for call, result in zip(node.calls, operator.fields[len(node.keys) :], strict=True)
-            )
-            key_types = _arrow(fields[place] for place in operator.keys[0])
-            return aggregate.AggregateSpec(len(node.keys), calls, key_types), [taken]
-        case (("join" | "outer" | "semi"), Join()):
-            left, right = node.left.fields, node.right.fields
-            spec = JoinSpec(operator.keys[0], operator.keys[1], _arrow(left), _arrow(right), node.how, node.null_safe)
-            return spec, [tuple(range(len(left))), tuple(range(len(right)))]
-        case "set", SetOperation():
-            return set_operation.SetSpec(node.kind, node.all, _arrow(operator.fields)), [whole, whole]
-        case "draw", Draw():
-            names = list(node.input.columns)
-            draws = tuple(
-                draw.DrawnSpec(
-                    each.function,
-                    tuple(names.index(name) for name in each.arguments),
-                    arrow_type(each.type),
-                    each.salt,
-                    b"" if each.outside is None else each.outside.pickled,
-                )
-                for each in node.draws
-            )
-            inputs = node.input.fields
-            return draw.DrawSpec(operator.id, _arrow(inputs), draws, operator.name), [tuple(range(len(inputs)))]
-        case "temporal", Temporal():
-            start, end = (None if name is None else node.columns.index(name) for name in (node.start, node.end))
-            return temporal.TemporalSpec(_arrow(operator.fields), start, end, operator.keys[0]), [whole]
-        case (("bucket" | "global"), TopK()):
-            order = _order(node.order, node.columns)
-            return (
-                topk.TopKSpec(order, node.limit, node.offset, _arrow(operator.fields), operator.kind, operator.keys[0]),
-                [whole],
-            )
-        case "window", Window():
-            fields = node.input.fields
-            functions = tuple(
-                _over(call, node.input.columns, fields, result)
-                for call, result in zip(node.calls, operator.fields[len(fields) :], strict=True)
-            )
-            order = _order(node.order, node.columns)
-            partition = tuple(dict.fromkeys(operator.keys[0]))
-            names = [call.name for call in node.calls]
-            first = None if node.first is None else (names.index(node.first.call), node.first.count)
-            return window.WindowSpec(partition, order, functions, _arrow(fields), first), [tuple(range(len(fields)))]
-        case _:
-            return log.LogSpec(_arrow(operator.fields), operator.keys[0], operator.check, operator.name), [whole]
-
-
-def _order(order: tuple[Order, ...], columns: tuple[str, ...]) -> tuple[tuple[int, bool, bool], ...]:
-    return tuple((columns.index(item.column), item.descending, item.nulls_first) for item in order)
-
-
-def _over(
-    call: WindowCall, columns: tuple[str, ...], fields: tuple[Field, ...], result: Field
-) -> window_functions.OverSpec:
-    places = tuple(columns.index(name) for name in call.arguments)
-    kinds = _arrow(fields[place] for place in places)
-    frame = window_functions.WHOLE if call.frame is None else call.frame
-    kind = arrow_type(result.type)
-    low, high = (None if end is None else columns.index(end.column) for end in call.reach)
-    return window_functions.OverSpec(
-        call.function, places, kinds, kind, call.number, frame, call.ignore_nulls, (low, high)
-    )
+def _keyed(operator: Operator) -> KeyedOperator:
+    assert isinstance(operator.node, OperatorNode), f"{type(operator.node).__name__} says not what the tasks run for it"
+    return operator.node.compiled(operator)
 
 
 def bounds(partitions: int) -> np.ndarray:
     """The first slot's hash of each partition, as uint64; partition i is [bounds[i], bounds[i+1])."""
     width = 2**64 // SLOTS
-    return np.array([(place * SLOTS // partitions) * width for place in range(partitions)], dtype=np.uint64)
+    return np.array([(index * SLOTS // partitions) * width for index in range(partitions)], dtype=np.uint64)
 
 
 def partition_range(partition: int, partitions: int) -> tuple[int, int]:

@@ -27,21 +27,16 @@ from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
-from holdfast.operators import draw
-from holdfast.operators.linear_step import NativeStep, run_step
-from holdfast.operators.step import Context, Step
+from holdfast.operators.step import Context, NativeStep, StepResult
 from holdfast.task.fixed_answers import asked_file, fix, recall
 from holdfast.task.messages import FAILED, RESULT, Message, arrived
-from holdfast.task.program import KINDS, Compiled, Program, Route, bounds, partition_range
+from holdfast.task.program import Compiled, Program, Route, bounds, partition_range
 from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.trace import Trace
-
-TIMED = frozenset({"temporal"})
-"""Kinds of operators that may have something to say when nothing arrives."""
 
 Entry = tuple[str, tuple[NativeStep, ...]]
 
@@ -199,7 +194,7 @@ class Router:
                 table = change
                 with _named(self._operator(route), self.epoch.number):
                     for step in route.steps:
-                        table = run_step(step, table)
+                        table = step.run(table)
                 done[route.steps] = table
                 self.report.spend("linear", since)
             if not route.catalyst:
@@ -223,17 +218,17 @@ class Router:
         operator = self._operator(route)
         with _named(operator, self.epoch.number):
             for step in route.after:
-                table = run_step(step, table)
+                table = step.run(table)
         if table.num_rows == 0:
             return
         since = time.perf_counter()
         _, port = self.program.channels[route.channel]
-        columns = [table.column(place) for place in operator.ports[port].columns]
+        columns = [table.column(index) for index in operator.ports[port].columns]
         change = pa.table(
-            [*columns, table.column("_diff")], names=[f"c{place}" for place in range(len(columns))] + ["_diff"]
+            [*columns, table.column("_diff")], names=[f"c{index}" for index in range(len(columns))] + ["_diff"]
         )
         with _named(operator, self.epoch.number):
-            prepared = KINDS[operator.kind].prepare(operator.spec, port, change)
+            prepared = operator.spec.prepare(port, change)
         since = self.report.spend("prepare", since)
         if route.local:
             self.here.setdefault(route.channel, []).append(prepared)
@@ -311,10 +306,9 @@ def run_operator(
     operator: Compiled, partition: int, epoch: EpochSpec, host_path: dict[int, list[pa.Table]], report: TaskReport
 ) -> pa.Table:
     """One step of one operator in one partition: read its traces, compute, write its new layers."""
-    module = KINDS[operator.kind]
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
-    if not initial and operator.kind not in TIMED and not any(host_path.get(channel) for channel in operator.channels):
+    if not initial and not operator.timed and not any(host_path.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
@@ -322,14 +316,14 @@ def run_operator(
         for channel, port in zip(operator.channels, operator.ports, strict=True)
     ]
     traces = {}
-    for suffix, layout in module.layouts(operator.spec).items():
+    for suffix, layout in operator.spec.layouts().items():
         directory = trace_directory(epoch, operator.id, suffix)
         traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.first - 1, epoch.chain)
         report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
     since = report.spend("open", since)
     writes = epoch.writes(operator.id, partition)
     filling = initial and (epoch.first < epoch.number or operator.id in epoch.asking)
-    if filling and not writes and operator.kind == "draw":
+    if filling and not writes and operator.spec.remembers:
         # A history that is taken as one epoch would draw other values than those that others have seen.
         step = _remembered(operator, low, high, epoch)
     else:
@@ -351,7 +345,7 @@ def run_operator(
     if step.due is not None:
         report.due = step.due if report.due is None else min(report.due, step.due)
     if writes:
-        for suffix, layout in module.layouts(operator.spec).items():
+        for suffix, layout in operator.spec.layouts().items():
             directory = trace_directory(epoch, operator.id, suffix)
             block = step.layers.get(suffix)
             name = _written(
@@ -389,7 +383,7 @@ def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskRep
     by an empty layer."""
     since = time.perf_counter()
     low, high = partition_range(partition, epoch.partitions)
-    for suffix, layout in KINDS[operator.kind].layouts(operator.spec).items():
+    for suffix, layout in operator.spec.layouts().items():
         directory = trace_directory(epoch, operator.id, suffix)
         with suppress(FileNotFoundError):
             # Close to what the partition has: all files, by the number of partitions.
@@ -406,7 +400,7 @@ def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskRep
 
 def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
     """What the footer of a layer says beside its rows."""
-    return answers_footer(answers) if getattr(operator.spec, "asks", False) else {}
+    return answers_footer(answers) if operator.spec.asks else {}
 
 
 def _note_written(report: TaskReport, operator: Compiled, suffix: str, directory: Path, name: LayerName) -> None:
@@ -416,7 +410,7 @@ def _note_written(report: TaskReport, operator: Compiled, suffix: str, directory
 
 def _noted(report: TaskReport, operator: Compiled, epoch: EpochSpec, output: pa.Table) -> pa.Table:
     report.rows[operator.id] = output.num_rows
-    if operator.kind == "log" and output.num_rows:
+    if operator.spec.keeps_collection and output.num_rows:
         report.net[operator.id] = exact.total(output.column("_diff").to_numpy())
     if operator.id in epoch.deliver:
         report.outputs[operator.id] = encode(output)
@@ -431,25 +425,26 @@ def _answers(operator: Compiled, epoch: EpochSpec) -> Mapping[str, str] | None:
     return epoch.answers.get(operator.id, {})
 
 
-def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> Step:
-    directory = trace_directory(epoch, operator.id, "rows")
-    trace = Trace.open(directory, operator.spec.layout, low, high, epoch.number, epoch.chain)
-    return Step({}, draw.remembered(operator.spec, trace))
+def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> StepResult:
+    """What the operator has given up to the epoch, from the traces that it has already."""
+    traces = {
+        suffix: Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, epoch.number, epoch.chain)
+        for suffix, layout in operator.spec.layouts().items()
+    }
+    return StepResult({}, operator.spec.remembered(traces))
 
 
 def _step(
     operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: EpochSpec
-) -> Step:
+) -> StepResult:
     """The operator's step. What it asks outside is answered once, however often the task runs."""
-    module = KINDS[operator.kind]
-    if context.answers is not None or not getattr(operator.spec, "asks", False):
-        step: Step = module.step(operator.spec, arrived, traces, context)
-        return step
+    if context.answers is not None or not operator.spec.asks:
+        return operator.spec.step(arrived, traces, context)
     directory = trace_directory(epoch, operator.id, next(iter(traces)))
     file = asked_file(directory, epoch.number, epoch.digest, context.low, context.high)
-    step = module.step(operator.spec, arrived, traces, replace(context, answers=recall(file)))
+    step = operator.spec.step(arrived, traces, replace(context, answers=recall(file)))
     if step.answers and (fixed := fix(file, step.answers)) != step.answers:
-        step = module.step(operator.spec, arrived, traces, replace(context, answers=fixed))
+        step = operator.spec.step(arrived, traces, replace(context, answers=fixed))
     return step
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from holdfast.errors import EpochUnavailable, MultiplicityOverflow
 from holdfast.log.host_paths import host_path
-from holdfast.operators import log
+from holdfast.operators.log import LogSpec
 from holdfast.plan.nodes import Field
 from holdfast.trace import exact
 from holdfast.trace.cover import Chain
@@ -22,7 +22,7 @@ class ViewLog:
     """Where a collection's rows are kept, and how. A plain value: it travels to the tasks."""
 
     directory: str
-    spec: log.LogSpec
+    spec: LogSpec
     fields: tuple[Field, ...]
     chain: Chain
 
@@ -103,7 +103,7 @@ class ViewLog:
         )
 
     def _open(self, low: int, high: int, at: int) -> Trace:
-        return Trace.open(host_path(self.directory), log.layouts(self.spec)["rows"], low, high, at, self.chain)
+        return Trace.open(host_path(self.directory), self.spec.layouts()["rows"], low, high, at, self.chain)
 
     def _table(self, block: Block) -> pa.Table:
         columns = self.spec.arrangement.original(block.columns)

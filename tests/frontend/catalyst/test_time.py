@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import DeclarationError, SqlError, UnknownName, Unsupported
+from holdfast.operators.aggregate import Aggregate
+from holdfast.operators.draw import Draw
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.temporal import Temporal
+from holdfast.operators.window import Window
 from holdfast.plan.expression import readable
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Aggregate, Draw, Field, Join, Linear, Node, Source, Temporal, Union, Window
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Field, Linear, Node, Source, Union
 from holdfast.plan.walk import reachable
 
 from ...planned import expiring, plan_sql

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SqlError
+from holdfast.operators.aggregate import Aggregate
+from holdfast.operators.draw import Draw
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.window import First, Window
+from holdfast.operators.window_frames import Frame
+from holdfast.operators.window_functions import WindowCall
 from holdfast.plan.expression import readable
-from holdfast.plan.nodes import Aggregate, Draw, First, Frame, Linear, Node, Order, Source, Window, WindowCall, inputs
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Linear, Node, Order, Source
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.walk import reachable
 
@@ -20,7 +25,7 @@ BY_ID = (Order("id", False, True),)
 
 def windows(node: Node) -> list[Window]:
     """The windows of a plan, the lowest first."""
-    below = [each for child in inputs(node) for each in windows(child)]
+    below = [each for child in node.inputs for each in windows(child)]
     return [*below, node] if isinstance(node, Window) else below
 
 

@@ -1,4 +1,4 @@
-"""Catalyst's aggregate functions as calls of `plan.nodes.Call`.
+"""Catalyst's aggregate functions as calls of `operators.aggregate.Call`.
 
 `AGGREGATES` says for each of Catalyst's classes how it is kept; a class that is not there is refused by name.
 

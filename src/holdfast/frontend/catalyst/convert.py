@@ -26,8 +26,10 @@ from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.uncorrelated_subqueries import Item
+from holdfast.operators.set_operation import SetOperation
+from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Tree, plain
-from holdfast.plan.nodes import Node, Order, SetOperation, TopK, Union
+from holdfast.plan.nodes import Node, Order, Union
 from holdfast.plan.schema import RESERVED
 
 COLLECTION = "holdfast:"

@@ -25,6 +25,7 @@ from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, sql_type
 from holdfast.frontend.placeholders import Placeholder
 from holdfast.frontend.uncorrelated_subqueries import Subquery
+from holdfast.operators.draw import Drawn
 from holdfast.plan.expression import (
     BOOLEAN,
     Column,
@@ -40,7 +41,7 @@ from holdfast.plan.expression import (
     null,
     plus,
 )
-from holdfast.plan.nodes import Drawn, Function, Node
+from holdfast.plan.nodes import Function, Node
 
 _ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
 _COMPARISONS = {

@@ -14,8 +14,9 @@ from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.placeholders import has_placeholder
 from holdfast.frontend.uncorrelated_subqueries import Item, has_subquery
+from holdfast.operators.generate import Generate
 from holdfast.plan.expression import Column, Tree, number
-from holdfast.plan.nodes import Field, Generate
+from holdfast.plan.nodes import Field
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
@@ -28,7 +29,7 @@ _FUNCTIONS = {
     "JsonTuple": "json_tuple",
     "VariantExplode": "variant_explode",
 }
-"""Catalyst's class → the function that `plan.nodes.Generate` calls."""
+"""Catalyst's class → the function that `operators.generate.Generate` calls."""
 
 _ADVICE = {
     "PythonUDTF": "let a function of one row return an array of structs, and write inline(f(…))",

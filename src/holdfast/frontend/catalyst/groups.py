@@ -19,8 +19,12 @@ from holdfast.frontend.catalyst.relation import Relation, project
 from holdfast.frontend.catalyst.sessions import by_session
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import label, unique
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.topk import TopK
+from holdfast.operators.window import Window
+from holdfast.operators.window_functions import WindowCall
 from holdfast.plan.expression import Column, Tree, condition, number, plain
-from holdfast.plan.nodes import Aggregate, Call, Node, Order, TopK, Window, WindowCall
+from holdfast.plan.nodes import Node, Order
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
@@ -129,7 +133,7 @@ class GroupConversion:
         distinct: bool = False,
         parameters: tuple[str, ...] = (),
     ) -> Tree:
-        """The result of an aggregate of `plan.nodes.Call`. Equal calls are one."""
+        """The result of an aggregate of `operators.aggregate.Call`. Equal calls are one."""
         columns = tuple(self._input(argument) for argument in arguments)
         asked = (function, columns, type, distinct, parameters)
         if asked not in self._calls:

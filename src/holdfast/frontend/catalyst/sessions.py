@@ -17,8 +17,12 @@ from collections.abc import Sequence
 from holdfast.frontend.build_nodes import extend, linear
 from holdfast.frontend.column_names import unique
 from holdfast.frontend.uncorrelated_subqueries import Item
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.window import Window
+from holdfast.operators.window_frames import Frame
+from holdfast.operators.window_functions import WindowCall
 from holdfast.plan.expression import choice, condition, field, is_null, number, struct
-from holdfast.plan.nodes import Aggregate, Call, Frame, Node, Order, Window, WindowCall
+from holdfast.plan.nodes import Node, Order
 
 
 def by_session(rows: Node, keys: Sequence[str], session: str, calls: Sequence[Call]) -> Node:

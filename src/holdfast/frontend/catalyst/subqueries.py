@@ -26,6 +26,10 @@ from holdfast.frontend.build_nodes import columns, linear
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.joins import Key, flag, join, join_outer, key_of, used, with_columns
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.join import Join
+from holdfast.operators.topk import TopK
+from holdfast.operators.window import Window
 from holdfast.plan.expression import (
     FALSE,
     TRUE,
@@ -44,7 +48,7 @@ from holdfast.plan.expression import (
     plain,
     renamed,
 )
-from holdfast.plan.nodes import Aggregate, Call, Join, Linear, Node, TopK, Union, Window
+from holdfast.plan.nodes import Linear, Node, Union
 
 TOO_MANY_ROWS = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
 _MOST = 3

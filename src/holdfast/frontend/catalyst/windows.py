@@ -2,7 +2,7 @@
 
 Spark has made an operator of each partition and order, innermost first, and has computed below it whatever is not a
 column or a constant. `FUNCTIONS` and `AGGREGATES` say for each of Catalyst's functions which one of
-`plan.nodes.WindowCall` it is; another is refused by name.
+`operators.window_functions.WindowCall` it is; another is refused by name.
 
 A frame by value (RANGE) reaches from the row's own value of the order to that value plus an offset: a column computes
 the sum, as Spark's own bound does, days as days of the calendar. The offset is a constant, whatever its spelling.
@@ -21,6 +21,9 @@ from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator, direction
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.temporal_filters import days_later
+from holdfast.operators.window import Window
+from holdfast.operators.window_frames import Frame
+from holdfast.operators.window_functions import Reach, WindowCall
 from holdfast.plan.expression import (
     DAY,
     MONTHS,
@@ -36,7 +39,7 @@ from holdfast.plan.expression import (
     plus,
     readable,
 )
-from holdfast.plan.nodes import Frame, Order, Reach, Window, WindowCall
+from holdfast.plan.nodes import Order
 
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter

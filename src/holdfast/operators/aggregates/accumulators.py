@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.operators.aggregates.calls import Accumulator, AggregateSpec, accumulators
+from holdfast.operators.aggregates.calls import Accumulator, Grouping, accumulators
 from holdfast.operators.numbers import sums
 from holdfast.operators.numbers.digits import Bools, Digits, Ints, add, canonical, multiply, sum_groups
 from holdfast.trace import exact, physical
@@ -34,7 +34,7 @@ def named(digits: Digits, prefix: str) -> Totals:
     return {f"{prefix}{q}": column for q, column in digits.items()}
 
 
-def partial_sums(spec: AggregateSpec, columns: Mapping[int, pa.Array], diff: Ints, starts: Starts) -> Totals:
+def partial_sums(spec: Grouping, columns: Mapping[int, pa.Array], diff: Ints, starts: Starts) -> Totals:
     """The state that rows add to their groups. Rows of a group are adjacent; groups begin at ``starts``.
 
     The first digit column is there even if it is zero, so that most batches have the same columns.
@@ -48,9 +48,9 @@ def partial_sums(spec: AggregateSpec, columns: Mapping[int, pa.Array], diff: Int
             valid = encoded.valid
             totals |= _sums(accumulator, encoded, _powers(accumulator, encoded), diff, weights, starts)
         else:
-            valid = all_valid([columns[place] for place in accumulator.arguments])
+            valid = all_valid([columns[index] for index in accumulator.arguments])
             if accumulator.pair:
-                encoded, products = _products([columns[place] for place in accumulator.arguments], valid)
+                encoded, products = _products([columns[index] for index in accumulator.arguments], valid)
                 totals |= _sums(accumulator, encoded, products, diff, weights, starts)
         if valid is not None:
             totals[accumulator.nulls] = _reduce(np.where(valid, 0, diff), starts)
@@ -119,7 +119,7 @@ def all_valid(columns: list[pa.Array]) -> Bools | None:
     return np.logical_and.reduce(masks) if masks else None
 
 
-def combine(spec: AggregateSpec, partial: Totals, starts: Starts) -> Totals:
+def combine(spec: Grouping, partial: Totals, starts: Starts) -> Totals:
     """The sums of partial sums: rows of a group are adjacent; groups begin at ``starts``."""
     prefixes = tuple(prefix for accumulator in accumulators(spec) for prefix in accumulator.digits)
     totals = {name: _reduce(column, starts) for name, column in partial.items() if not name.startswith(prefixes or "?")}
@@ -128,7 +128,7 @@ def combine(spec: AggregateSpec, partial: Totals, starts: Starts) -> Totals:
     return totals
 
 
-def advance(spec: AggregateSpec, old: Totals, delta: Totals) -> tuple[Totals, Totals]:
+def advance(spec: Grouping, old: Totals, delta: Totals) -> tuple[Totals, Totals]:
     """The canonical totals after ``delta`` is added to canonical totals, and what the trace must add to get there."""
     prefixes = tuple(prefix for accumulator in accumulators(spec) for prefix in accumulator.digits)
     counts = [name for name in {**old, **delta} if not name.startswith(prefixes or "?")]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.errors import Unsupported
-from holdfast.trace.rows import Layout
 
 SUMS = frozenset({"sum", "avg"})
 MOMENTS = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
@@ -42,7 +41,7 @@ class CallSpec:
     result_type: pa.DataType
     distinct: bool = False
     parameters: tuple[str, ...] = ()
-    """What the function is given besides columns (see `plan.nodes.Call`)."""
+    """What the function is given besides columns (see `operators.aggregate.Call`)."""
 
     def __post_init__(self) -> None:
         known = self.function in SUMS | MOMENTS | HIGHER | PAIRS | TRUTHS | EXTREMES | VALUES | {"count"}
@@ -60,12 +59,12 @@ class CallSpec:
     @property
     def text(self) -> str:
         """The call, for a message."""
-        arguments = ", ".join(f"column {place}" for place in self.arguments) or "*"
+        arguments = ", ".join(f"column {index}" for index in self.arguments) or "*"
         return f"{self.function}({'distinct ' * self.distinct}{arguments})"
 
 
 @dataclass(frozen=True)
-class AggregateSpec:
+class Grouping:
     """Group by the first ``keys`` columns of the input change; no calls: DISTINCT; no keys: one row always."""
 
     keys: int
@@ -100,7 +99,7 @@ class Accumulator:
         return tuple(f"+{self.state}.{mark}." for mark in marks)
 
 
-def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
+def accumulators(spec: Grouping) -> tuple[Accumulator, ...]:
     """The accumulators of a spec, besides ``+diff`` (how many rows a group has)."""
     found: dict[tuple[tuple[int, ...], bool], set[str]] = {}
     for call in spec.calls:
@@ -122,7 +121,7 @@ def accumulators(spec: AggregateSpec) -> tuple[Accumulator, ...]:
     )
 
 
-def ordered(spec: AggregateSpec) -> dict[int, list[CallSpec]]:
+def ordered(spec: Grouping) -> dict[int, list[CallSpec]]:
     """The columns whose values must be kept in order, and the calls that ask for it."""
     found: dict[int, list[CallSpec]] = {}
     for call in spec.calls:
@@ -131,31 +130,20 @@ def ordered(spec: AggregateSpec) -> dict[int, list[CallSpec]]:
     return found
 
 
-def distinct(spec: AggregateSpec) -> dict[str, Accumulator]:
+def distinct(spec: Grouping) -> dict[str, Accumulator]:
     """The accumulators of distinct values, by the names of their arguments in the state."""
     return {each.state.removesuffix(".d"): each for each in accumulators(spec) if each.distinct}
 
 
-def is_additive(spec: AggregateSpec) -> bool:
+def is_additive(spec: Grouping) -> bool:
     """Whether sums alone are enough, so that rows can be combined before the exchange."""
     return not ordered(spec) and not distinct(spec)
 
 
-def inputs(spec: AggregateSpec) -> dict[int, pa.DataType]:
+def inputs(spec: Grouping) -> dict[int, pa.DataType]:
     """The columns of the input, besides the keys, that the calls need, and their types."""
     used = {p: kind for call in spec.calls for p, kind in zip(call.arguments, call.argument_types, strict=True)}
-    return {place: used[place] for place in sorted(used) if place >= spec.keys}
-
-
-def layouts(spec: AggregateSpec) -> dict[str, Layout]:
-    """The traces of an aggregate: suffix → layout."""
-    found = {"acc": Layout(width=spec.keys, key=spec.keys, sub="none")}
-    for place in ordered(spec):
-        found[f"order.{place}"] = Layout(width=spec.keys + 1, key=spec.keys, sub="order")
-    for state, accumulator in distinct(spec).items():
-        width = spec.keys + len(accumulator.arguments)
-        found[f"distinct.{state}"] = Layout(width=width, key=spec.keys, sub="hash")
-    return found
+    return {index: used[index] for index in sorted(used) if index >= spec.keys}
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -21,8 +21,8 @@ from holdfast.operators.aggregates.calls import (
     PAIRS,
     TRUTHS,
     Accumulator,
-    AggregateSpec,
     CallSpec,
+    Grouping,
     accumulators,
 )
 from holdfast.operators.numbers import central_moments, sums
@@ -30,7 +30,7 @@ from holdfast.operators.numbers.digits import Bools, Digits, Floats, Ints, from_
 
 
 def results(
-    spec: AggregateSpec, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
+    spec: Grouping, totals: Totals, picked: dict[CallSpec, pa.Array], keys: Sequence[pa.Array]
 ) -> list[pa.Array]:
     """One array per call; ``picked`` holds those of the calls that need values in order."""
     states = {(accumulator.arguments, accumulator.distinct): accumulator for accumulator in accumulators(spec)}
@@ -47,9 +47,9 @@ def results(
     return found
 
 
-def describe(keys: Sequence[pa.Array], place: int) -> str:
+def describe(keys: Sequence[pa.Array], index: int) -> str:
     """The key of a group, for a message."""
-    return f"({', '.join(repr(column[place].as_py()) for column in keys)})" if keys else "all rows"
+    return f"({', '.join(repr(column[index].as_py()) for column in keys)})" if keys else "all rows"
 
 
 def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[pa.Array]) -> pa.Array:
@@ -57,7 +57,7 @@ def _summed(call: CallSpec, state: Accumulator, totals: Totals, keys: Sequence[p
         return _shape(call, state, totals)
     squared = digits_of(totals, state.digits[1]) if state.squares else {}
     found = Sums(digits_of(totals, state.digits[0]), squared, specials_of(totals, state), counted(totals, state))
-    return summed(call, found, lambda place: f"{call.text} of {describe(keys, place)}")
+    return summed(call, found, lambda index: f"{call.text} of {describe(keys, index)}")
 
 
 @dataclass(frozen=True)

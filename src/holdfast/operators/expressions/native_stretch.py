@@ -1,12 +1,12 @@
 """Linear stretches computed natively: filter and projection over Arrow columns, without Spark.
 
 A stretch is a predicate and outputs, compiled once from expressions (`compile_stretch`) to terms, and applied to every
-batch of every epoch (`apply`). `compile_stretch` answers None for whatever is outside the small set in which we match
-Spark 4 in ANSI mode bit for bit (see `reading`); then Spark runs the stretch.
+batch of every epoch (`NativeStretch.run`). `compile_stretch` answers None for whatever is outside the small set in
+which we match Spark 4 in ANSI mode bit for bit (see `compile_term`); then Spark runs the stretch.
 
-Files: `reading` (expressions → terms), `meaning` (what Spark takes for the same), `terms` and `arithmetic` (what is
-computed). Cost of `apply`: one kernel pass per term; a column that is only passed on is not copied unless rows are
-filtered out.
+Files: `compile_term` (expressions → terms), `same_terms` (what Spark takes for the same), `terms` and `arithmetic`
+(what is computed). Cost of a run: one kernel pass per term; a column that is only passed on is not copied unless rows
+are filtered out.
 """
 
 from __future__ import annotations
@@ -20,16 +20,24 @@ from holdfast.errors import EvaluationError
 from holdfast.operators.expressions.compile_term import read
 from holdfast.operators.expressions.same_terms import has_twins
 from holdfast.operators.expressions.terms import ColumnTerm, Term, Value
+from holdfast.operators.step import NativeStep
 from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.types import arrow_type
 
 
 @dataclass(frozen=True)
-class NativeStretch:
-    """A compiled filter and projection. A plain value: it is pickled to the workers."""
+class NativeStretch(NativeStep):
+    """A compiled filter and projection."""
 
     predicate: Term | None
     outputs: tuple[Term, ...]
+
+    def run(self, change: pa.Table) -> pa.Table:
+        """The change of the outputs: the rows that the predicate keeps, each with its diff."""
+        names = [f"c{index}" for index in range(len(self.outputs))]
+        fields = [*zip(names, (term.type for term in self.outputs), strict=True), ("_diff", pa.int64())]
+        schema = pa.schema([pa.field(name, kind) for name, kind in fields])
+        return pa.Table.from_batches([_apply_batch(self, batch, schema) for batch in change.to_batches()], schema)
 
 
 def compile_stretch(step: Linear) -> NativeStretch | None:
@@ -50,25 +58,17 @@ def compile_stretch(step: Linear) -> NativeStretch | None:
 
 
 def columns_by_name(node: Node) -> dict[str, ColumnTerm]:
-    return {each.name: ColumnTerm(arrow_type(each.type), place) for place, each in enumerate(node.fields)}
-
-
-def apply(stretch: NativeStretch, change: pa.Table) -> pa.Table:
-    """The change (``c0…``, ``_diff``) of the outputs: the rows that the predicate keeps, each with its diff."""
-    names = [f"c{place}" for place in range(len(stretch.outputs))]
-    fields = [*zip(names, (term.type for term in stretch.outputs), strict=True), ("_diff", pa.int64())]
-    schema = pa.schema([pa.field(name, kind) for name, kind in fields])
-    return pa.Table.from_batches([_apply_batch(stretch, batch, schema) for batch in change.to_batches()], schema)
+    return {each.name: ColumnTerm(arrow_type(each.type), index) for index, each in enumerate(node.fields)}
 
 
 def _apply_batch(stretch: NativeStretch, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if stretch.predicate is not None:
-        frame = {place: batch.column(place) for place in columns_of([stretch.predicate])}
+        frame = {index: batch.column(index) for index in columns_of([stretch.predicate])}
         mask = as_array(stretch.predicate.value(frame), batch.num_rows)
         if mask.true_count < batch.num_rows:
             needed = [*columns_of(stretch.outputs), batch.num_columns - 1]
             batch = _only(batch, needed, mask)
-    frame = {place: batch.column(place) for place in columns_of(stretch.outputs)}
+    frame = {index: batch.column(index) for index in columns_of(stretch.outputs)}
     arrays = [as_array(term.value(frame), batch.num_rows) for term in stretch.outputs]
     return pa.RecordBatch.from_arrays([*arrays, batch.column(batch.num_columns - 1)], schema=schema)
 
@@ -77,8 +77,8 @@ def _only(batch: pa.RecordBatch, needed: Sequence[int], mask: pa.BooleanArray) -
     """The rows of ``mask`` of the columns ``needed``, at their old places; the others are left empty (null type)."""
     count = mask.true_count
     columns = [pa.nulls(count)] * batch.num_columns
-    for place in needed:
-        columns[place] = batch.column(place).filter(mask)
+    for index in needed:
+        columns[index] = batch.column(index).filter(mask)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

@@ -75,5 +75,5 @@ def _walk(term: Term, lazy: bool) -> Iterator[tuple[Term, bool]]:
     """Every term below, and whether Spark might not look at it because the operand before it is NULL."""
     yield term, lazy
     second = {Arithmetic: 1, DecimalArithmetic: 1, Compare: 1, Divide: 0, DecimalDivide: 0}.get(type(term))
-    for place, operand in enumerate(term.operands):
-        yield from _walk(operand, lazy or place == second)
+    for index, operand in enumerate(term.operands):
+        yield from _walk(operand, lazy or index == second)

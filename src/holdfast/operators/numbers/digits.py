@@ -138,8 +138,8 @@ def multiply(left: Digits, right: Digits, reach: int | None = None) -> Digits:
             product = one * other
             high = (product + HALF) >> BASE
             low = product - (high << BASE)
-            for place, column in ((p + q, low), (p + q + 1, high)):
-                result[place] = result[place] + column if place in result else column
+            for index, column in ((p + q, low), (p + q + 1, high)):
+                result[index] = result[index] + column if index in result else column
     return without_zeros(dict(sorted(result.items())))
 
 

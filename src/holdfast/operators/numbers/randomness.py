@@ -95,7 +95,7 @@ _F = (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DASHES = (8, 13, 18, 23)
-_LETTERS = tuple(place for place in range(36) if place not in _DASHES)
+_LETTERS = tuple(index for index in range(36) if index not in _DASHES)
 
 
 def uuids(high: Words, low: Words) -> pa.Array:

@@ -96,7 +96,7 @@ def float_digits(values: Floats) -> Digits:
     if all((np.trunc(part) == part).all() and (np.abs(part) < SAFE).all() for part in parts):
         return without_zeros({0: values.astype(np.int64)})
     digits: Digits = {}
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         rest = part.copy()
         cut = np.empty_like(rest)
         unit = 0
@@ -111,7 +111,7 @@ def float_digits(values: Floats) -> Digits:
             if cut.any():
                 if q not in digits:
                     digits[q] = np.zeros(len(values), dtype=np.int64)
-                digits[q][place * CHUNK : place * CHUNK + len(part)] = cut
+                digits[q][index * CHUNK : index * CHUNK + len(part)] = cut
                 cut *= 2.0 ** (BASE * (q - unit))
                 rest -= cut
             q -= 1

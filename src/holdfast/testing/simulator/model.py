@@ -12,23 +12,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from holdfast.errors import HoldfastError
+from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites import rewrite
+from holdfast.operators.temporal import Temporal
+from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Literal, Operation, Tree, condition
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import (
-    Aggregate,
-    Call,
-    Field,
-    Join,
-    Linear,
-    Named,
-    Node,
-    Order,
-    Source,
-    Temporal,
-    TopK,
-    same,
-)
-from holdfast.plan.rewrites import rewrite
+from holdfast.plan.nodes import Field, Linear, Named, Node, Order, Source, same
 
 ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
 USERS = (Field("user", "bigint"), Field("city", "bigint"))
@@ -148,8 +139,8 @@ def _computed(node: Node, **expressions: Tree) -> Node:
 @cache
 def edition_of(log: str) -> int:
     """Which edition of ``spend`` a log keeps."""
-    marks = [fingerprint(plans(("spend",), number)["spend"]) for number in range(EDITIONS)]
-    return marks.index(log.partition("-")[0])
+    fingerprints = [fingerprint(plans(("spend",), number)["spend"]) for number in range(EDITIONS)]
+    return fingerprints.index(log.partition("-")[0])
 
 
 def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -> Bag:

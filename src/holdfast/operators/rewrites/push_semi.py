@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites.order_joins import order_joins
 from holdfast.plan.expression import plain
-from holdfast.plan.nodes import Join, Linear, Node
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.placement import placement
-from holdfast.plan.rewrites.order_joins import order_joins
 from holdfast.plan.walk import Kept, readers, rewrite_up
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.operators.window import First, Window
 from holdfast.plan.expression import Column, Literal, Operation, Tree, conjuncts, is_operation
-from holdfast.plan.nodes import First, Linear, Node, Window
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.walk import Kept, readers, rewrite_up
 
 _BOUNDED = ("row_number", "rank")

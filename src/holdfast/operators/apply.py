@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import datetime
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError
+from holdfast.operators.step import NativeStep, StepNode
+from holdfast.plan.fingerprint import digest, positions
+from holdfast.plan.nodes import Field, Function, Node, Order, only
+from holdfast.plan.types import arrow_type
 from holdfast.trace import physical
 
 _LONGEST = 200
@@ -28,8 +32,69 @@ _BAD_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError,
 
 
 @dataclass(frozen=True)
+class Applied:
+    """A column of an `Apply`: its name, the function that computes it, and the function's argument columns."""
+
+    name: str
+    function: Function
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Apply(StepNode):
+    """Each row of the input with what functions of the user's make of it. Columns: the input's, then the calls'. An
+    `Apply` without calls is its input."""
+
+    calls: tuple[Applied, ...]
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields + tuple(Field(call.name, call.function.returns) for call in self.calls)
+
+    def compiled(self) -> FunctionCalls:
+        return FunctionCalls(
+            tuple(
+                Called(
+                    call.function.name,
+                    call.function.style,
+                    call.function.pickled,
+                    positions(call.arguments, self.input.columns),
+                    arrow_type(call.function.returns),
+                )
+                for call in self.calls
+            )
+        )
+
+    def texts(self) -> list[str]:
+        calls = [f"{each.function.name}({', '.join(each.arguments)}) as {each.name}" for each in self.calls]
+        return ["call " + ", ".join(calls)]
+
+    def meaning(self, *inputs: str) -> str:
+        calls = tuple(
+            (each.function.meaning, each.function.returns, positions(each.arguments, self.input.columns))
+            for each in self.calls
+        )
+        return digest("apply", inputs[0], calls)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        passed = (name for name in self.input.columns if name in wanted)
+        return ({*passed, *(name for call in self.calls if call.name in wanted for name in call.arguments)},)
+
+    def pruned(self, wanted: Collection[str], inputs: Sequence[Node]) -> Node:
+        calls = tuple(call for call in self.calls if call.name in wanted)
+        below = only(inputs[0], self.needs(wanted)[0])
+        if not calls:
+            return below
+        return self if below is self.input and len(calls) == len(self.calls) else Apply(below, calls)
+
+    @property
+    def shown_order(self) -> tuple[Order, ...]:
+        return self.input.shown_order
+
+
+@dataclass(frozen=True)
 class Called:
-    """One call: see `plan.nodes.Applied`. ``arguments`` are positions in the row."""
+    """One call: see `Applied`. ``arguments`` are positions in the row."""
 
     name: str
     style: str
@@ -39,10 +104,27 @@ class Called:
 
 
 @dataclass(frozen=True)
-class FunctionCalls:
-    """The calls of an `Apply`. A plain value: it is pickled to the workers."""
+class FunctionCalls(NativeStep):
+    """The calls of an `Apply`."""
 
     calls: tuple[Called, ...]
+
+    def run(self, change: pa.Table) -> pa.Table:
+        """The change with a column per call behind the row's own."""
+        width = change.num_columns - 1
+        kinds = [field.type for field in change.schema][:-1] + [call.type for call in self.calls]
+        schema = pa.schema([*((f"c{index}", kind) for index, kind in enumerate(kinds)), ("_diff", pa.int64())])
+        made = []
+        for batch in change.to_batches():
+            if batch.num_rows:
+                answers = [
+                    answer(call, [batch.column(index) for index in call.arguments], batch.num_rows)
+                    for call in self.calls
+                ]
+                made.append(
+                    pa.RecordBatch.from_arrays([*batch.columns[:width], *answers, batch.column(width)], schema=schema)
+                )
+        return pa.Table.from_batches(made, schema)
 
 
 class Record(tuple[Any, ...]):
@@ -60,31 +142,14 @@ class Record(tuple[Any, ...]):
             raise AttributeError(name)
         return self[self._names.index(name)]
 
-    def __getitem__(self, place: Any) -> Any:
-        return super().__getitem__(self._names.index(place) if isinstance(place, str) else place)
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(self._names.index(index) if isinstance(index, str) else index)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Record, (self._names, tuple(self))
 
     def asDict(self) -> dict[str, Any]:
         return dict(zip(self._names, self, strict=True))
-
-
-def call_all(calls: FunctionCalls, change: pa.Table) -> pa.Table:
-    """The change (``c0…``, ``_diff``) with a column per call behind the row's own."""
-    width = change.num_columns - 1
-    kinds = [field.type for field in change.schema][:-1] + [call.type for call in calls.calls]
-    schema = pa.schema([*((f"c{place}", kind) for place, kind in enumerate(kinds)), ("_diff", pa.int64())])
-    made = []
-    for batch in change.to_batches():
-        if batch.num_rows:
-            answers = [
-                answer(call, [batch.column(place) for place in call.arguments], batch.num_rows) for call in calls.calls
-            ]
-            made.append(
-                pa.RecordBatch.from_arrays([*batch.columns[:width], *answers, batch.column(width)], schema=schema)
-            )
-    return pa.Table.from_batches(made, schema)
 
 
 def answer(call: Called, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
@@ -125,10 +190,10 @@ def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[
     try:
         return pa.array([_returned(value, call.type) for value in made], call.type)
     except _BAD_VALUE:
-        place = next(place for place, value in enumerate(made) if not _fits(value, call.type))
-        row = tuple(column[place] for column in columns)
+        index = next(index for index, value in enumerate(made) if not _fits(value, call.type))
+        row = tuple(column[index] for column in columns)
         raise EvaluationError(
-            f"{_shown(call, row)} returned {made[place]!r}, which is not of the declared type {call.type}",
+            f"{_shown(call, row)} returned {made[index]!r}, which is not of the declared type {call.type}",
             function=call.name,
             arguments=repr(row),
         ) from None

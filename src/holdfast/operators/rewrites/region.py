@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.operators.join import Join
 from holdfast.plan.expression import Column, Tree, condition, plain, renamed
-from holdfast.plan.nodes import Join, Linear, Named, Node, inputs
+from holdfast.plan.nodes import Linear, Named, Node
 
 Shape = int | tuple["Shape", "Shape", frozenset[frozenset[str]]]
 """A leaf's number, or two shapes and the classes that they are joined by."""
@@ -37,7 +38,7 @@ class Region:
 
     def owner(self) -> dict[str, int]:
         """Column → number of its leaf."""
-        return {name: place for place, leaf in enumerate(self.leaves) for name in leaf.columns}
+        return {name: index for index, leaf in enumerate(self.leaves) for name in leaf.columns}
 
     def classes(self) -> list[frozenset[str]]:
         """The classes of equal columns, in an order that does not depend on that of the leaves' joins."""
@@ -80,7 +81,7 @@ def roots(nodes: list[Node], closed: Container[int]) -> set[int]:
     for each in reversed(nodes):
         if not is_inner(each) and id(each) not in inside:
             continue
-        for child in inputs(each):
+        for child in each.inputs:
             if id(child) not in closed and (is_inner(child) or is_between(child)):
                 inside.add(id(child))
     return {id(each) for each in nodes if is_inner(each) and id(each) not in inside}

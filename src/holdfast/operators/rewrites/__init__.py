@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.operators.rewrites.drop_identity import drop_identity
+from holdfast.operators.rewrites.first_rows import first_rows
+from holdfast.operators.rewrites.fuse_linear import fuse_linear
+from holdfast.operators.rewrites.narrow_outer import narrow_outer
+from holdfast.operators.rewrites.order_joins import order_joins
+from holdfast.operators.rewrites.prune_columns import prune_columns
+from holdfast.operators.rewrites.push_filter import push_filter
+from holdfast.operators.rewrites.push_semi import push_semi
+from holdfast.operators.rewrites.share_constants import share_constants
 from holdfast.plan.nodes import Node
-from holdfast.plan.rewrites.drop_identity import drop_identity
-from holdfast.plan.rewrites.first_rows import first_rows
-from holdfast.plan.rewrites.fuse_linear import fuse_linear
-from holdfast.plan.rewrites.narrow_outer import narrow_outer
-from holdfast.plan.rewrites.order_joins import order_joins
-from holdfast.plan.rewrites.prune_columns import prune_columns
-from holdfast.plan.rewrites.push_filter import push_filter
-from holdfast.plan.rewrites.push_semi import push_semi
-from holdfast.plan.rewrites.share_constants import share_constants
 from holdfast.plan.walk import Kept, Rule, reachable
 
 RULES: tuple[Rule, ...] = (

@@ -28,28 +28,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from holdfast.plan.expression import Literal, Tree, condition, conjunction, conjuncts, is_operation
-from holdfast.plan.nodes import (
-    Aggregate,
-    Apply,
-    Draw,
-    Generate,
-    Join,
-    Linear,
-    Node,
-    SetOperation,
-    Source,
-    Temporal,
-    TopK,
-    Union,
-    Window,
-)
+from holdfast.operators.join import Join
+from holdfast.operators.rewrites.region import Region, Shape, region, roots
+from holdfast.plan.expression import condition, conjunction
+from holdfast.plan.nodes import Linear, Node
 from holdfast.plan.placement import Placement, placement
-from holdfast.plan.rewrites.region import Region, Shape, region, roots
 from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
 
 _MOST = 9
-_EQUAL, _OTHER, _GROUPS, _GENERATED = 0.02, 1 / 3, 0.1, 3.0
 
 
 def order_joins(node: Node, kept: Kept) -> Node:
@@ -85,25 +71,7 @@ def _ordered(node: Node, closed: set[int]) -> Node:
 
 def size(node: Node) -> float:
     """How many rows a relation is taken to have."""
-    match node:
-        case Source():
-            return float(10 ** (1 + len(node.fields) / 4))
-        case Linear():
-            return max(1.0, size(node.input) * _keeps(conjuncts(node.predicate)))
-        case Union():
-            return sum(map(size, node.inputs))
-        case SetOperation():
-            return size(node.left)
-        case Join():
-            return max(size(node.left), size(node.right))
-        case Aggregate():
-            return max(1.0, size(node.input) * _GROUPS) if node.keys else 1.0
-        case TopK():
-            return max(1.0, min(float(node.limit), size(node.input)))
-        case Generate():
-            return size(node.input) * _GENERATED
-        case Window() | Draw() | Temporal() | Apply():
-            return size(node.input)
+    return node.guessed_rows(*map(size, node.inputs))
 
 
 def base(node: Node) -> float:
@@ -111,15 +79,6 @@ def base(node: Node) -> float:
     while isinstance(node, Linear):
         node = node.input
     return size(node)
-
-
-def _keeps(parts: Sequence[Tree]) -> float:
-    """The share of the rows that all these conditions keep."""
-    share = 1.0
-    for part in parts:
-        equal = is_operation(part, "=") and any(isinstance(side, Literal) for side in part.parts)
-        share *= _EQUAL if equal else _OTHER
-    return share
 
 
 # -- the best tree ----------------------------------------------------------------------------------------------------
@@ -158,8 +117,8 @@ def _best(leaves: tuple[tuple[float, float, Placement], ...], members: Members) 
     touch = [sum(1 << leaf for leaf in {leaf for _, leaf in group}) for group in members]
     values = [min(leaves[leaf][1] for _, leaf in group) for group in members]
     best: dict[int, _Tree] = {
-        1 << place: _Tree(place, rows, bare, 0, 0.0, where, (place,))
-        for place, (rows, bare, where) in enumerate(leaves)
+        1 << index: _Tree(index, rows, bare, 0, 0.0, where, (index,))
+        for index, (rows, bare, where) in enumerate(leaves)
     }
     for whole in range(1, 1 << count):
         if whole & (whole - 1) == 0:

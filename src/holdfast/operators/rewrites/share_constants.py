@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.operators.rewrites.region import Region, region, roots
 from holdfast.plan.expression import (
     Column,
     Literal,
@@ -21,9 +22,8 @@ from holdfast.plan.expression import (
     plain,
     readable,
 )
-from holdfast.plan.nodes import Linear, Node, Source
-from holdfast.plan.rewrites.region import Region, region, roots
-from holdfast.plan.walk import Kept, projection, reachable, readers, rewrite_up
+from holdfast.plan.nodes import Linear, Node, Source, projection
+from holdfast.plan.walk import Kept, reachable, readers, rewrite_up
 
 
 def share_constants(node: Node, kept: Kept) -> Node:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from holdfast.operators.join import Join
 from holdfast.plan.expression import Column, Tree, conjuncts, is_operation
-from holdfast.plan.nodes import Join, Linear, Node
-from holdfast.plan.walk import Kept, projection, readers, rewrite_up
+from holdfast.plan.nodes import Linear, Node, projection
+from holdfast.plan.walk import Kept, readers, rewrite_up
 
 _COMPARISONS = ("=", "<", "<=", ">", ">=")
 _STRICT = ("+", "-", "*", "negative", "cast")
