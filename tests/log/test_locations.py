@@ -327,5 +327,7 @@ def test_no_credentials_are_shown(s3: str) -> None:
     for text in (str(error), repr(location), repr(error.fields), "".join(traceback.format_exception(error))):
         assert not any(secret in text for secret in ("AKIA", "wJalr", "hush"))
     odd = open_location("odd://user:p4ssw0rd@host/log?sig=hush&region=x")
-    assert odd.uri == "odd://host/log?region=x" and "p4ssw0rd" not in str(refused(odd)) and "hush" not in str(refused(odd))
+    assert (
+        odd.uri == "odd://host/log?region=x" and "p4ssw0rd" not in str(refused(odd)) and "hush" not in str(refused(odd))
+    )
     assert open_location("abfs://container@account.dfs.core.windows.net/log").uri.startswith("abfs://container@account")

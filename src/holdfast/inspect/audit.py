@@ -17,9 +17,9 @@ from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
+from holdfast.foundation.atomic_files import is_temporary
 from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
 from holdfast.inspect.places import LOCAL, REPLICA, Found, Place, Sizes, check_one_flow, declared, live_traces, orphans
-from holdfast.log.location import is_temporary
 from holdfast.log.replica import is_true
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.name import ALL, LayerName

@@ -23,6 +23,7 @@ import shutil
 from pathlib import Path
 
 from holdfast.errors import Fenced
+from holdfast.foundation.atomic_files import create_file
 
 LOCAL = "HOLDFAST_LOCAL"
 SCATTERED = Path("/@holdfast-local")
@@ -97,12 +98,5 @@ def member() -> str:
         return name.read_text()
     except FileNotFoundError:
         Path(root).mkdir(parents=True, exist_ok=True)
-        hidden = Path(root) / f".member.{secrets.token_hex(8)}"
-        hidden.write_text(secrets.token_hex(8))
-        try:
-            os.link(hidden, name)  # whoever links first has named it
-        except FileExistsError:
-            pass
-        finally:
-            hidden.unlink()
+        create_file(name, secrets.token_hex(8).encode())
         return name.read_text()

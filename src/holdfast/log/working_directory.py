@@ -19,14 +19,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import socket
 import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
-from holdfast.foundation.atomic_files import read_file, replace_file
+from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file, temporary_path
 from holdfast.foundation.os_errors import fix
 from holdfast.log import generation
 
@@ -82,7 +81,8 @@ class LogDirectory:
                 write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
             name = _read_header(place, flow)
             if exclusive:
-                _remove_leftovers(place)
+                remove_temporary(place)
+                remove_temporary(place / "lineage")
                 if (_read_json(place / "holdfast.json") or {}).get("format") != FORMAT:
                     write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": name}))
             directory = LogDirectory(place, name, lock)
@@ -261,31 +261,37 @@ def _take_lock(place: Path, lease: str | None) -> int:
             _refuse(place, error)
     else:
         raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
-    _sign(place, lock, lease)
+    try:
+        _sign(lock, lease)
+    except OSError as error:
+        os.close(lock)
+        _refuse(place, error)
     return lock
 
 
 def _seize(place: Path, lease: str) -> int:
     """Put a new lock in the place of one that a driver of the same lease has, and cannot use any more."""
-    hidden = place / f".lock.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    lock = -1
     try:
-        lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sign(place, lock, lease)
-        os.replace(hidden, place / "lock")
-    except OSError as error:
-        _refuse(place, error)
+        # Not `replace_file`: the file is locked before it has its name, and stays open.
+        with temporary_path(place, "lock") as hidden:
+            lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _sign(lock, lease)
+            os.replace(hidden, place / "lock")
+    except BaseException as error:
+        if lock >= 0:
+            os.close(lock)
+        if isinstance(error, OSError):
+            _refuse(place, error)
+        raise
     return lock
 
 
-def _sign(place: Path, lock: int, lease: str | None) -> None:
+def _sign(lock: int, lease: str | None) -> None:
     said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    try:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, _text(said if lease is None else {**said, "lease": lease}).encode(), 0)
-    except OSError as error:
-        os.close(lock)
-        _refuse(place, error)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, _text(said if lease is None else {**said, "lease": lease}).encode(), 0)
 
 
 def _is_lock(place: Path, lock: int) -> bool:
@@ -314,11 +320,6 @@ def _holder(lock: int) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}  # it has the lock, but has not written its name yet
     return held if isinstance(held, dict) else {}
-
-
-def _remove_leftovers(place: Path) -> None:
-    for leftover in place.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
