@@ -8,7 +8,6 @@ hole between layers counts as missing. Cost: one pass over all bytes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +17,7 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
 from holdfast.foundation.atomic_files import is_temporary
+from holdfast.foundation.retries import attempts
 from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
 from holdfast.inspect.places import LOCAL, REPLICA, Found, Place, Sizes, check_one_flow, declared, live_traces, orphans
 from holdfast.log.replica import is_true
@@ -142,15 +142,13 @@ class Audit:
 
     def _look(self) -> None:
         before = list(self.findings)
-        for look in range(_LOOKS):
+        for is_last in attempts((_PAUSE,) * (_LOOKS - 1)):
             self.findings = list(before)
-            last_look = look == _LOOKS - 1
             vanished = self._list_and_check()
             self._judge()
             holes = any(finding.kind is Kind.MISSING for finding in self.findings[len(before) :])
-            if last_look or not (vanished or (self.is_running and holes)):
+            if is_last or not (vanished or (self.is_running and holes)):
                 return
-            time.sleep(_PAUSE)
 
     def _list_and_check(self) -> bool:
         """List all places, and read what was not read yet; whether something went away meanwhile."""

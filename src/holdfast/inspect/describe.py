@@ -19,6 +19,7 @@ from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trustin
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.foundation.retries import relisted
 from holdfast.frontend.sql_words import Word, words
 from holdfast.inspect.places import (
     LOCAL,
@@ -31,7 +32,6 @@ from holdfast.inspect.places import (
     live_traces,
     open_places,
     read_history,
-    relisted,
     running,
 )
 from holdfast.log.copying import Copied, Failed, Fetch, fetch_all

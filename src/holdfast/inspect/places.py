@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import LogDamaged, LogError, LogForeign
+from holdfast.foundation.retries import relisted
 from holdfast.log.copying import read_intact
 from holdfast.log.location import LocalLocation, Location, open_location
 from holdfast.log.replica import Replica, layer_path
@@ -37,10 +38,6 @@ Named: TypeAlias = str | os.PathLike[str] | Location
 Sizes: TypeAlias = dict[LayerName, int]
 
 LOCAL, REPLICA = "local", "replica"
-
-_ATTEMPTS = 5
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -194,16 +191,6 @@ def _is_description(kept: dict[str, Any]) -> bool:
         isinstance(entry, dict) and {"kind", "fields", "key"} <= set(entry) and entry.get("fingerprint") in operators
         for entry in collections.values()
     )
-
-
-def relisted(work: Callable[[], T]) -> T:
-    """Do ``work``, which lists and then reads, again if what it listed was merged away meanwhile."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return work()
-        except FileNotFoundError:
-            continue
-    return work()
 
 
 # -- finding them -----------------------------------------------------------------------------------------------------

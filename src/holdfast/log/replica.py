@@ -28,6 +28,7 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.roster import Roster, Version
 from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
+from holdfast.foundation.retries import retrying
 from holdfast.log.location import Location
 from holdfast.log.working_directory import FORMAT, READABLE
 from holdfast.trace.layer import check_bytes
@@ -39,6 +40,10 @@ _CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
 _SEGMENTS = 8
 """So many segments of the lineage are merged into one."""
 
+
+SECOND_LOOK = (0.0,)
+"""Damage counts if it is there whenever it is looked at: a connection that breaks off, or memory that errs, is not
+damage of the file."""
 
 AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 """Calls a function on all items, at once if it can."""
@@ -201,16 +206,17 @@ class Replica:
     def read_segment(self, segment: Segment) -> list[Lineage]:
         """The lineages of a segment. LogDamaged if it does not hold what its name says."""
         path = f"lineage/{segment.text()}"
-        for attempt in range(2):
-            try:
-                lineages = from_lines(self.location.read(path))
-                _check_chain(lineages, segment)
-                break
-            except ValueError as error:
-                if attempt:  # it was so at a second look, too
-                    self.torn.append(segment)
-                    raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
-        return lineages
+
+        def read() -> list[Lineage]:
+            lineages = from_lines(self.location.read(path))
+            _check_chain(lineages, segment)
+            return lineages
+
+        try:
+            return retrying(read, on=ValueError, pauses=SECOND_LOOK)
+        except ValueError as error:
+            self.torn.append(segment)
+            raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
 
     def write_lineage(self, lineages: Sequence[Lineage]) -> None:
         """Add a segment."""

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
 from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file, temporary_path
 from holdfast.foundation.os_errors import fix
+from holdfast.foundation.retries import retrying
 from holdfast.log import generation
 
 FORMAT = 3
@@ -238,35 +239,31 @@ def _read_header(place: Path, flow: str | None) -> str:
 
 def _take_lock(place: Path, lease: str | None) -> int:
     # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
-    for attempt in range(_ATTEMPTS):
-        try:
-            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            _refuse(place, error)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_lock(place, lock):
-                break
-            os.close(lock)
-        except BlockingIOError:
-            holder = _holder(lock)
-            os.close(lock)
-            if lease is not None and holder.get("lease") == lease:
-                return _seize(place, lease)
-            if attempt == _ATTEMPTS - 1:
-                raise _busy(place, holder) from None
-            time.sleep(_PAUSE)
-        except OSError as error:
-            os.close(lock)
-            _refuse(place, error)
-    else:
-        raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
+    return retrying(lambda: _try_lock(place, lease), on=LogBusy, pauses=(_PAUSE,) * (_ATTEMPTS - 1))
+
+
+def _try_lock(place: Path, lease: str | None) -> int:
     try:
-        _sign(lock, lease)
+        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        os.close(lock)
         _refuse(place, error)
-    return lock
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_lock(place, lock):
+            raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
+        _sign(lock, lease)
+        return lock
+    except BlockingIOError:
+        holder = _holder(lock)
+        os.close(lock)
+        if lease is not None and holder.get("lease") == lease:
+            return _seize(place, lease)
+        raise _busy(place, holder) from None
+    except BaseException as error:
+        os.close(lock)
+        if isinstance(error, OSError):
+            _refuse(place, error)
+        raise
 
 
 def _seize(place: Path, lease: str) -> int:
