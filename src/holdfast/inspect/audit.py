@@ -19,7 +19,8 @@ from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadabl
 from holdfast.foundation.atomic_files import is_temporary
 from holdfast.foundation.retries import attempts
 from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
-from holdfast.inspect.places import LOCAL, REPLICA, Found, Place, Sizes, check_one_flow, declared, live_traces, orphans
+from holdfast.inspect.places import LOCAL, REPLICA, Place, Sizes, Working, check_one_flow, declared, live_traces
+from holdfast.log.lineage_copies import FoundLineage, orphans, records_of
 from holdfast.log.replica import is_true
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.name import ALL, LayerName
@@ -63,7 +64,7 @@ class Audit:
         self.undescribed: list[Place] = []
         """Places whose collections.json is not the flow's."""
 
-        self.lineages: dict[Place, Found] = {}
+        self.lineages: dict[Place, FoundLineage] = {}
         self.layers: dict[Place, dict[str, Sizes]] = {}
         """All layers that were listed, without those that are damaged."""
 
@@ -215,7 +216,7 @@ class Audit:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        records = [record for found in self.lineages.values() for record in found.records]
+        records = records_of(self.lineages.values())
         self.history = choose(records)
         lines = len(self.history) - self.history.first
         self.whole = not orphans(records) and not any(
@@ -289,7 +290,7 @@ class Audit:
 
     def _judge_unknown(self, place: Place) -> None:
         """Epochs that the place says there were, and of which no place has the lineage."""
-        records = [record for found in self.lineages.values() for record in found.records]
+        records = records_of(self.lineages.values())
         mine = {record.digest for record in self.lineages[place].records}
         lost = {record.epoch - 1 for record in orphans(records) if record.digest in mine}
         if place.level == REPLICA:
@@ -305,7 +306,7 @@ class Audit:
         path = place.location.local()
         if path is None:
             return  # an object store has none, and others do not list them
-        root = path / ("traces" if place.level == LOCAL else "layers")
+        root = place.layers_directory if isinstance(place, Working) else path / "layers"
         torn = [file for file in root.rglob(".*.tmp") if is_temporary(file.name)] if not self.is_running else []
         if torn:
             self._found(place, Kind.LEFTOVER, f"{len(torn)} files that were being written when a process died")

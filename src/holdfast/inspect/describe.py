@@ -174,7 +174,7 @@ def read_collection(log: Named, name: str, at: int | None = None, others: Sequen
     working = [place for place in places if isinstance(place, Working) and trace in place.traces()]
     for place in working:
         try:
-            return _rows(ViewLog(str(place.directory / "traces" / trace), spec, fields, chain), name, at, entry)
+            return _rows(ViewLog(str(place.layers_directory / trace), spec, fields, chain), name, at, entry)
         except (LogDamaged, LogUnreadable, EpochUnavailable):
             if len(places) == 1:
                 raise

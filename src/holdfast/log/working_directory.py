@@ -5,30 +5,26 @@
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
     <log>/members.json          on a cluster whose hosts have directories of their own: who has the layers
-    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `generation.py`
+    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `fencing.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
-say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. It belongs to
-the process, so it goes when the process dies, however it dies. A driver that leads by a lease may take the lock from
-one that led by the same lease: that one may be paused, and is told to stop when it wakes (`check`). Small files are
-replaced whole, by renaming, so a reader sees the old or the new one.
+say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. A driver that
+leads by a lease may take the lock from one that led by the same lease: that one may be paused, and is told to stop when
+it wakes (`check`). How the lock goes together with leases and claims: `fencing.py`. Small files are replaced whole, so
+a reader sees the old or the new one.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import socket
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
-from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file, temporary_path
+from holdfast.errors import Fenced, LogDamaged, LogError, LogForeign, LogFormat
+from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file
 from holdfast.foundation.os_errors import fix
-from holdfast.foundation.retries import retrying
-from holdfast.log import generation
+from holdfast.log import fencing
 
 FORMAT = 3
 """The format that this version writes."""
@@ -41,8 +37,6 @@ _OWN = (
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster",
 )  # fmt: skip
-_ATTEMPTS = 5
-_PAUSE = 0.05
 
 
 class LogDirectory:
@@ -51,7 +45,7 @@ class LogDirectory:
     def __init__(self, path: Path, flow: str, lock: int | None) -> None:
         self.path = path
         self.flow = flow
-        self.traces = generation.current(path)
+        self.traces = fencing.traces_of_log(path)
         self.lineage = path / "lineage"
         self._lock = lock
 
@@ -76,8 +70,9 @@ class LogDirectory:
             return LogDirectory(place, _read_header(place, flow), None)
         if create:
             _make(place)
-        lock = _take_lock(place, lease) if exclusive else None
+        lock: int | None = None
         try:
+            lock = fencing.take_lock(place, lease) if exclusive else None
             if create and not (place / "holdfast.json").exists():
                 write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
             name = _read_header(place, flow)
@@ -88,7 +83,7 @@ class LogDirectory:
                     write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": name}))
             directory = LogDirectory(place, name, lock)
             if lease is not None:
-                directory.traces = generation.take(place)
+                directory.traces = fencing.take_traces(place)
         except OSError as error:
             if lock is not None:
                 os.close(lock)
@@ -135,22 +130,13 @@ class LogDirectory:
     def holder(self) -> dict[str, Any] | None:
         """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""
         try:
-            probe = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
-            return None
+            return fencing.lock_holder(self.path)
         except OSError as error:
             _refuse(self.path / "lock", error)
-        try:
-            fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _holder(probe)
-        finally:
-            os.close(probe)
-        return None
 
     def check(self) -> None:
         """`Fenced` if another driver has taken the lock from this one."""
-        if self._lock is not None and not _is_lock(self.path, self._lock):
+        if self._lock is not None and not fencing.is_lock(self.path, self._lock):
             holder = _read_json(self.path / "lock") or {}
             raise Fenced(
                 f"log {self.path}: another driver has taken over (process {holder.get('pid', '?')} on "
@@ -201,7 +187,7 @@ def _check_place(place: Path, create: bool) -> None:
 def _make(place: Path) -> None:
     try:
         (place / "lineage").mkdir(parents=True, exist_ok=True)
-        generation.current(place).mkdir(exist_ok=True)
+        fencing.traces_of_log(place).mkdir(exist_ok=True)
     except OSError as error:
         _refuse(place, error)
 
@@ -235,88 +221,6 @@ def _read_header(place: Path, flow: str | None) -> str:
             expected=flow,
         )
     return name
-
-
-def _take_lock(place: Path, lease: str | None) -> int:
-    # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
-    return retrying(lambda: _try_lock(place, lease), on=LogBusy, pauses=(_PAUSE,) * (_ATTEMPTS - 1))
-
-
-def _try_lock(place: Path, lease: str | None) -> int:
-    try:
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        _refuse(place, error)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_lock(place, lock):
-            raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
-        _sign(lock, lease)
-        return lock
-    except BlockingIOError:
-        holder = _holder(lock)
-        os.close(lock)
-        if lease is not None and holder.get("lease") == lease:
-            return _seize(place, lease)
-        raise _busy(place, holder) from None
-    except BaseException as error:
-        os.close(lock)
-        if isinstance(error, OSError):
-            _refuse(place, error)
-        raise
-
-
-def _seize(place: Path, lease: str) -> int:
-    """Put a new lock in the place of one that a driver of the same lease has, and cannot use any more."""
-    lock = -1
-    try:
-        # Not `replace_file`: the file is locked before it has its name, and stays open.
-        with temporary_path(place, "lock") as hidden:
-            lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _sign(lock, lease)
-            os.replace(hidden, place / "lock")
-    except BaseException as error:
-        if lock >= 0:
-            os.close(lock)
-        if isinstance(error, OSError):
-            _refuse(place, error)
-        raise
-    return lock
-
-
-def _sign(lock: int, lease: str | None) -> None:
-    said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, _text(said if lease is None else {**said, "lease": lease}).encode(), 0)
-
-
-def _is_lock(place: Path, lock: int) -> bool:
-    """Whether this open file is the lock that counts."""
-    try:
-        found = os.stat(place / "lock")
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(found, os.fstat(lock))
-
-
-def _busy(place: Path, holder: dict[str, Any]) -> LogBusy:
-    pid, host = holder.get("pid"), holder.get("host")
-    if pid == os.getpid() and host == socket.gethostname():
-        who = "a flow of this very process has it; close() that one first"
-    elif pid is None:
-        who = "another process has it"
-    else:
-        who = f"process {pid} on {host} has it; stop that one first"
-    return LogBusy(f"log {place}: {who}", path=str(place), pid=pid, host=host)
-
-
-def _holder(lock: int) -> dict[str, Any]:
-    try:
-        held = json.loads(os.pread(lock, 4096, 0))
-    except (OSError, ValueError):
-        return {}  # it has the lock, but has not written its name yet
-    return held if isinstance(held, dict) else {}
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
