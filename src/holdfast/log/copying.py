@@ -144,11 +144,7 @@ def _open_slices(shipment: Shipment, after: int, is_final: bool) -> list[Slice]:
     ship, directory = shipment.ship, host_path(shipment.directory)
 
     def look() -> list[Slice]:
-        try:
-            names = list_layers(directory)
-        except FileNotFoundError:
-            names = []
-        pieces = cover(names, ship.low, ship.high, ship.upto, shipment.chain, after=after)
+        pieces = cover(list_layers(directory), ship.low, ship.high, ship.upto, shipment.chain, after=after)
         return [open_slice(directory, piece, shipment.layout) for piece in pieces]
 
     def may_change(error: Exception) -> bool:

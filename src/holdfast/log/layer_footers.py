@@ -9,7 +9,7 @@ LINEAGE = "holdfast.lineage"
 """In layers of old: the lineage of epochs. It is not written any more: an epoch that takes thousands of files says so
 in the lineage, once, and not in each of its layers (`log/begun_epochs.py`)."""
 
-ANSWERS = "holdfast.results.query_results"
+ANSWERS = "holdfast.answers"
 """In local layers of an operator that asks outside: what was answered for their part of the key hashes. It is all there
 is of the answers until the driver has said that the epoch is complete."""
 

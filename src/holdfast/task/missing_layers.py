@@ -70,8 +70,7 @@ def _fetch(program: Program, stage: int, partition: int, epoch: EpochSpec) -> in
     fetches = []
     for trace in traces:
         directory = host_path(epoch.traces) / trace
-        names = list_layers(directory) if directory.is_dir() else ()
-        local = {name for name in names if digests.get(name.last) == name.digest}
+        local = {name for name in list_layers(directory) if digests.get(name.last) == name.digest}
         remote = _remote(trace, epoch.copies, digests)
         for piece in cover([*local, *remote], low, high, last, trusting(last)):
             if piece.name not in local:

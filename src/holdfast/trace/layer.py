@@ -368,8 +368,12 @@ def layer_metadata(path: Path) -> dict[str, str]:
 
 
 def list_layers(directory: Path) -> list[LayerName]:
-    """The names of all layers in a trace's directory, which must exist."""
-    return [name for name in map(LayerName.parse, list_files(directory)) if name is not None]
+    """The names of all layers in a trace's directory; none if there is no such directory."""
+    try:
+        names = list_files(directory)
+    except FileNotFoundError:
+        return []
+    return [name for name in map(LayerName.parse, names) if name is not None]
 
 
 def list_files(directory: Path) -> list[str]:

@@ -26,13 +26,8 @@ from holdfast.trace.cover import Piece, cover, covered
 from holdfast.trace.layer import list_files, list_layers, verify_layer
 from holdfast.trace.name import LayerName
 
-
-def local_layers(directory: Path) -> list[LayerName]:
-    """The layers in a trace's directory; none if there is no such directory."""
-    try:
-        return list_layers(directory)
-    except FileNotFoundError:
-        return []
+local_layers = list_layers
+"""The name under which the driver's modules have it."""
 
 
 def remove_stale(directories: Sequence[Path], history: History) -> None:
