@@ -171,3 +171,12 @@ def test_attempts_of_one_task_may_take_a_host_directory_at_the_same_time(
     monkeypatch.setattr(os, "rename", sleep)
     take(new)
     assert [path.name for path in host_path(new).iterdir()] == ["layer"]
+
+
+@pytest.mark.parametrize("lease", [None, LEASE])
+def test_a_log_whose_layers_were_removed_by_hand_is_opened_without_them(tmp_path: Path, lease: str | None) -> None:
+    with closing(open_log(tmp_path)) as log:
+        shutil.rmtree(log.traces)
+    with closing(open_log(tmp_path, lease)) as log:
+        layer(log.traces, "new")
+    assert layers(tmp_path) == ["new"]

@@ -162,15 +162,17 @@ def _busy(log: Path, holder: dict[str, Any]) -> LogBusy:
 
 def traces_of_log(log: Path) -> Path:
     """The directory of the traces that counts in a working directory, by its own name; it need not exist."""
-    found = _numbered(log)
-    return found[-1] if found else log / "traces"
+    if found := _numbered(log):
+        return found[-1]
+    link = log / "traces"
+    # Where somebody has removed the directory, the link still says which it was.
+    return log / os.readlink(link) if link.is_symlink() else link
 
 
 def take_traces(log: Path) -> Path:
     """Have the traces of a working directory under a new name, which no driver before knows."""
-    found = _numbered(log)
-    number = _number(found[-1]) + 1 if found else 1
-    own, link = log / f"traces-{number:06d}", log / "traces"
+    found, link = _numbered(log), log / "traces"
+    own = log / f"traces-{_number(traces_of_log(log)) + 1:06d}"
     try:
         if found:
             os.rename(found[-1], own)

@@ -16,24 +16,17 @@ a reader sees the old or the new one.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from holdfast.errors import Fenced, LogDamaged, LogError, LogForeign, LogFormat
+from holdfast.errors import Fenced, LogError
 from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file
 from holdfast.foundation.os_errors import fix
-from holdfast.log import fencing
-
-FORMAT = 3
-"""The format that this version writes."""
-
-READABLE = (2, 3)
-"""The formats that it reads. A driver that opens a log of an older one makes it one of its own."""
+from holdfast.log import fencing, header
 
 _OWN = (
-    "holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces",
+    header.FILE, "lock", "collections.json", "members.json", "lineage", "traces",
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster",
 )  # fmt: skip
@@ -73,14 +66,14 @@ class LogDirectory:
         lock: int | None = None
         try:
             lock = fencing.take_lock(place, lease) if exclusive else None
-            if create and not (place / "holdfast.json").exists():
-                write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
+            if create and not (place / header.FILE).exists():
+                _write_json(place / header.FILE, header.header_of(flow))
             name = _read_header(place, flow)
             if exclusive:
                 remove_temporary(place)
                 remove_temporary(place / "lineage")
-                if (_read_json(place / "holdfast.json") or {}).get("format") != FORMAT:
-                    write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": name}))
+                if (_read_json(place / header.FILE) or {}).get("format") != header.FORMAT:
+                    _write_json(place / header.FILE, header.header_of(name))
             directory = LogDirectory(place, name, lock)
             if lease is not None:
                 directory.traces = fencing.take_traces(place)
@@ -100,7 +93,7 @@ class LogDirectory:
 
     def write_collections(self, collections: dict[str, Any]) -> None:
         """Say what the flow keeps."""
-        write_whole(self.path / "collections.json", _text(collections))
+        _write_json(self.path / "collections.json", collections)
 
     def read_collections(self) -> dict[str, Any]:
         """What the flow keeps; nothing if it never ran."""
@@ -108,7 +101,7 @@ class LogDirectory:
 
     def write_clock(self, start: str, difference: int) -> None:
         """Keep by how much the clocks of this host differ (`coordinator.clock`)."""
-        write_whole(self.path / "clock.json", _text({"start": start, "difference": difference}))
+        _write_json(self.path / "clock.json", {"start": start, "difference": difference})
 
     def read_clock(self) -> tuple[str, int] | None:
         """What was kept; None if there is nothing that can be read."""
@@ -121,7 +114,7 @@ class LogDirectory:
 
     def write_members(self, names: list[str]) -> None:
         """Say which members have the flow's layers."""
-        write_whole(self.path / "members.json", _text({"members": names}))
+        _write_json(self.path / "members.json", {"members": names})
 
     def read_members(self) -> list[str]:
         """The members that had the flow's layers when it last ran; none if it keeps them here."""
@@ -171,7 +164,7 @@ def _check_place(place: Path, create: bool) -> None:
             raise LogError(f"log {place}: it does not exist; is the path right, and has the flow run?", path=str(place))
     except OSError as error:
         _refuse(place, error)
-    if "holdfast.json" in entries:
+    if header.FILE in entries:
         return
     if not create:
         raise LogError(f"log {place}: it is not a Holdfast log (there is no holdfast.json in it)", path=str(place))
@@ -193,53 +186,24 @@ def _make(place: Path) -> None:
 
 
 def _read_header(place: Path, flow: str | None) -> str:
-    header = _read_json(place / "holdfast.json")
-    found, name = (header or {}).get("format"), (header or {}).get("flow")
-    if not isinstance(found, int) or not isinstance(name, str):
-        raise LogDamaged(f"log {place}: holdfast.json does not say whose log it is", path=str(place / "holdfast.json"))
-    if found > FORMAT:
-        raise LogFormat(
-            f"log {place}: it was written in format {found}, and this Holdfast reads format {FORMAT}; "
-            "install the newer Holdfast",
-            path=str(place),
-            found=found,
-            expected=FORMAT,
-        )
-    if found < READABLE[0]:
-        raise LogFormat(
-            f"log {place}: it was written in format {found}, before the first release, and this Holdfast reads format "
-            f"{FORMAT}; start the flow anew in an empty place",
-            path=str(place),
-            found=found,
-            expected=FORMAT,
-        )
-    if flow is not None and name != flow:
-        raise LogForeign(
-            f"log {place}: it belongs to flow '{name}', not to '{flow}'; give each flow a log of its own",
-            path=str(place),
-            found=name,
-            expected=flow,
-        )
+    name = header.flow_of(_read_json(place / header.FILE) or {}, str(place))
+    if flow is not None:
+        header.check_flow(name, flow, str(place))
     return name
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None if there is no such file."""
     try:
-        held = json.loads(read_file(path))
+        return header.from_text(read_file(path), str(path.parent), path.name)
     except FileNotFoundError:
         return None
     except OSError as error:
         _refuse(path, error)
-    except ValueError as error:
-        raise LogDamaged(f"log {path.parent}: {path.name} does not read as JSON ({error})", path=str(path)) from None
-    if not isinstance(held, dict):
-        raise LogDamaged(f"log {path.parent}: {path.name} does not hold a JSON object", path=str(path))
-    return held
 
 
-def _text(held: dict[str, Any]) -> str:
-    return json.dumps(held, indent=1) + "\n"
+def _write_json(path: Path, held: dict[str, Any]) -> None:
+    write_whole(path, header.to_text(held))
 
 
 def _refuse(path: Path, error: OSError) -> NoReturn:
