@@ -21,7 +21,7 @@ from holdfast.coordinator.true_history import Seen, choose, extend
 from holdfast.errors import LogDamaged
 from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
-from holdfast.log.lineage_copies import read_location, read_places, read_working, records_of
+from holdfast.log.lineage_copies import orphans, read_location, read_places, read_working, records_of
 from holdfast.log.replica import Replica, is_true
 from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import local_layers
@@ -68,7 +68,8 @@ def find_history(
         records += [_completed(record, asking) or record for record in others if record.epoch <= newest]
         recovery.damaged += [f"{stash}: line {each.line}: {each.why}" for each in damaged]
     history = choose(records, seen_by_sinks)
-    if damaged and any(record.epoch >= len(history) for record in records):
+    # Where every record has its parent nothing is lost: later epochs are of a branch that was not chosen.
+    if damaged and orphans(records) and any(record.epoch >= len(history) for record in records):
         where = f"lineage {stash}: line {damaged[0].line}"
         raise LogDamaged(f"{where}: {damaged[0].why}, and no other copy of it was found", path=str(stash))
     following = [
