@@ -27,14 +27,14 @@ from another driver.
 
 What is not needed: without a lease no generation, since a lock is never taken from a living process then. The lease
 does not replace the lock: it does not keep away a driver that was started without it, or by another. The lock does not
-replace the claims, since it is seen on one host only; nor they the lock, since nobody takes a claim back who dies.
+replace the claims, since it is seen in one working directory only; nor they the lock: who dies takes no claim back.
 
 **Taking over by renaming.** Directories of traces are numbered, and the highest number counts. A driver takes the
 layers over by renaming the directory to a higher number. Whatever a driver before still writes, it writes by the old
 name: that makes a directory with a lower number, which nobody reads and the next driver removes. A crash before the
 rename has changed nothing, one after it leaves directories to remove. In a working directory a link ``traces`` names
-the one that counts, for people and tools; nothing here goes by it. (A flow that never had a lease has a directory of
-that name, which counts while there is none with a number.)
+the one that counts, for people and tools; nothing here goes by it while that one is there. (A flow that never had a
+lease has a directory of that name, which counts while there is none with a number.)
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from typing import Any
 from holdfast.errors import Fenced, LogBusy
 from holdfast.foundation.atomic_files import temporary_path
 from holdfast.foundation.retries import retrying
+from holdfast.log.header import to_text
 
 _ATTEMPTS = 5
 _PAUSE = 0.05
@@ -133,9 +134,9 @@ def _seize(log: Path, lease: str) -> int:
 
 def _sign(lock: int, lease: str | None) -> None:
     said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    text = json.dumps(said if lease is None else {**said, "lease": lease}, indent=1)
+    text = to_text(said if lease is None else {**said, "lease": lease})
     os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{text}\n".encode(), 0)
+    os.pwrite(lock, text.encode(), 0)
 
 
 def _signed(lock: int) -> dict[str, Any]:
