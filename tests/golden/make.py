@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import holdfast as hf
-from holdfast.log.working_directory import FORMAT
+from holdfast.log.header import FORMAT
 
 HERE = Path(__file__).parent
 EPOCHS = 14

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,10 @@ def test_a_disk_that_refuses_is_an_error_that_names_the_path_and_the_fix(
     with pytest.raises(LogError, match=fix):
         open_exclusive(tmp_path / "other")
     log.close()
+
+
+def test_what_a_crash_left_while_the_lineage_was_written_is_removed(tmp_path: Path) -> None:
+    with closing(LogDirectory.open(tmp_path / "log", "flow", create=True, exclusive=True)) as log:
+        (log.lineage / ".0123456789abcdef.tmp").write_bytes(b"half a li")
+    with closing(LogDirectory.open(tmp_path / "log", "flow", exclusive=True)) as log:
+        assert list(log.lineage.iterdir()) == []

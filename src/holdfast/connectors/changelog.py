@@ -41,13 +41,16 @@ from holdfast.connectors.changelog_verification import Verification
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.foundation import arguments
+from holdfast.foundation.atomic_files import temporary_path
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.reporting.redaction import warn
 
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"
-_OLD_HIDDEN = re.compile(r"\.epoch-\d{12}\.parquet\.\d+\.tmp")
+_OLD_HIDDEN = re.compile(r"\.epoch-\d{12}\.parquet\.\d{1,7}\.tmp")
+"""Versions of old put their process id there."""
+
 _HIDDEN = re.compile(r"\.epoch.*\.tmp")
 _ABANDONED = 3600.0
 """Seconds: a hidden file of that age that no record names belongs to nobody who still runs."""
@@ -263,8 +266,8 @@ class Changelog(Sink):
                 os.rename(self.path / record.file, self.path / DataFile(record.epoch, record.epoch).name)
 
     def _write(self, file: DataFile, change: pa.Table, lineage: bytes) -> Path:
-        """Write a data file under a hidden name that nobody else has: processes on other hosts, or in other containers,
-        may have the same process id."""
+        """Write a data file under a hidden name. It gets its own when the record that names it is there: a crash
+        between the two must not lose it."""
         columns = [change.column(place).cast(field.type) for place, field in enumerate(self._schema)]
         table = pa.table(
             [*columns, change.column("_epoch"), change.column("_diff")], names=[*self._schema.names, "_epoch", "_diff"]
@@ -276,13 +279,8 @@ class Changelog(Sink):
             _RELEASED: str(self._released).encode(),
             _LINEAGE: base64.b64encode(lineage),
         }
-        hidden = self.path / f".{file.name}.{uuid.uuid4().hex}.tmp"
-        try:
+        with temporary_path(self.path, file.name) as hidden:
             pq.write_table(table.replace_schema_metadata(said), hidden, compression="zstd", write_page_checksum=True)
-        except BaseException:
-            with suppress(OSError):
-                hidden.unlink(missing_ok=True)
-            raise
         return hidden
 
     def _check_same(self, epoch: int, lineage: bytes, view: str, there: bytes) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of, sync
+from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
+from holdfast.foundation.atomic_files import sync_directory, sync_file
 
 LARGEST = 256 << 20
 """Bytes."""
@@ -68,13 +69,14 @@ def _replace(path: Path, target: DataFile, some: Sequence[DataFile], write: Writ
     tables = [pq.ParquetFile(pa.py_buffer((path / each.name).read_bytes())).read() for each in some]
     rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
     hidden = write(target, rows, metadata_of(path / some[-1].name) or {})
+    # Not `create_file`: it is read back before it gets its name.
     try:
-        sync(hidden)
+        sync_file(hidden)
         if is_torn(hidden, whole=True) or pq.read_metadata(hidden).num_rows != rows.num_rows:
             raise OSError(f"{hidden} does not hold what was written")
         with suppress(FileExistsError):  # another driver did the same
             os.link(hidden, path / target.name)
-        sync(path)
+        sync_directory(path)
     finally:
         with suppress(OSError):
             hidden.unlink(missing_ok=True)

@@ -116,12 +116,3 @@ def recent(path: Path, files: Iterable[DataFile]) -> set[DataFile]:
             continue  # its consumer has removed it
     horizon = max(times.values(), default=0.0) - RECENT
     return {each for each, written in times.items() if written >= horizon}
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or a directory, is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -24,6 +24,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from holdfast.foundation.atomic_files import create_file, remove_temporary, replace_file
+
 NAME = "_progress"
 DAMAGED = "_damaged"
 CHUNK = 64
@@ -80,8 +82,7 @@ class ChangelogProgress:
 
     def create(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        for leftover in self._directory.glob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
+        remove_temporary(self._directory)
 
     def epochs(self) -> list[int]:
         """The epochs of all records, in order; of a chunk its last."""
@@ -123,15 +124,8 @@ class ChangelogProgress:
         final = self._path(record.epoch, record.epoch)
         if (newest := self._newest(record.epoch)) is not None:
             return newest
-        hidden = self._directory / f".{uuid.uuid4().hex}.tmp"
-        try:
-            hidden.write_bytes(record.to_bytes())
-            os.link(hidden, final)
-        except FileExistsError:
+        if not create_file(final, record.to_bytes()):
             return self._newest(record.epoch)
-        finally:
-            with suppress(OSError):
-                hidden.unlink(missing_ok=True)
         later = self._newest(record.epoch + 1)
         if later is not None:
             # Another driver is past this epoch, and its record of it was removed: this one is too late.
@@ -158,9 +152,7 @@ class ChangelogProgress:
     def _fold(self, epochs: list[int]) -> None:
         records = [record for epoch in epochs if (record := self.read(epoch)) is not None]
         chunk = replace(records[-1], lineage=b"".join(record.lineage for record in records))
-        hidden = self._directory / f".{uuid.uuid4().hex}.tmp"
-        hidden.write_bytes(chunk.to_bytes())
-        os.replace(hidden, self._path(epochs[0], epochs[-1]))
+        replace_file(self._path(epochs[0], epochs[-1]), chunk.to_bytes())
         for epoch in epochs:
             self._path(epoch, epoch).unlink(missing_ok=True)
 

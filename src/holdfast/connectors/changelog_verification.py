@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.connectors.changelog_files import DataFile, is_torn, recent, sync
+from holdfast.connectors.changelog_files import DataFile, is_torn, recent
 from holdfast.connectors.changelog_progress import NAME
+from holdfast.foundation.atomic_files import replace_file, sync_directory, sync_file
 
 AT_OPENING = 256 << 20
 IN_A_PASS = 64 << 20
@@ -77,7 +76,7 @@ class Verification:
                 break  # in order, so that one number says how far it is
             path = self._path / each.name
             try:
-                sync(path)
+                sync_file(path)
                 left -= path.stat().st_size
                 if is_torn(path, whole=True):
                     torn = each
@@ -95,14 +94,8 @@ class Verification:
     def _write(self, upto: int) -> None:
         if upto == self._upto:
             return
-        sync(self._path)
-        hidden = self._record.parent / f".{uuid.uuid4().hex}.tmp"
-        try:
-            hidden.write_text(json.dumps({"sum": _sum(upto), "upto": upto}))
-            os.replace(hidden, self._record)
-        finally:
-            with suppress(OSError):
-                hidden.unlink(missing_ok=True)
+        sync_directory(self._path)
+        replace_file(self._record, json.dumps({"sum": _sum(upto), "upto": upto}).encode())
         self._upto = upto
 
 

@@ -24,6 +24,7 @@ import holdfast as hf
 from holdfast.demo.query import QUERY
 from holdfast.demo.run import shown
 from holdfast.demo.stage import Answer, DemoPlan, Run, generate, plain_answer, rows_of
+from holdfast.foundation.retries import wait_until
 from holdfast.testing.cluster import Cluster, Driver, Executor, Handle
 
 _LIMIT = 60.0
@@ -209,11 +210,8 @@ def _wait_for_executors(spark: Any, plan: DemoPlan) -> None:
 
 
 def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{path.name} is not there after {_PATIENCE:g} s")
-        time.sleep(0.02)
+    if not wait_until(path.exists, _PATIENCE, 0.02):
+        raise TimeoutError(f"{path.name} is not there after {_PATIENCE:g} s")
 
 
 def _timed(spark: Any, home: Path, plan: DemoPlan) -> tuple[Answer, float]:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import holdfast as hf
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.demo.amplab import RANKINGS, USERVISITS, Generator, Sizes
+from holdfast.foundation.retries import wait_until
 from holdfast.testing.cluster import Handle
 from holdfast.testing.gate import Gate
 
@@ -108,9 +109,7 @@ class Run:
         def hit(executor: str) -> None:
             self.executor = executor
             pid = next(one.pid for one in self._handle.members() if one.id == executor)
-            deadline = time.monotonic() + 60.0
-            while not self.gate.has_waited(str(pid)) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda: self.gate.has_waited(str(pid)), 60.0, 0.01)
             self._hit(self)
 
         self._trigger = AfterTasks(self._spark, self._after, hit)

@@ -1,7 +1,17 @@
-"""Files that are read whole and replaced in one step, and the syncs that make them last.
+"""Files that appear whole under their names, and the syncs that make them last.
+
+A file is written under a temporary name in the directory where it will be, and then gets its own name in one step:
+
+    replace_file     by renaming: it takes the place of the file that was there
+    create_file      by linking: only if there is none of that name, so of two writers at once one is told that it lost
+    temporary_path   for a writer that does more between the two steps, or that learns the name by writing
 
 Invariant: a reader, and a crash, see the old file or the new one, never a part. With ``sync`` the new one is on disk
 when the call returns, and so is its name.
+
+Temporary names are hidden and end with ``.tmp`` (`is_temporary`), and have 64 random bits: processes on other hosts, or
+in other containers, may have the same process id. A writer that fails removes its own. What a crash leaves is removed
+by the next owner of the directory (`remove_temporary`).
 """
 
 from __future__ import annotations
@@ -9,9 +19,15 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from holdfast.foundation.retries import retrying
+
+Content: TypeAlias = bytes | Callable[[BinaryIO], None]
+"""What a file is to hold, or a function that writes it."""
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """What network filesystems say that cannot sync a directory; their renames are synchronous."""
@@ -31,23 +47,68 @@ def read_file(path: Path) -> bytes:
     return retrying(read)
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file whole, or leave what was there. Its directory must exist."""
-    hidden = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        # Exclusive: nobody can have put a link there for us to follow.
-        handle = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(hidden, path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
+def replace_file(path: Path, content: Content, *, sync: bool = False, stem: str = "") -> None:
+    """Write a file whole, or leave the one that was there. Its directory must exist."""
+    with temporary_path(path.parent, stem) as temporary:
+        _write(temporary, content, sync)
+        os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
+
+
+def create_file(path: Path, content: Content, *, stem: str = "") -> bool:
+    """Write a file whole unless there is one of its name; whether it was written. If this raises, it may be there or
+    not. Its directory must exist, on a filesystem with links."""
+    try:
+        with temporary_path(path.parent, stem) as temporary:
+            _write(temporary, content, sync=False)
+            os.link(temporary, path)
+    except FileExistsError:
+        return False
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+@contextmanager
+def temporary_path(directory: Path, stem: str = "") -> Iterator[Path]:
+    """A path in ``directory`` for a file that has no name of its own yet. The caller writes the file and renames it; if
+    the block raises, the file is removed."""
+    path = directory / temporary_name(stem)
+    try:
+        yield path
+    except BaseException:
+        with suppress(OSError):  # what went wrong first is what matters
+            path.unlink(missing_ok=True)
+        raise
+
+
+def temporary_name(stem: str = "") -> str:
+    """A name that nobody else draws; it begins with ``stem``, for owners that tell their temporary files apart."""
+    return f".{stem}{stem and '.'}{secrets.token_hex(8)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that files have while they are written."""
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def remove_temporary(directory: Path) -> None:
+    """Remove the temporary files that a crash left. Nobody else may be writing to the directory."""
+    for leftover in directory.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: Content, sync: bool) -> None:
+    # Exclusive: nobody can have put a link there for us to follow.
+    with open(path, "xb") as file:
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            content(file)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:
@@ -58,6 +119,15 @@ def sync_directory(directory: Path) -> None:
     except OSError as error:
         if error.errno not in _CANNOT_SYNC:
             raise
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    """Have what a file holds on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
     finally:
         os.close(handle)
 

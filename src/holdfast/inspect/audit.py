@@ -8,7 +8,6 @@ hole between layers counts as missing. Cost: one pass over all bytes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,9 +16,11 @@ from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, LogUnreadable, StoreError
+from holdfast.foundation.atomic_files import is_temporary
+from holdfast.foundation.retries import attempts
 from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
-from holdfast.inspect.places import LOCAL, REPLICA, Found, Place, Sizes, check_one_flow, declared, live_traces, orphans
-from holdfast.log.location import is_temporary
+from holdfast.inspect.places import LOCAL, REPLICA, Place, Sizes, Working, check_one_flow, declared, live_traces
+from holdfast.log.lineage_copies import FoundLineage, orphans, records_of
 from holdfast.log.replica import is_true
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.name import ALL, LayerName
@@ -63,7 +64,7 @@ class Audit:
         self.undescribed: list[Place] = []
         """Places whose collections.json is not the flow's."""
 
-        self.lineages: dict[Place, Found] = {}
+        self.lineages: dict[Place, FoundLineage] = {}
         self.layers: dict[Place, dict[str, Sizes]] = {}
         """All layers that were listed, without those that are damaged."""
 
@@ -142,15 +143,13 @@ class Audit:
 
     def _look(self) -> None:
         before = list(self.findings)
-        for look in range(_LOOKS):
+        for is_last in attempts((_PAUSE,) * (_LOOKS - 1)):
             self.findings = list(before)
-            last_look = look == _LOOKS - 1
             vanished = self._list_and_check()
             self._judge()
             holes = any(finding.kind is Kind.MISSING for finding in self.findings[len(before) :])
-            if last_look or not (vanished or (self.is_running and holes)):
+            if is_last or not (vanished or (self.is_running and holes)):
                 return
-            time.sleep(_PAUSE)
 
     def _list_and_check(self) -> bool:
         """List all places, and read what was not read yet; whether something went away meanwhile."""
@@ -217,7 +216,7 @@ class Audit:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        records = [record for found in self.lineages.values() for record in found.records]
+        records = records_of(self.lineages.values())
         self.history = choose(records)
         lines = len(self.history) - self.history.first
         self.whole = not orphans(records) and not any(
@@ -291,7 +290,7 @@ class Audit:
 
     def _judge_unknown(self, place: Place) -> None:
         """Epochs that the place says there were, and of which no place has the lineage."""
-        records = [record for found in self.lineages.values() for record in found.records]
+        records = records_of(self.lineages.values())
         mine = {record.digest for record in self.lineages[place].records}
         lost = {record.epoch - 1 for record in orphans(records) if record.digest in mine}
         if place.level == REPLICA:
@@ -307,7 +306,7 @@ class Audit:
         path = place.location.local()
         if path is None:
             return  # an object store has none, and others do not list them
-        root = path / ("traces" if place.level == LOCAL else "layers")
+        root = place.layers_directory if isinstance(place, Working) else path / "layers"
         torn = [file for file in root.rglob(".*.tmp") if is_temporary(file.name)] if not self.is_running else []
         if torn:
             self._found(place, Kind.LEFTOVER, f"{len(torn)} files that were being written when a process died")

@@ -19,6 +19,7 @@ from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trustin
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.foundation.retries import relisted
 from holdfast.frontend.sql_words import Word, words
 from holdfast.inspect.places import (
     LOCAL,
@@ -31,7 +32,6 @@ from holdfast.inspect.places import (
     live_traces,
     open_places,
     read_history,
-    relisted,
     running,
 )
 from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
@@ -174,7 +174,7 @@ def read_collection(log: Named, name: str, at: int | None = None, others: Sequen
     working = [place for place in places if isinstance(place, Working) and trace in place.traces()]
     for place in working:
         try:
-            return _rows(ViewLog(str(place.directory / "traces" / trace), spec, fields, chain), name, at, entry)
+            return _rows(ViewLog(str(place.layers_directory / trace), spec, fields, chain), name, at, entry)
         except (LogDamaged, LogUnreadable, EpochUnavailable):
             if len(places) == 1:
                 raise

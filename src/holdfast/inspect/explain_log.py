@@ -27,7 +27,7 @@ def drawing_of(logs: Sequence[Named]) -> tuple[str, Drawing]:
     measured = {}
     for operator, names in operators_of(live_traces(places, kept), [box.id for box in found.boxes]).items():
         if isinstance(place, Working):
-            measured[operator] = Measured(*held(place.directory / "traces" / trace for trace in names))
+            measured[operator] = Measured(*held(place.layers_directory / trace for trace in names))
         else:
             sizes = [size for trace in names for size in place.layers(trace).values()]
             measured[operator] = Measured(len(sizes), sum(sizes))

@@ -12,20 +12,27 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
-from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import LogDamaged, LogError, LogForeign
 from holdfast.log.copying import read_intact
+from holdfast.log.fencing import traces_of_log
+from holdfast.log.lineage_copies import (
+    FoundLineage,
+    Reader,
+    orphans,
+    read_location,
+    read_places,
+    read_working,
+    records_of,
+)
 from holdfast.log.location import LocalLocation, Location, open_location
 from holdfast.log.replica import Replica, layer_path
-from holdfast.log.stash import read_stash
 from holdfast.log.working_directory import LogDirectory
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import verify_layer
@@ -37,40 +44,6 @@ Named: TypeAlias = str | os.PathLike[str] | Location
 Sizes: TypeAlias = dict[LayerName, int]
 
 LOCAL, REPLICA = "local", "replica"
-
-_ATTEMPTS = 5
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A line of the stash, or a segment (``line`` is 0), that does not read."""
-
-    path: str
-    why: str
-    line: int = 0
-
-
-@dataclass
-class Found:
-    """The lineage that a place holds: the records that read, and what does not."""
-
-    records: list[Lineage] = field(default_factory=list)
-    damaged: list[Damage] = field(default_factory=list)
-
-    def upto(self, history: History) -> int:
-        """The last epoch up to which the records hold this history without a gap."""
-        held = {record.digest for record in self.records}
-        missing = next((record for record in history if record.digest not in held), None)
-        if missing is None:
-            return history.last
-        return -1 if isinstance(missing, Folded) else missing.epoch - 1
-
-    def newest(self, history: History) -> int:
-        """The last epoch of this history of which there is a record."""
-        true = {lineage.digest for lineage in history}
-        return max((record.epoch for record in self.records if record.digest in true), default=-1)
 
 
 class Place(ABC):
@@ -99,7 +72,7 @@ class Place(ABC):
         return kept
 
     @abstractmethod
-    def lineage(self, known: Iterable[str] = ()) -> Found:
+    def lineage(self, known: Collection[str] = ()) -> FoundLineage:
         """The records that are here. Where ``known`` has the digest that names a file, the file may be passed over."""
 
     @abstractmethod
@@ -128,26 +101,31 @@ class Working(Place):
         self.directory = location.path
         self.stash = location.path / "lineage" / "log.jsonl"
 
+    @property
+    def layers_directory(self) -> Path:
+        """The directory of the traces. It has another name after another driver has taken over."""
+        return traces_of_log(self.directory)
+
     def holder(self) -> dict[str, Any] | None:
         """Who runs the flow right now; None if nobody does."""
         return LogDirectory(self.directory, "", None).holder()
 
-    def lineage(self, known: Iterable[str] = ()) -> Found:
-        records, damaged = read_stash(self.stash)
-        return Found(records, [Damage("lineage/log.jsonl", why, number) for number, why in damaged])
+    def lineage(self, known: Collection[str] = ()) -> FoundLineage:
+        return read_working(self.stash)
 
     def traces(self) -> list[str]:
-        return self.location.directories("traces")
+        return self.location.directories(self.layers_directory.name)
 
     def layers(self, trace: str) -> Sizes:
-        found = ((LayerName.parse(entry.name), entry.size) for entry in self.location.list(f"traces/{trace}"))
+        listed = self.location.list(f"{self.layers_directory.name}/{trace}")
+        found = ((LayerName.parse(entry.name), entry.size) for entry in listed)
         return {name: size for name, size in found if name is not None}
 
     def check(self, trace: str, name: LayerName) -> None:
         verify_layer(self.directory / self.path(trace, name))
 
     def path(self, trace: str, name: LayerName) -> str:
-        return f"traces/{trace}/{name.text()}"
+        return f"{self.layers_directory.name}/{trace}/{name.text()}"
 
 
 class Durable(Place):
@@ -155,19 +133,8 @@ class Durable(Place):
 
     level = REPLICA
 
-    def lineage(self, known: Iterable[str] = ()) -> Found:
-        return relisted(lambda: self._lineage(set(known)))
-
-    def _lineage(self, known: set[str]) -> Found:
-        found = Found()
-        for segment in self.replica.segments():
-            if segment.digest in known:
-                continue
-            try:
-                found.records += self.replica.read_segment(segment)
-            except LogDamaged as error:
-                found.damaged.append(Damage(f"lineage/{segment.text()}", str(error).rpartition(".jsonl: ")[2]))
-        return found
+    def lineage(self, known: Collection[str] = ()) -> FoundLineage:
+        return read_location(self.replica, known)
 
     def traces(self) -> list[str]:
         return self.replica.traces()
@@ -196,16 +163,6 @@ def _is_description(kept: dict[str, Any]) -> bool:
     )
 
 
-def relisted(work: Callable[[], T]) -> T:
-    """Do ``work``, which lists and then reads, again if what it listed was merged away meanwhile."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return work()
-        except FileNotFoundError:
-            continue
-    return work()
-
-
 # -- finding them -----------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +183,7 @@ def find_places(named: Sequence[Named]) -> list[Place]:
 
 
 def _is_working(path: Path) -> bool:
-    return (path / "traces").is_dir() or (path / "lineage" / "log.jsonl").exists()
+    return traces_of_log(path).is_dir() or (path / "lineage" / "log.jsonl").exists()
 
 
 def _is_replica(location: Location) -> bool:
@@ -304,13 +261,11 @@ def live_traces(places: Sequence[Place], kept: dict[str, Any]) -> list[str]:
 
 def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
     """The history, and how far each place has it. LogDamaged if a part of it is in none of them."""
-    found: dict[Place, Found] = {}
-    records: list[Lineage] = []
-    for place in sorted(places, key=lambda place: place.level != LOCAL):
-        # Where nothing is lost, a digest that is known stands for all epochs up to it.
-        whole = not orphans(records) and not any(each.damaged for each in found.values())
-        found[place] = place.lineage([record.digest for record in records] if whole else ())
-        records += found[place].records
+    readers: dict[str, dict[Place, Reader]] = {LOCAL: {}, REPLICA: {}}
+    for place in places:
+        readers[place.level][place] = place.lineage
+    found = read_places(readers[LOCAL], readers[REPLICA])
+    records = records_of(found.values())
     history = choose(records)
     for place, each in found.items():
         for damage in each.damaged:
@@ -334,18 +289,6 @@ def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
         by_name = place.replica.holding(history, ()).lineage if isinstance(place, Durable) else -1
         reach[place] = max(by_name, each.upto(history))
     return history, {place: reach[place] for place in places}
-
-
-def orphans(records: Sequence[Lineage]) -> list[Lineage]:
-    """Records whose parent is in none of the places, the first first."""
-    known = {record.digest for record in records}
-    folded = max((record.epoch for record in records if isinstance(record, Folded)), default=-1)
-    lost = [
-        record
-        for record in records
-        if record.parent != GENESIS and record.parent not in known and record.epoch > folded
-    ]
-    return sorted(lost, key=lambda record: record.epoch)
 
 
 def chain_of(history: History) -> Chain:

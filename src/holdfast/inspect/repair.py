@@ -91,7 +91,7 @@ class Repair:
     def _look_again(self, place: Place) -> None:
         """Put back what was set aside once, and is what its name says after all."""
         if isinstance(place, Working):
-            look_again(place.directory / "traces")
+            look_again(place.layers_directory)
             listed = {trace: place.layers(trace) for trace in place.traces()}
         else:
             back = [(trace, name) for trace, name in place.replica.aside() if place.replica.put_back(trace, name)]
@@ -190,7 +190,7 @@ class Repair:
             Fetch(
                 trace,
                 name,
-                str(place.directory / "traces" / trace),
+                str(place.layers_directory / trace),
                 tuple(number for number, held in enumerate(names) if name in held),
             )
             for name in self._lacking(self._names(place, trace), [name for held in names for name in held])
@@ -204,7 +204,7 @@ class Repair:
         local = self._names(source, trace)
         if not local:
             return
-        directory = source.directory / "traces" / trace
+        directory = source.layers_directory / trace
         layout = open_layer(directory / next(iter(local)).text()).layout
         for low, high in _strips([*local, *self._names(place, trace)]):
             reach = covered(local, low, high, self._chain)

@@ -137,4 +137,4 @@ def _kind(kept: Mapping[str, Any], trace: str) -> str:
 
 def traces_directory(log: UnopenedLog, local: Path) -> Path:
     """Where the local layers are, if there are any."""
-    return next((place.directory / "traces" for place in log.places if isinstance(place, Working)), local / "traces")
+    return next((place.layers_directory for place in log.places if isinstance(place, Working)), local / "traces")

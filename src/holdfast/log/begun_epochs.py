@@ -18,7 +18,7 @@ from pathlib import Path
 
 from holdfast.coordinator.lineage import Lineage, to_lines
 from holdfast.errors import LogError
-from holdfast.foundation.atomic_files import read_file
+from holdfast.foundation.atomic_files import read_file, replace_file
 
 FILE = "begun.jsonl"
 _GROWN = 256
@@ -73,10 +73,8 @@ class Begun:
         self._start(known)
 
     def _start(self, known: Sequence[Lineage]) -> None:
-        hidden = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
-            hidden.write_bytes(to_lines(known))
-            os.replace(hidden, self.path)
+            replace_file(self.path, to_lines(known))
             self.close()
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:

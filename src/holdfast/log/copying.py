@@ -21,17 +21,18 @@ from holdfast.coordinator.copy_plan import Compact, Ship, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, StoreError
 from holdfast.foundation.os_errors import fix
 from holdfast.foundation.processor_priority import in_spare_time
+from holdfast.foundation.retries import LISTING_AGAIN, retrying
 from holdfast.log.durable_layer import decode_layer, durable_name, encode_layer
 from holdfast.log.host_paths import host_path
 from holdfast.log.location import Location
-from holdfast.log.replica import Replica
+from holdfast.log.replica import SECOND_LOOK, Replica
 from holdfast.trace.cover import Chain, Piece, cover
 from holdfast.trace.layer import list_layers, write_layer
 from holdfast.trace.merge import outline
 from holdfast.trace.name import LayerName
 from holdfast.trace.quiet import changed_metadata
 from holdfast.trace.rows import Block, Layout, consolidate
-from holdfast.trace.search import open_slice
+from holdfast.trace.search import Slice, open_slice
 
 _STREAMS = 8
 """So many transfers go on at once in a task: they wait for the network, not for the processor."""
@@ -118,30 +119,17 @@ def _durable(shipment: Shipment, exactly: bool = False) -> tuple[LayerName, byte
 def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     """What the local layers hold of the epochs to ship, as one durable layer. Unless ``exactly`` these are wanted, it
     is all epochs where they cannot be told from those before any more."""
-    ship, directory = shipment.ship, host_path(shipment.directory)
-    after = ship.after
-    for attempt in range(5):
-        try:
-            names = list_layers(directory)
-        except FileNotFoundError:
-            names = []
-        try:
-            pieces = cover(names, ship.low, ship.high, ship.upto, shipment.chain, after=after)
-            slices = [open_slice(directory, piece, shipment.layout) for piece in pieces]
-            blocks = [opened.block() for opened in slices]
-            break
-        except FileNotFoundError:
-            continue  # a merge was faster: what it wrote instead is in the next listing
-        except (EpochUnavailable, LogDamaged) as error:
-            if after >= 0 and not exactly and "path" not in error.fields:
-                # Local compaction has passed that epoch: the location gets the whole trace anew.
-                after = -1
-                continue
-            if exactly or attempt == 4 or "path" in error.fields:
-                raise
-    else:
-        raise LogDamaged(f"trace {directory} changes faster than it can be read", path=str(directory))
-    since = _since(pieces, after, ship.upto, shipment.since)
+    ship, after = shipment.ship, shipment.ship.after
+    try:
+        slices = _open_slices(shipment, after, is_final=exactly or after >= 0)
+    except (EpochUnavailable, LogDamaged) as error:
+        if exactly or after < 0 or "path" in error.fields:
+            raise
+        # Local compaction has passed that epoch: the location gets the whole trace anew.
+        after = -1
+        slices = _open_slices(shipment, after, is_final=False)
+    blocks = [opened.block() for opened in slices]
+    since = _since([opened.layer.name for opened in slices], after, ship.upto, shipment.since)
     block = _collapsed(blocks, shipment.layout, since)
     found = [(each.layer.name, each.layer.metadata, rows.epoch) for each, rows in zip(slices, blocks, strict=True)]
     metadata = {**shipment.metadata, **changed_metadata(found, since)}
@@ -150,8 +138,28 @@ def _encode(shipment: Shipment, exactly: bool) -> tuple[LayerName, bytes]:
     return name, data
 
 
-def _since(pieces: Sequence[Piece], after: int, upto: int, since: int) -> int:
-    floors = [piece.name.floor for piece in pieces if piece.name.floor > piece.name.first]
+def _open_slices(shipment: Shipment, after: int, is_final: bool) -> list[Slice]:
+    """The local layers that hold the epochs to ship after ``after``. A listing may miss what a merge wrote while it was
+    made: that epochs are not there counts at once if ``is_final``, else if they are in no listing."""
+    ship, directory = shipment.ship, host_path(shipment.directory)
+
+    def look() -> list[Slice]:
+        pieces = cover(list_layers(directory), ship.low, ship.high, ship.upto, shipment.chain, after=after)
+        return [open_slice(directory, piece, shipment.layout) for piece in pieces]
+
+    def may_change(error: Exception) -> bool:
+        if isinstance(error, EpochUnavailable | LogDamaged):
+            return not is_final and "path" not in error.fields
+        return isinstance(error, FileNotFoundError)
+
+    try:
+        return retrying(look, on=may_change, pauses=LISTING_AGAIN)
+    except FileNotFoundError:
+        raise LogDamaged(f"trace {directory} changes faster than it can be read", path=str(directory)) from None
+
+
+def _since(names: Sequence[LayerName], after: int, upto: int, since: int) -> int:
+    floors = [name.floor for name in names if name.floor > name.first]
     since = min(max([since, *floors]), upto)
     return since if since > after + 1 else -1
 
@@ -220,15 +228,14 @@ def _no_room(directory: Path, error: OSError) -> LogError:
 
 
 def read_intact(replica: Replica, trace: str, name: LayerName) -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
-    """The bytes of a durable layer, and what they mean. LogDamaged only if it is damaged whenever it is read: a
-    connection that breaks off, or memory that errs, is not damage of the file."""
+    """The bytes of a durable layer, and what they mean. LogDamaged if it is damaged at a second look, too."""
     where = f"{replica.location.uri}/{trace}/{name.durable()}"
-    data = replica.read_layer(trace, name)
-    try:
-        return data, decode_layer(data, name, where)
-    except LogDamaged:
+
+    def read() -> tuple[bytes, tuple[Block, Layout, dict[str, str]]]:
         data = replica.read_layer(trace, name)
         return data, decode_layer(data, name, where)
+
+    return retrying(read, on=LogDamaged, pauses=SECOND_LOOK)
 
 
 @dataclass(frozen=True)

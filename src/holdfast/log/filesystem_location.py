@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,9 +25,10 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from holdfast.errors import StoreError
+from holdfast.foundation.atomic_files import is_temporary, temporary_name
 from holdfast.foundation.os_errors import said
 from holdfast.foundation.retries import retrying
-from holdfast.log.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal, temporary_name
+from holdfast.log.location import Entries, Entry, Location, Names, is_inside, refusal
 from holdfast.reporting import redaction
 
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
@@ -174,10 +174,7 @@ class FilesystemLocation(Location):
     def check(self) -> None:
         with self._doing("use", "") as opened:
             self._check_bucket(opened)
-        probe = f".check-{secrets.token_hex(8)}.tmp"
-        self.write(probe, b"holdfast")
-        self.read(probe)
-        self.remove(probe)
+        self.probe()
 
     def _check_bucket(self, opened: _Opened) -> None:
         """Nothing found is one thing, nowhere to look another: a missing bucket lists like an empty one."""

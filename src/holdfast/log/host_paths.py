@@ -9,25 +9,25 @@ own, by which the driver tells members apart.
     <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
     <host directory>/<flow>/traces-<term>-approximate/    those of its approximate epochs (`runtime/approximation.py`)
 
-A driver of a higher term takes the layers over by renaming their directory (`take`), as a lease does with a local one
-(`generation.py`): whatever a driver before still writes, it writes by the old name, where nobody reads.
+A driver of a higher term takes the layers over by renaming their directory (`take`; see `fencing.py`): whatever a
+driver before still writes, it writes by the old name, where nobody reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import secrets
 import shutil
 from pathlib import Path
 
-from holdfast.errors import Fenced
+from holdfast.foundation.atomic_files import create_file
+from holdfast.foundation.retries import relisted
+from holdfast.log.fencing import take_over
 
 LOCAL = "HOLDFAST_LOCAL"
 SCATTERED = Path("/@holdfast-local")
 MISPLACED = "holdfast: misplaced task"
-_TRACES = re.compile(r"traces-(\d{12,})")
 _APPROXIMATE = "-approximate"
 
 
@@ -58,22 +58,10 @@ def take(directory: Path) -> None:
     """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. What was
     approximate then is of no use."""
     own = host_path(directory)
-    own.parent.mkdir(parents=True, exist_ok=True)
-    number = _number(own)
-    others = sorted(path for path in own.parent.iterdir() if _number(path) >= 0 and path != own)
-    if any(_number(path) > number for path in others):
-        raise Fenced(f"{own}: another driver has taken the layers over; this one has stopped", path=str(own))
-    if others and not own.is_dir():
-        os.rename(others.pop(), own)
-    own.mkdir(exist_ok=True)
-    before = [path for path in own.parent.glob(f"traces-*{_APPROXIMATE}") if path != approximate_of(own)]
-    for other in [*others, *before]:
-        shutil.rmtree(other, ignore_errors=True)
-
-
-def _number(path: Path) -> int:
-    found = _TRACES.fullmatch(path.name)
-    return int(found[1]) if found else -1
+    relisted(lambda: take_over(own))  # another attempt of this task may rename it at the same time
+    for other in own.parent.glob(f"traces-*{_APPROXIMATE}"):
+        if other != approximate_of(own):
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def host_path(directory: str | Path) -> Path:
@@ -97,12 +85,5 @@ def member() -> str:
         return name.read_text()
     except FileNotFoundError:
         Path(root).mkdir(parents=True, exist_ok=True)
-        hidden = Path(root) / f".member.{secrets.token_hex(8)}"
-        hidden.write_text(secrets.token_hex(8))
-        try:
-            os.link(hidden, name)  # whoever links first has named it
-        except FileExistsError:
-            pass
-        finally:
-            hidden.unlink()
+        create_file(name, secrets.token_hex(8).encode())
         return name.read_text()

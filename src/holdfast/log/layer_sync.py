@@ -50,11 +50,7 @@ def forget_others(directory: Path, kept: Collection[str]) -> None:
 
 def sync_layers(directory: Path, after: int) -> None:
     """Have the host write a trace's newer layers to its disk, and the directory that names them."""
-    try:
-        names = list_layers(directory)
-    except FileNotFoundError:
-        return
-    for name in names:
+    for name in list_layers(directory):
         if name.last > after:
             with suppress(FileNotFoundError):  # merged and removed in the meantime
                 _sync_layer(directory, name)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +26,14 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import StoreError
 from holdfast.foundation import arguments
-from holdfast.foundation.atomic_files import make_directory, read_file, replace_file, sync_directory
+from holdfast.foundation.atomic_files import (
+    is_temporary,
+    make_directory,
+    read_file,
+    replace_file,
+    sync_directory,
+    temporary_name,
+)
 from holdfast.foundation.os_errors import said
 from holdfast.foundation.retries import retrying
 from holdfast.reporting import redaction
@@ -84,6 +90,13 @@ class Location(ABC):
     @abstractmethod
     def check(self) -> None:
         """Raise `StoreError` at once if blobs cannot be written, read and removed here. Makes a local directory."""
+
+    def probe(self) -> None:
+        """Write, read and remove a blob that nobody lists."""
+        name = temporary_name("check")
+        self.write(name, b"holdfast")
+        self.read(name)
+        self.remove(name)
 
     def local(self) -> Path | None:
         """The directory, if it is on a local disk."""
@@ -172,16 +185,6 @@ def refusal(location: Location, operation: str, path: str, reason: str, **fields
     )
 
 
-def is_temporary(name: str) -> bool:
-    """Whether a name is one that blobs have while they are written."""
-    return name.startswith(".") and name.endswith(".tmp")
-
-
-def temporary_name() -> str:
-    """A name for a blob while it is written."""
-    return f".{secrets.token_hex(8)}.tmp"
-
-
 def is_inside(path: str) -> bool:
     """Whether a relative path stays in its location."""
     return not path.startswith("/") and ".." not in path.split("/")
@@ -259,10 +262,7 @@ class LocalLocation(Location):
     def check(self) -> None:
         with self._doing("use", ""):
             make_directory(self.path)
-        probe = f".check-{secrets.token_hex(8)}.tmp"
-        self.write(probe, b"holdfast")
-        self.read(probe)
-        self.remove(probe)
+        self.probe()
 
     @contextmanager
     def _doing(self, operation: str, path: str, *, missing: bool = False) -> Iterator[None]:

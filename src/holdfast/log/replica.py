@@ -14,7 +14,6 @@ replaced. So no write needs a lock or a protocol: two drivers that write at once
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -27,9 +26,10 @@ from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.roster import Roster, Version
-from holdfast.errors import LogDamaged, LogForeign, LogFormat, StoreError
+from holdfast.errors import LogDamaged, StoreError
+from holdfast.foundation.retries import retrying
+from holdfast.log import header
 from holdfast.log.location import Location
-from holdfast.log.working_directory import FORMAT, READABLE
 from holdfast.trace.layer import check_bytes
 from holdfast.trace.name import LayerName
 
@@ -39,6 +39,10 @@ _CLAIM = re.compile(r"(\d{12,})-([0-9a-f]{16})\.json")
 _SEGMENTS = 8
 """So many segments of the lineage are merged into one."""
 
+
+SECOND_LOOK = (0.0,)
+"""Damage counts if it is there whenever it is looked at: a connection that breaks off, or memory that errs, is not
+damage of the file."""
 
 AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 """Calls a function on all items, at once if it can."""
@@ -101,53 +105,34 @@ class Replica:
         except LogDamaged:
             name = None  # a torn write: the rest of the log says by its digests whose it is
         if name is None:
-            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
-        elif name != flow:
-            raise LogForeign(
-                f"log {self.location.uri}: it belongs to flow '{name}', not to '{flow}'; "
-                "give each flow a log of its own",
-                path=self.location.uri,
-                found=name,
-                expected=flow,
-            )
-        elif (self._json("holdfast.json") or {}).get("format") != FORMAT:
-            self.location.write("holdfast.json", _text({"format": FORMAT, "flow": flow}))
+            self._write_json(header.FILE, header.header_of(flow))
+            return
+        header.check_flow(name, flow, self.location.uri)
+        if (self._json(header.FILE) or {}).get("format") != header.FORMAT:
+            self._write_json(header.FILE, header.header_of(flow))
 
     def flow(self) -> str | None:
         """Whose log it is; None if there is none."""
-        header = self._json("holdfast.json")
-        if header is None:
-            return None
-        found, name = header.get("format"), header.get("flow")
-        if not isinstance(found, int) or not isinstance(name, str):
-            raise LogDamaged(f"log {self.location.uri}: holdfast.json does not say whose log it is")
-        if found not in READABLE:
-            raise LogFormat(
-                f"log {self.location.uri}: it was written in format {found}, and this Holdfast reads format {FORMAT}",
-                found=found,
-                expected=FORMAT,
-            )
-        return name
+        said = self._json(header.FILE)
+        return None if said is None else header.flow_of(said, self.location.uri)
 
     def write_collections(self, collections: dict[str, Any]) -> None:
         with suppress(LogDamaged):
             if self.read_collections() == collections:
                 return
-        self.location.write("collections.json", _text(collections))
+        self._write_json("collections.json", collections)
 
     def read_collections(self) -> dict[str, Any]:
         return self._json("collections.json") or {}
 
     def _json(self, path: str) -> dict[str, Any] | None:
         try:
-            held = json.loads(self.location.read(path))
+            return header.from_text(self.location.read(path), self.location.uri, path)
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise LogDamaged(f"log {self.location.uri}: {path} does not read as JSON ({error})") from None
-        if not isinstance(held, dict):
-            raise LogDamaged(f"log {self.location.uri}: {path} does not hold a JSON object")
-        return held
+
+    def _write_json(self, path: str, held: dict[str, Any]) -> None:
+        self.location.write(path, header.to_text(held).encode())
 
     # -- which location it is ---------------------------------------------------------------------------------------
 
@@ -170,7 +155,7 @@ class Replica:
     def write_roster(self, roster: Roster, identity: str) -> None:
         """Have this be the location ``identity`` of a log with this roster."""
         said = {"min_replicas": roster.min_replicas, "locations": dict(roster.locations)}
-        self.location.write(_roster_path(roster.version, identity), _text(said))
+        self._write_json(_roster_path(roster.version, identity), said)
         for version, other in self.identify():
             if (version, other) < (roster.version, identity) or other != identity:
                 self.location.remove(_roster_path(version, other))
@@ -184,7 +169,7 @@ class Replica:
 
     def claim(self, claim: Claim, said: dict[str, Any]) -> None:
         """Claim the log; claims of drivers before are removed."""
-        self.location.write(_claim_path(claim), _text(said))
+        self._write_json(_claim_path(claim), said)
         for other in self.claims():
             if other < claim:
                 self.location.remove(_claim_path(other))
@@ -201,16 +186,17 @@ class Replica:
     def read_segment(self, segment: Segment) -> list[Lineage]:
         """The lineages of a segment. LogDamaged if it does not hold what its name says."""
         path = f"lineage/{segment.text()}"
-        for attempt in range(2):
-            try:
-                lineages = from_lines(self.location.read(path))
-                _check_chain(lineages, segment)
-                break
-            except ValueError as error:
-                if attempt:  # it was so at a second look, too
-                    self.torn.append(segment)
-                    raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
-        return lineages
+
+        def read() -> list[Lineage]:
+            lineages = from_lines(self.location.read(path))
+            _check_chain(lineages, segment)
+            return lineages
+
+        try:
+            return retrying(read, on=ValueError, pauses=SECOND_LOOK)
+        except ValueError as error:
+            self.torn.append(segment)
+            raise LogDamaged(f"log {self.location.uri}: {path}: {error}", path=path) from None
 
     def write_lineage(self, lineages: Sequence[Lineage]) -> None:
         """Add a segment."""
@@ -349,7 +335,3 @@ def _first(lineages: Sequence[Lineage]) -> int:
 
 def _claim_path(claim: Claim) -> str:
     return f"claims/{claim.term:012d}-{claim.owner}.json"
-
-
-def _text(held: dict[str, Any]) -> bytes:
-    return (json.dumps(held, indent=1) + "\n").encode()

@@ -5,44 +5,31 @@
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
     <log>/members.json          on a cluster whose hosts have directories of their own: who has the layers
-    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `generation.py`
+    <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `fencing.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
-say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. It belongs to
-the process, so it goes when the process dies, however it dies. A driver that leads by a lease may take the lock from
-one that led by the same lease: that one may be paused, and is told to stop when it wakes (`check`). Small files are
-replaced whole, by renaming, so a reader sees the old or the new one.
+say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. A driver that
+leads by a lease may take the lock from one that led by the same lease: that one may be paused, and is told to stop when
+it wakes (`check`). How the lock goes together with leases and claims: `fencing.py`. Small files are replaced whole, so
+a reader sees the old or the new one.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import secrets
-import socket
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from holdfast.errors import Fenced, LogBusy, LogDamaged, LogError, LogForeign, LogFormat
-from holdfast.foundation.atomic_files import read_file, replace_file
+from holdfast.errors import Fenced, LogError
+from holdfast.foundation.atomic_files import read_file, remove_temporary, replace_file
 from holdfast.foundation.os_errors import fix
-from holdfast.log import generation
-
-FORMAT = 3
-"""The format that this version writes."""
-
-READABLE = (2, 3)
-"""The formats that it reads. A driver that opens a log of an older one makes it one of its own."""
+from holdfast.log import fencing, header
 
 _OWN = (
-    "holdfast.json", "lock", "collections.json", "members.json", "lineage", "traces",
+    header.FILE, "lock", "collections.json", "members.json", "lineage", "traces",
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster",
 )  # fmt: skip
-_ATTEMPTS = 5
-_PAUSE = 0.05
 
 
 class LogDirectory:
@@ -51,7 +38,7 @@ class LogDirectory:
     def __init__(self, path: Path, flow: str, lock: int | None) -> None:
         self.path = path
         self.flow = flow
-        self.traces = generation.current(path)
+        self.traces = fencing.traces_of_log(path)
         self.lineage = path / "lineage"
         self._lock = lock
 
@@ -76,18 +63,20 @@ class LogDirectory:
             return LogDirectory(place, _read_header(place, flow), None)
         if create:
             _make(place)
-        lock = _take_lock(place, lease) if exclusive else None
+        lock: int | None = None
         try:
-            if create and not (place / "holdfast.json").exists():
-                write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": flow}))
+            lock = fencing.take_lock(place, lease) if exclusive else None
+            if create and not (place / header.FILE).exists():
+                _write_json(place / header.FILE, header.header_of(flow))
             name = _read_header(place, flow)
             if exclusive:
-                _remove_leftovers(place)
-                if (_read_json(place / "holdfast.json") or {}).get("format") != FORMAT:
-                    write_whole(place / "holdfast.json", _text({"format": FORMAT, "flow": name}))
+                remove_temporary(place)
+                remove_temporary(place / "lineage")
+                if (_read_json(place / header.FILE) or {}).get("format") != header.FORMAT:
+                    _write_json(place / header.FILE, header.header_of(name))
             directory = LogDirectory(place, name, lock)
             if lease is not None:
-                directory.traces = generation.take(place)
+                directory.traces = fencing.take_traces(place)
         except OSError as error:
             if lock is not None:
                 os.close(lock)
@@ -104,7 +93,7 @@ class LogDirectory:
 
     def write_collections(self, collections: dict[str, Any]) -> None:
         """Say what the flow keeps."""
-        write_whole(self.path / "collections.json", _text(collections))
+        _write_json(self.path / "collections.json", collections)
 
     def read_collections(self) -> dict[str, Any]:
         """What the flow keeps; nothing if it never ran."""
@@ -112,7 +101,7 @@ class LogDirectory:
 
     def write_clock(self, start: str, difference: int) -> None:
         """Keep by how much the clocks of this host differ (`coordinator.clock`)."""
-        write_whole(self.path / "clock.json", _text({"start": start, "difference": difference}))
+        _write_json(self.path / "clock.json", {"start": start, "difference": difference})
 
     def read_clock(self) -> tuple[str, int] | None:
         """What was kept; None if there is nothing that can be read."""
@@ -125,7 +114,7 @@ class LogDirectory:
 
     def write_members(self, names: list[str]) -> None:
         """Say which members have the flow's layers."""
-        write_whole(self.path / "members.json", _text({"members": names}))
+        _write_json(self.path / "members.json", {"members": names})
 
     def read_members(self) -> list[str]:
         """The members that had the flow's layers when it last ran; none if it keeps them here."""
@@ -134,22 +123,13 @@ class LogDirectory:
     def holder(self) -> dict[str, Any] | None:
         """Who runs the flow right now (``pid``, ``host``, ``since``); None if nobody does."""
         try:
-            probe = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
-            return None
+            return fencing.lock_holder(self.path)
         except OSError as error:
             _refuse(self.path / "lock", error)
-        try:
-            fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _holder(probe)
-        finally:
-            os.close(probe)
-        return None
 
     def check(self) -> None:
         """`Fenced` if another driver has taken the lock from this one."""
-        if self._lock is not None and not _is_lock(self.path, self._lock):
+        if self._lock is not None and not fencing.is_lock(self.path, self._lock):
             holder = _read_json(self.path / "lock") or {}
             raise Fenced(
                 f"log {self.path}: another driver has taken over (process {holder.get('pid', '?')} on "
@@ -184,7 +164,7 @@ def _check_place(place: Path, create: bool) -> None:
             raise LogError(f"log {place}: it does not exist; is the path right, and has the flow run?", path=str(place))
     except OSError as error:
         _refuse(place, error)
-    if "holdfast.json" in entries:
+    if header.FILE in entries:
         return
     if not create:
         raise LogError(f"log {place}: it is not a Holdfast log (there is no holdfast.json in it)", path=str(place))
@@ -200,144 +180,30 @@ def _check_place(place: Path, create: bool) -> None:
 def _make(place: Path) -> None:
     try:
         (place / "lineage").mkdir(parents=True, exist_ok=True)
-        generation.current(place).mkdir(exist_ok=True)
+        fencing.traces_of_log(place).mkdir(exist_ok=True)
     except OSError as error:
         _refuse(place, error)
 
 
 def _read_header(place: Path, flow: str | None) -> str:
-    header = _read_json(place / "holdfast.json")
-    found, name = (header or {}).get("format"), (header or {}).get("flow")
-    if not isinstance(found, int) or not isinstance(name, str):
-        raise LogDamaged(f"log {place}: holdfast.json does not say whose log it is", path=str(place / "holdfast.json"))
-    if found > FORMAT:
-        raise LogFormat(
-            f"log {place}: it was written in format {found}, and this Holdfast reads format {FORMAT}; "
-            "install the newer Holdfast",
-            path=str(place),
-            found=found,
-            expected=FORMAT,
-        )
-    if found < READABLE[0]:
-        raise LogFormat(
-            f"log {place}: it was written in format {found}, before the first release, and this Holdfast reads format "
-            f"{FORMAT}; start the flow anew in an empty place",
-            path=str(place),
-            found=found,
-            expected=FORMAT,
-        )
-    if flow is not None and name != flow:
-        raise LogForeign(
-            f"log {place}: it belongs to flow '{name}', not to '{flow}'; give each flow a log of its own",
-            path=str(place),
-            found=name,
-            expected=flow,
-        )
+    name = header.flow_of(_read_json(place / header.FILE) or {}, str(place))
+    if flow is not None:
+        header.check_flow(name, flow, str(place))
     return name
-
-
-def _take_lock(place: Path, lease: str | None) -> int:
-    # Somebody who only asks who holds the lock holds it for an instant, too; and it may be taken from one who has it.
-    for attempt in range(_ATTEMPTS):
-        try:
-            lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            _refuse(place, error)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_lock(place, lock):
-                break
-            os.close(lock)
-        except BlockingIOError:
-            holder = _holder(lock)
-            os.close(lock)
-            if lease is not None and holder.get("lease") == lease:
-                return _seize(place, lease)
-            if attempt == _ATTEMPTS - 1:
-                raise _busy(place, holder) from None
-            time.sleep(_PAUSE)
-        except OSError as error:
-            os.close(lock)
-            _refuse(place, error)
-    else:
-        raise LogBusy(f"log {place}: drivers take it from each other; try again", path=str(place))
-    _sign(place, lock, lease)
-    return lock
-
-
-def _seize(place: Path, lease: str) -> int:
-    """Put a new lock in the place of one that a driver of the same lease has, and cannot use any more."""
-    hidden = place / f".lock.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    try:
-        lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _sign(place, lock, lease)
-        os.replace(hidden, place / "lock")
-    except OSError as error:
-        _refuse(place, error)
-    return lock
-
-
-def _sign(place: Path, lock: int, lease: str | None) -> None:
-    said = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-    try:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, _text(said if lease is None else {**said, "lease": lease}).encode(), 0)
-    except OSError as error:
-        os.close(lock)
-        _refuse(place, error)
-
-
-def _is_lock(place: Path, lock: int) -> bool:
-    """Whether this open file is the lock that counts."""
-    try:
-        found = os.stat(place / "lock")
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(found, os.fstat(lock))
-
-
-def _busy(place: Path, holder: dict[str, Any]) -> LogBusy:
-    pid, host = holder.get("pid"), holder.get("host")
-    if pid == os.getpid() and host == socket.gethostname():
-        who = "a flow of this very process has it; close() that one first"
-    elif pid is None:
-        who = "another process has it"
-    else:
-        who = f"process {pid} on {host} has it; stop that one first"
-    return LogBusy(f"log {place}: {who}", path=str(place), pid=pid, host=host)
-
-
-def _holder(lock: int) -> dict[str, Any]:
-    try:
-        held = json.loads(os.pread(lock, 4096, 0))
-    except (OSError, ValueError):
-        return {}  # it has the lock, but has not written its name yet
-    return held if isinstance(held, dict) else {}
-
-
-def _remove_leftovers(place: Path) -> None:
-    for leftover in place.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     """The object in a file; None if there is no such file."""
     try:
-        held = json.loads(read_file(path))
+        return header.from_text(read_file(path), str(path.parent), path.name)
     except FileNotFoundError:
         return None
     except OSError as error:
         _refuse(path, error)
-    except ValueError as error:
-        raise LogDamaged(f"log {path.parent}: {path.name} does not read as JSON ({error})", path=str(path)) from None
-    if not isinstance(held, dict):
-        raise LogDamaged(f"log {path.parent}: {path.name} does not hold a JSON object", path=str(path))
-    return held
 
 
-def _text(held: dict[str, Any]) -> str:
-    return json.dumps(held, indent=1) + "\n"
+def _write_json(path: Path, held: dict[str, Any]) -> None:
+    write_whole(path, header.to_text(held))
 
 
 def _refuse(path: Path, error: OSError) -> NoReturn:

@@ -20,6 +20,7 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.errors import TooFewMembers
+from holdfast.foundation.retries import attempts, wait_until
 from holdfast.log.host_paths import MISPLACED, Misplaced, member
 from holdfast.spark.membership import present
 
@@ -87,9 +88,8 @@ class PlacedWork:
         ``losses`` was that (which is mended if the flow ``heals``), or tasks did not come to run where they had to."""
         if self.losses and not heals:
             return False  # the flow stops
-        deadline = time.monotonic() + _HEARING
-        while self.losses == losses and time.monotonic() < deadline and not (heals and MISPLACED in str(error)):
-            time.sleep(0.05)  # a job that failed for a loss may know before we do
+        # A job that failed for a loss may know before we do.
+        wait_until(lambda: self.losses != losses or (heals and MISPLACED in str(error)), _HEARING, 0.05)
         return heals if self.losses > losses else MISPLACED in str(error)
 
     @property
@@ -129,10 +129,12 @@ class PlacedWork:
         """Give members that are known by name a little time to be there."""
         deadline = time.monotonic() + seconds
         while self.scattered and not set(names) <= self._hosts.keys() and time.monotonic() < deadline:
-            known = set(self._hosts.values())
-            while {one.host for one in present(self._context)} <= known and time.monotonic() < deadline:
-                time.sleep(0.1)
+            wait_until(self._is_host_new, deadline - time.monotonic(), 0.1)
             self.refresh()
+
+    def _is_host_new(self) -> bool:
+        """Whether an executor is on a host that was not there at the last look."""
+        return any(one.host not in self._hosts.values() for one in present(self._context))
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
         """Have these partitions kept by other members, until members change."""
@@ -146,18 +148,13 @@ class PlacedWork:
         self.asked = (self.asked - before) | set(self._owners)
 
     def _await_some(self) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not present(self._context):
-            if time.monotonic() > deadline:
-                raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
-            time.sleep(0.1)
+        if not wait_until(lambda: present(self._context), _PATIENCE, 0.1):
+            raise TooFewMembers(f"no executor is there, after {_PATIENCE:g} s", members=(), least=1)
 
     def _look(self) -> tuple[list[str], list[str]]:
         """The hosts that are there, and the name of each one's directory. Those whose executors are the same as before
         are not asked again: one of them may be slow. Another may be lost while we look: then we look again."""
-        for attempt in range(_LOOKS):
-            if attempt:
-                time.sleep(0.1 * attempt)
+        for is_last in attempts([0.1 * look for look in range(1, _LOOKS)]):
             self._await_some()
             executors: dict[str, set[str]] = {}
             for one in present(self._context):
@@ -168,7 +165,7 @@ class PlacedWork:
             try:
                 found = self._names(new)
             except Exception:
-                if attempt == _LOOKS - 1:
+                if is_last:
                     raise
                 continue
             names = [*known.values(), *found]

@@ -30,6 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.errors import LeaseError, LeaseLost
+from holdfast.foundation.atomic_files import create_file, replace_file, temporary_path
 from holdfast.foundation.os_errors import fix
 from holdfast.standby.lease import Clock, Holder, Lease, since_boot
 
@@ -57,9 +58,9 @@ class FileLease(Lease):
             raise LeaseError(f"lease {self.url}: it is a file; a lease is a directory", lease=self.url)
         with self._failing():
             self._directory.mkdir(parents=True, exist_ok=True)
-            hidden = self._hidden(0)
-            hidden.write_bytes(b"")
-            hidden.unlink()
+            with temporary_path(self._directory, _stem(0)) as probe:
+                probe.write_bytes(b"")
+                probe.unlink()
         self._connected = True
 
     def look(self) -> bool:
@@ -148,30 +149,21 @@ class FileLease(Lease):
 
     def _create(self, term: int, record: bytes) -> bool:
         """Put a term's file down, unless there is one."""
-        hidden = self._hidden(term)
         try:
-            hidden.write_bytes(record)
-            try:
-                os.link(hidden, self._path(term))
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                # A filesystem without links. Until the record is written, a reader sees an empty one: a change more.
-                with open(self._path(term), "xb") as file:
-                    file.write(record)
+            return create_file(self._path(term), record, stem=_stem(term))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        # A filesystem without links. Until the record is written, a reader sees an empty one: a change more.
+        try:
+            with open(self._path(term), "xb") as file:
+                file.write(record)
         except FileExistsError:
             return False
-        finally:
-            hidden.unlink(missing_ok=True)
         return True
 
     def _replace(self, term: int, record: bytes) -> None:
-        hidden = self._hidden(term)
-        try:
-            hidden.write_bytes(record)
-            os.replace(hidden, self._path(term))
-        finally:
-            hidden.unlink(missing_ok=True)
+        replace_file(self._path(term), record, stem=_stem(term))
 
     def _tidy(self) -> None:
         """Remove what those before left. (One that wakes up puts its own back, and does no harm with it.)"""
@@ -182,10 +174,7 @@ class FileLease(Lease):
                     (self._directory / name).unlink(missing_ok=True)
 
     def _path(self, term: int) -> Path:
-        return self._directory / f"term-{term:012d}"
-
-    def _hidden(self, term: int) -> Path:
-        return self._directory / f".term-{term:012d}.{self._token}.tmp"
+        return self._directory / _stem(term)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -193,6 +182,11 @@ class FileLease(Lease):
             yield
         except OSError as error:
             raise LeaseError(f"lease {self.url}: {fix(error)}", lease=self.url, errno=error.errno) from error
+
+
+def _stem(term: int) -> str:
+    """The name of a term; temporary files of it begin with it, so that a later holder can tell which to remove."""
+    return f"term-{term:012d}"
 
 
 def _said(record: bytes) -> dict[str, object]:

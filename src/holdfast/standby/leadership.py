@@ -1,9 +1,7 @@
 """Whether this driver leads: asked before an epoch is begun, and again before it counts.
 
-The lease says who should lead, the lock of the working directory who took it last, and the claims in the log locations
-the same for drivers on other hosts. A driver that was paused finds one of them changed when it wakes, and stops. What
-it was in the middle of never counts: it is under a name that nobody reads any more (`log/generation.py`), carries
-another digest, and the sinks refuse it.
+A driver that was paused finds the lease, the lock or the claims changed when it wakes, and stops. What each of them
+guarantees, and why what the driver was in the middle of never counts: `log/fencing.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from holdfast.standby.lease import Lease
 
 
 class Claims(Protocol):
-    """Who claimed the log locations last (`durability.Durability`)."""
+    """Who claimed the log locations last (`runtime/replication.py`)."""
 
     fenced: Fenced | None
     """Set once another driver has taken over; then nothing more is made durable."""

@@ -12,6 +12,10 @@ SUSPENDED, when the connection is gone, means not sure as well, until the sessio
 The server must allow the timeout: ZooKeeper's least session timeout is two of its ticks (4 s unless set otherwise), and
 a shorter one is made as long as that: then others take over later. Its longest is twenty ticks, and a longer one is
 made as short as that; so it must not be asked for, or a holder would count on a lease that it may have lost.
+
+Kazoo's recipes are not used. A contender of its `Lock` (and `Election`) that does not block loses its place in the
+queue, since ``acquire`` with a timeout removes its node, and one that blocks hears neither that its own node is gone
+nor from when on it may count on the lock; `NonBlockingLease` compares the clocks of hosts.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
+
+from holdfast.foundation.atomic_files import create_file
 
 _NAME = re.compile(r"\.asked-(\d+)-.*\.json")
 
@@ -35,14 +36,8 @@ def recall(path: Path) -> dict[str, str] | None:
 def fix(path: Path, answers: Mapping[str, str]) -> Mapping[str, str]:
     """Put these answers down, unless there are some already: what counts from now on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        hidden.write_text(json.dumps(dict(answers)), encoding="utf-8")
-        os.link(hidden, path)
-    except FileExistsError:
+    if not create_file(path, json.dumps(dict(answers)).encode()):
         return recall(path) or {}
-    finally:
-        hidden.unlink(missing_ok=True)
     _clear(path)
     return answers
 

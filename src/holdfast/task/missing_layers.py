@@ -8,7 +8,7 @@ hold enough (they lag, that is their way), the task fails, and Spark tries it ag
 
 Three kinds of tasks never run elsewhere: replays, which are made for the members that lack something; those of epochs
 that are approximate, of which there are no copies; and those that ask outside functions, whose answers are fixed by a
-file at home (`asked.py`).
+file at home (`fixed_answers.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.log.copying import Copied, Fetch, fetch_all
 from holdfast.log.host_paths import Misplaced, host_path, member
+from holdfast.log.lineage_copies import read_location
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.task.program import Program, partition_range
@@ -69,8 +70,7 @@ def _fetch(program: Program, stage: int, partition: int, epoch: EpochSpec) -> in
     fetches = []
     for trace in traces:
         directory = host_path(epoch.traces) / trace
-        names = list_layers(directory) if directory.is_dir() else ()
-        local = {name for name in names if digests.get(name.last) == name.digest}
+        local = {name for name in list_layers(directory) if digests.get(name.last) == name.digest}
         remote = _remote(trace, epoch.copies, digests)
         for piece in cover([*local, *remote], low, high, last, trusting(last)):
             if piece.name not in local:
@@ -119,15 +119,10 @@ def _known(copies: Sequence[Location]) -> tuple[dict[str, Lineage], dict[str, Fo
     known: dict[str, Lineage] = {}
     bases: dict[str, Folded] = {}
     for location in copies:
-        replica = Replica(location)
         try:
-            for segment in replica.segments():
-                if segment.digest not in known:
-                    for lineage in replica.read_segment(segment):
-                        if isinstance(lineage, Folded):
-                            bases[lineage.digest] = lineage
-                        else:
-                            known[lineage.digest] = lineage
+            found = read_location(Replica(location), known)
         except (HoldfastError, FileNotFoundError):
             continue
+        bases |= {record.digest: record for record in found.records if isinstance(record, Folded)}
+        known |= {record.digest: record for record in found.records if not isinstance(record, Folded)}
     return known, bases

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.foundation.atomic_files import replace_file
+
 _SHOWN = 50
 """So many rows of a table fit a person's patience; the other formats give all."""
 
@@ -64,13 +66,7 @@ def print_rows(rows: pa.Table, console: Console, title: str) -> None:
 
 def write_file(rows: pa.Table, format: Format, path: Path) -> None:
     """Write to a file, complete or not at all."""
-    hidden = path.with_name(f".{path.name}.tmp")
-    try:
-        with hidden.open("wb") as out:
-            write_rows(rows, format, out)
-        hidden.replace(path)
-    finally:
-        hidden.unlink(missing_ok=True)
+    replace_file(path, lambda out: write_rows(rows, format, out))
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:

@@ -10,9 +10,10 @@ It is a directory that all tasks see, so it can be sent to them.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from holdfast.foundation.retries import wait_until
 
 _PATIENCE = 120.0
 
@@ -38,20 +39,14 @@ class Gate:
                 continue
         if name:
             (self.directory / f"waits-{name}").touch()
-        deadline = time.monotonic() + _PATIENCE
-        while not self.is_open:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"gate {self.directory} is still closed after {_PATIENCE:g} s")
-            time.sleep(0.01)
+        if not wait_until(lambda: self.is_open, _PATIENCE, 0.01):
+            raise TimeoutError(f"gate {self.directory} is still closed after {_PATIENCE:g} s")
 
     def meet(self, name: str, others: int) -> None:
         """Wait, at the gate or behind it, until ``others`` of other names have come here too."""
         (self.directory / f"met-{name}").touch()
-        deadline = time.monotonic() + _PATIENCE
-        while len(list(self.directory.glob("met-*"))) <= others:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"gate {self.directory}: {name} met fewer than {others} in {_PATIENCE:g} s")
-            time.sleep(0.01)
+        if not wait_until(lambda: len(list(self.directory.glob("met-*"))) > others, _PATIENCE, 0.01):
+            raise TimeoutError(f"gate {self.directory}: {name} met fewer than {others} in {_PATIENCE:g} s")
 
     def open(self) -> None:
         (self.directory / "open").touch()

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Mapping
 from typing import NoReturn
 
-from holdfast.log.location import Entries, Entry, Location, Names, is_inside, is_temporary, refusal
+from holdfast.foundation.atomic_files import is_temporary
+from holdfast.log.location import Entries, Entry, Location, Names, is_inside, refusal
 
 
 class MemoryLocation(Location):

@@ -11,12 +11,13 @@ import ctypes
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from holdfast.foundation.retries import wait_until
 
 _PR_SET_PDEATHSIG = 1
 
@@ -80,10 +81,8 @@ def send(pids: Sequence[int], number: int) -> None:
 
 def wait_gone(name: str, value: str, seconds: float) -> list[Process]:
     """Wait until no process has the mark; those that still do after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while (left := marked(name, value)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    wait_until(lambda: not marked(name, value), seconds, 0.05)
+    return marked(name, value)
 
 
 class Spawner:

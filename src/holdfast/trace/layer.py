@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ import pyarrow as pa
 import xxhash
 
 from holdfast.errors import LogDamaged, LogFormat, LogUnreadable
+from holdfast.foundation.atomic_files import temporary_path
 from holdfast.foundation.os_errors import fix
 from holdfast.foundation.retries import retrying
 from holdfast.trace import physical
@@ -61,8 +61,8 @@ def write_layer(
 ) -> LayerName:
     """Write the rows as one layer of that range, and return its name. The rows need not be consolidated."""
     directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f".{uuid.uuid4().hex}.tmp"
-    try:
+    # The name is known when all is written: it has the checksum.
+    with temporary_path(directory) as temporary:
         with open(temporary, "xb") as file:
             sink = _Checksummed(file)
             kinds = tuple(column.type for column in block.columns)
@@ -74,9 +74,6 @@ def write_layer(
                 encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     return name
 
 
@@ -373,8 +370,12 @@ def layer_metadata(path: Path) -> dict[str, str]:
 
 
 def list_layers(directory: Path) -> list[LayerName]:
-    """The names of all layers in a trace's directory, which must exist."""
-    return [name for name in map(LayerName.parse, list_files(directory)) if name is not None]
+    """The names of all layers in a trace's directory; none if there is no such directory."""
+    try:
+        names = list_files(directory)
+    except FileNotFoundError:
+        return []
+    return [name for name in map(LayerName.parse, names) if name is not None]
 
 
 def list_files(directory: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.foundation.retries import retrying
 from holdfast.trace import ordered, physical, search
 from holdfast.trace.cover import Chain, cover
 from holdfast.trace.layer import list_files, retain
@@ -163,26 +164,29 @@ class Trace:
     def _open_cover(self, after: int, upto: int, *, exact: bool) -> list[Slice]:
         if upto <= after:
             return []
-        seen: set[str] | None = None
-        for attempt in range(_ATTEMPTS):
-            try:
-                listing = set(list_files(self.directory))
-                retain(self.directory, listing)
-                names = [name for name in map(LayerName.parse, listing) if name is not None]
-                pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
-                return [open_slice(self.directory, piece, self.layout) for piece in pieces]
-            except FileNotFoundError as error:
+        seen: list[set[str]] = []
+
+        def look() -> list[Slice]:
+            listing = set(list_files(self.directory))
+            seen.append(listing)
+            retain(self.directory, listing)
+            names = [name for name in map(LayerName.parse, listing) if name is not None]
+            pieces = cover(names, self.low, self.high, upto, self.chain, after=after, exact=exact)
+            return [open_slice(self.directory, piece, self.layout) for piece in pieces]
+
+        def may_change(error: Exception) -> bool:
+            if isinstance(error, FileNotFoundError):
                 # A merge took the file away after the listing; what it wrote instead is in the next one.
-                if attempt == _ATTEMPTS - 1 or not self.directory.exists():
-                    raise LogDamaged(
-                        f"trace {self.directory} cannot be read as of epoch {upto}: {error}",
-                        path=str(self.directory),
-                        epoch=upto,
-                    ) from error
-            except (EpochUnavailable, LogDamaged):
-                # A listing is not atomic: it may miss both what a merge wrote and what it removed. One that does not
-                # change is to be believed.
-                if attempt == _ATTEMPTS - 1 or listing == seen:
-                    raise
-                seen = listing
-        raise AssertionError("the last attempt returns or raises")
+                return self.directory.exists()
+            # A listing is not atomic: it may miss both what a merge wrote and what it removed. One that does not
+            # change is to be believed.
+            return isinstance(error, EpochUnavailable | LogDamaged) and (len(seen) < 2 or seen[-1] != seen[-2])
+
+        try:
+            return retrying(look, on=may_change, pauses=(0.0,) * (_ATTEMPTS - 1))
+        except FileNotFoundError as error:
+            raise LogDamaged(
+                f"trace {self.directory} cannot be read as of epoch {upto}: {error}",
+                path=str(self.directory),
+                epoch=upto,
+            ) from error

@@ -14,6 +14,7 @@ from holdfast.coordinator.copy_plan import Holding, trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.foundation import failpoints
+from holdfast.foundation.atomic_files import remove_temporary
 from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.location import Location
@@ -25,20 +26,14 @@ from holdfast.trace.cover import Piece, cover, covered
 from holdfast.trace.layer import list_files, list_layers, verify_layer
 from holdfast.trace.name import LayerName
 
-
-def local_layers(directory: Path) -> list[LayerName]:
-    """The layers in a trace's directory; none if there is no such directory."""
-    try:
-        return list_layers(directory)
-    except FileNotFoundError:
-        return []
+local_layers = list_layers
+"""The name under which the driver's modules have it."""
 
 
 def remove_stale(directories: Sequence[Path], history: History) -> None:
     """Remove local layers of epochs that are not in the history: what a crash or an abandoned epoch left behind."""
     for directory in directories:
-        for torn in directory.glob(".*.tmp"):
-            torn.unlink(missing_ok=True)
+        remove_temporary(directory)
         for name in local_layers(directory):
             if not is_true(name, history):
                 (directory / name.text()).unlink(missing_ok=True)

@@ -10,27 +10,27 @@ nobody.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from holdfast.coordinator.copy_plan import trusting
-from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.coordinator.true_history import Seen, choose, extend
-from holdfast.errors import LogDamaged, StoreError
+from holdfast.errors import LogDamaged
 from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
+from holdfast.log.lineage_copies import orphans, read_location, read_places, read_working, records_of
 from holdfast.log.replica import Replica, is_true
-from holdfast.log.stash import read_stash
 from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import layer_metadata
 from holdfast.trace.name import ALL
 
-_LOOKS = 5
-"""So often a location is listed whose segments are merged meanwhile."""
+_LOCAL = "local"
+"""The working directory, among the places that hold lineage."""
 
 
 def find_history(
@@ -45,21 +45,18 @@ def find_history(
     """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
     lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
     ``asking``: operators that ask outside → the trace whose layers say what was answered."""
-    records, damaged = read_stash(stash)
-    known = {record.digest for record in records}
-    bases = [record for record in records if isinstance(record, Folded)]
-    whole = not damaged and all(
-        record.parent in known or record.epoch == 0 or isinstance(record, Folded) for record in records
-    )
-    known |= {digest for base in bases for digest in base.ends.values()}
-    _found(recovery, "local", records)
-    for name, replica in replicas.items():
-        try:
-            records += _records(name, replica, known if whole else (), recovery)
-        except (StoreError, FileNotFoundError) as error:
-            recovery.unreachable[name] = str(error)
+    away: dict[str, Exception] = {}
+    readers = {name: partial(read_location, replica) for name, replica in replicas.items()}
+    found = read_places({_LOCAL: lambda _: read_working(stash)}, readers, away)
+    recovery.unreachable |= {name: str(error) for name, error in away.items()}
+    records, damaged = records_of(found.values()), found[_LOCAL].damaged
+    for name, each in found.items():
+        _found(recovery, name, each.last)
+        if name != _LOCAL:
+            uri = replicas[name].location.uri
+            recovery.damaged += [f"log {uri}: {torn.path}: {torn.why}" for torn in each.damaged]
     for seen, given in sinks:
-        _found(recovery, seen.subject, given)
+        _found(recovery, seen.subject, max((each.epoch for each in given), default=-1))
         records += given
     seen_by_sinks = [seen for seen, _ in sinks]
     newest = max((record.epoch for record in records), default=-1)
@@ -69,11 +66,12 @@ def find_history(
     if damaged:
         # What the stash lost may be there. (What was begun last may not have been complete: see below.)
         records += [_completed(record, asking) or record for record in others if record.epoch <= newest]
-        recovery.damaged += [f"{stash}: line {number}: {why}" for number, why in damaged]
+        recovery.damaged += [f"{stash}: line {each.line}: {each.why}" for each in damaged]
     history = choose(records, seen_by_sinks)
-    if damaged and any(record.epoch >= len(history) for record in records):
-        number, why = damaged[0]
-        raise LogDamaged(f"lineage {stash}: line {number}: {why}, and no other copy of it was found", path=str(stash))
+    # Where every record has its parent nothing is lost: later epochs are of a branch that was not chosen.
+    if damaged and orphans(records) and any(record.epoch >= len(history) for record in records):
+        where = f"lineage {stash}: line {damaged[0].line}"
+        raise LogDamaged(f"{where}: {damaged[0].why}, and no other copy of it was found", path=str(stash))
     following = [
         completed
         for record in others
@@ -83,36 +81,12 @@ def find_history(
         tentative = extend(history, following, max(record.epoch for record in following))
         complete = min(_complete(directory, tentative) for directory in directories)
         history = extend(history, following, complete)
-        _found(recovery, "layers", history)
+        _found(recovery, "layers", history.last)
     recovery.epoch = len(history) - 1
     return history
 
 
-def _records(name: str, replica: Replica, known: Collection[str], recovery: Recovery) -> list[Lineage]:
-    """What a location holds, without the segments whose last digest is known. A segment that is gone was merged by a
-    driver that has not noticed this one yet: what it was merged into is in the next listing."""
-    for attempt in range(_LOOKS):
-        records: list[Lineage] = []
-        try:
-            for segment in replica.segments():
-                if segment.digest in known:
-                    _found(recovery, name, [], segment.last)
-                    continue
-                try:
-                    records += replica.read_segment(segment)
-                except LogDamaged as error:
-                    if str(error) not in recovery.damaged:
-                        recovery.damaged.append(str(error))
-            break
-        except FileNotFoundError:
-            if attempt == _LOOKS - 1:
-                raise
-    _found(recovery, name, records)
-    return records
-
-
-def _found(recovery: Recovery, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:
-    last = max([last, *(lineage.epoch for lineage in lineages)])
+def _found(recovery: Recovery, where: str, last: int) -> None:
     if last >= 0:
         recovery.lineage[where] = max(last, recovery.lineage.get(where, -1))
 
