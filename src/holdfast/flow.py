@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = str | Path | Location
 
+_EPOCHS = logger("holdfast.epochs")
+_RECOVERY = logger("holdfast.recovery")
+
 
 class Flow:
     """SQL views over changing inputs, kept up to date on Spark.
@@ -386,7 +389,12 @@ class Flow:
         differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
         if differing:
             listed = ", ".join(f"{name}={value}, not {self._meaning[name]}" for name, value in differing.items())
-            logger(__name__).warning("flow '%s' goes on with what it was first run with: %s", self.name, listed)
+            logger("holdfast.flow").warning(
+                "flow '%s' goes on with what it was first run with: %s",
+                self.name,
+                listed,
+                extra={"flow": self.name, "session": differing},
+            )
             self._meaning |= differing
             self._reading = planning_session(spark, self._meaning)
             self._planning = None
@@ -440,8 +448,9 @@ class Flow:
                 if self._accepts_clock:
                     engine.accept_clock()
                     self._accepts_clock = False
-                with self._members.watched(partial(getattr, engine, "safe")):
+                with self._members.watched(partial(getattr, engine, "safe")), self._telling(engine):
                     result = engine.step(patient)
+                self._tell_epoch(result)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
@@ -608,6 +617,7 @@ class Flow:
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
+            self._tell_recovery(engine.recovery)
             if self._lease is None:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
@@ -664,6 +674,49 @@ class Flow:
         """View → its SQL, for people."""
         queries = self._catalog.queries
         return {name: query if isinstance(query, str) else "(DataFrame)" for name, query in queries.items()}
+
+    # -- logging --------------------------------------------------------------------------------------------------
+
+    def _tell_epoch(self, result: Epoch) -> None:
+        if not result.idle:
+            _EPOCHS.debug(
+                "flow '%s': epoch %d: %d rows in, %.0f ms",
+                self.name,
+                result.epoch,
+                result.rows_in,
+                result.seconds * 1000,
+                extra={
+                    "flow": self.name,
+                    "epoch": result.epoch,
+                    "rows_in": result.rows_in,
+                    "seconds": result.seconds,
+                    "changed": result.changed,
+                    "approximate": result.approximate is not None,
+                },
+            )
+
+    @contextmanager
+    def _telling(self, engine: Engine) -> Iterator[None]:
+        """Log the recovery that is made meanwhile, if one is; also one that fails halfway."""
+        before, work = engine.recovery, engine.recovery.work
+        try:
+            yield
+        finally:
+            if engine.recovery is not before or engine.recovery.work != work:
+                self._tell_recovery(engine.recovery)
+
+    def _tell_recovery(self, recovery: Recovery) -> None:
+        if recovery.work == Recovery().work and not recovery.repaired:
+            return
+        _RECOVERY.info(
+            "flow '%s': recovered up to epoch %d: %d layers fetched, %d handed over, %d epochs computed again",
+            self.name,
+            recovery.epoch,
+            recovery.layers_fetched,
+            recovery.layers_handed,
+            recovery.epochs_replayed,
+            extra={"flow": self.name, **recovery.to_dict()},
+        )
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -820,7 +873,7 @@ class Flow:
         From any thread; waits for the epoch at hand, and epochs wait for it. Not from code that an epoch calls."""
         with self._turns.taken("repair()"):
             engine = self._started()
-            with self._members.watched(lambda: engine.safe):
+            with self._members.watched(lambda: engine.safe), self._telling(engine):
                 return engine.repair()
 
     @property

@@ -51,7 +51,7 @@ from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
@@ -83,6 +83,8 @@ from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
 from holdfast.task.stage import EpochSpec
 from holdfast.task.view_log import ViewLog
+
+_LOG = logger("holdfast.epochs")
 
 T = TypeVar("T")
 
@@ -386,7 +388,9 @@ class Engine:
         except ClockJumped as error:
             if self._is_timed or self.declared.settings.retention.seconds is not None:
                 raise
-            warn(f"holdfast: {error}. Nothing here depends on the time yet, and so it goes on", stacklevel=1)
+            _LOG.warning(
+                "%s. Nothing here depends on the time yet, and so it goes on", error, extra={"flow": self.declared.name}
+            )
             self._clock.accept()
             now = self._clock.read(reading)
         known = self._clock.known
@@ -477,10 +481,13 @@ class Engine:
         size, epochs = self._durability.unsafe
         troubles = [trouble.error for trouble in list(self._durability.troubles.values())]
         why = f": {troubles[0]}" if troubles else ""
-        warn(
-            f"holdfast: flow '{self.declared.name}' waits for storage: {size / 1e6:,.1f} MB of {epochs} epochs are not "
-            f"safe yet, more than max_unsafe allows{why}",
-            stacklevel=1,
+        _LOG.warning(
+            "flow '%s' waits for storage: %s MB of %d epochs are not safe yet, more than max_unsafe allows%s",
+            self.declared.name,
+            f"{size / 1e6:,.1f}",
+            epochs,
+            why,
+            extra={"flow": self.declared.name, "unsafe_bytes": size, "unsafe_epochs": epochs},
         )
 
     def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:

@@ -20,7 +20,7 @@ from holdfast.coordinator.roster import Roster
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
-from holdfast.reporting.redaction import logger, warn
+from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Recovery
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.enrolment import Enrolment
@@ -170,8 +170,6 @@ class Opening:
             if not self.replicas:
                 raise StoreError(next(iter(self._recovery.unreachable.values())))
             self._check_enough()
-        for uri, why in self._recovery.unreachable.items():
-            warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
         return claim
 
     def check_found(self, history: History) -> None:
@@ -254,14 +252,20 @@ def _is_same(one: Location, other: Location) -> bool:
 def say(recovery: Recovery) -> None:
     """Log what a recovery found to be lost, damaged, out of reach, or read otherwise."""
     for what in recovery.lost:
-        _LOG.warning("lost: %s", what)
+        _LOG.warning("lost: %s", what, extra={"lost": what})
     for view in recovery.otherwise:
         _LOG.warning(
             "view '%s' is read otherwise than when it was kept last, by another version of Holdfast or of Spark; it "
             "was filled again from its sources",
             view,
+            extra={"view": view},
         )
     for what in recovery.damaged:
-        _LOG.warning("damaged, and set aside: %s", what)
+        _LOG.warning("damaged, and set aside: %s", what, extra={"damaged": what})
     for uri, why in recovery.unreachable.items():
-        _LOG.warning("log location %s cannot be used now: %s", uri, why)
+        _LOG.warning(
+            "log location %s cannot be used now, and will be tried again: %s",
+            uri,
+            why,
+            extra={"location": uri, "error": why},
+        )

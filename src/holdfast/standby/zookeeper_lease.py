@@ -17,6 +17,7 @@ made as short as that; so it must not be asked for, or a holder would count on a
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import ssl
 from contextlib import suppress
@@ -35,6 +36,8 @@ _PATIENCE = 10.0
 
 _SAID = logger("holdfast.zookeeper")
 """What kazoo says. What matters of it is said by the lease."""
+
+_SAID.addHandler(logging.NullHandler())  # it speaks of every attempt to connect: only a program that asks hears that
 
 
 class ZooKeeperLease(Lease):
