@@ -144,13 +144,13 @@ def run(
             nonlocal asked
             progress.add(epoch)
             if time.monotonic() - asked >= 1.0:
-                progress.waiting = {name: source["waiting"] for name, source in flow.status().sources.items()}
+                progress.waiting = {name: source.waiting for name, source in flow.status().sources.items()}
                 asked = time.monotonic()
             screen.shown(epoch)
 
         with _stopping(flow), show(console, flow.name, progress) as screen:
             flow.run(
-                until=until.value if until else None,
+                until="idle" if until else None,
                 epochs=epochs,
                 interval=interval,
                 on_epoch=on_epoch,

@@ -14,13 +14,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from holdfast.connectors.input import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.foundation import arguments
+from holdfast.foundation.choices import OnLoss, Strategy, Until
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.user_functions import Function
@@ -103,9 +104,9 @@ class Flow:
         retain: int | str = 1000,
         min_replicas: int = 1,
         max_unsafe: int | str | None = None,
-        strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
+        strategy: Strategy = "nosync",
         local: str | Path | None = None,
-        on_loss: str = "replay",
+        on_loss: OnLoss = "replay",
         detection_timeout: float | None = None,
         accept_loss: bool = False,
         max_clock_jump: str | None = "1h",
@@ -457,7 +458,7 @@ class Flow:
 
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
-        when the flow's own clock is ahead, since the host's was once (``status().clock["ahead"]``). In that case what
+        when the flow's own clock is ahead, since the host's was once (``status().clock.ahead``). In that case what
         expired too early does not come back by itself; a view that is dropped and declared again is made of what its
         sources have. From any thread; waits for nothing."""
         self._accepts_clock = True
@@ -466,7 +467,7 @@ class Flow:
     def run(
         self,
         *,
-        until: Literal["idle"] | None = None,
+        until: Until | None = None,
         epochs: int | None = None,
         interval: float = 0.1,
         on_epoch: Callable[[Epoch], None] | None = None,
@@ -551,7 +552,7 @@ class Flow:
             self._ready = None
 
     def _loop(
-        self, until: str | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
+        self, until: Until | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
     ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):

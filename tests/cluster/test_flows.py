@@ -147,34 +147,34 @@ def _check_continued(seen: dict[str, Any]) -> None:
 def _check_lost(seen: dict[str, Any]) -> None:
     """Only what was the lost worker's own and in no copy is computed again, by several survivors."""
     before, recovery = seen["before"].placement, seen["recovery"]
-    lost = before["members"][seen["member"]]
-    assert len(before["members"]) == 4 and len(lost) == 2
-    assert seen["before"].durability["safe"] == 1
+    lost = before.members[seen["member"]]
+    assert len(before.members) == 4 and len(lost) == 2
+    assert seen["before"].durability.safe == 1
     assert recovery.epochs == [2, 3]
     assert recovery.filled is None
     assert recovery.partitions and all(some == lost for some in recovery.partitions.values())
     assert len(recovery.members) >= 2 and seen["member"] not in recovery.members
     assert recovery.layers_fetched >= len(recovery.partitions) * len(lost)
-    kept = seen["after"].placement["members"]
+    kept = seen["after"].placement.members
     assert sorted(len(some) for some in kept.values()) == [2, 3, 3]
-    assert before["tasks"] >= 2 * 8 and before["local"] >= 0.95 * before["tasks"]
+    assert before.tasks >= 2 * 8 and before.local >= 0.95 * before.tasks
     assert seen["right"] == RIGHT
 
 
 def _check_joined(seen: dict[str, Any]) -> None:
-    kept = seen["joined"].placement["members"]
+    kept = seen["joined"].placement.members
     assert sorted(len(some) for some in kept.values()) == [2, 2, 2, 2]
     assert seen["joining"].epochs == [] and seen["joining"].filled is None, "nothing is computed again"
     assert seen["right again"] == RIGHT and seen["counts"]
     tasks = seen["joined"].placement
-    assert tasks["local"] >= 0.95 * tasks["tasks"]
+    assert tasks.local >= 0.95 * tasks.tasks
 
 
 def _check_straggling(seen: dict[str, Any]) -> None:
-    assert seen["slow"] in seen["before"]["members"]
-    assert seen["slow"] not in seen["while"]["members"], "its partitions are kept by others"
-    assert sum(map(len, seen["while"]["members"].values())) == 4
-    assert seen["while"]["tasks"] - seen["while"]["local"] > seen["before"]["tasks"] - seen["before"]["local"]
+    assert seen["slow"] in seen["before"].members
+    assert seen["slow"] not in seen["while"].members, "its partitions are kept by others"
+    assert sum(map(len, seen["while"].members.values())) == 4
+    assert seen["while"].tasks - seen["while"].local > seen["before"].tasks - seen["before"].local
     assert seen["right"] == RIGHT
 
 

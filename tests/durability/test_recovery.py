@@ -90,7 +90,7 @@ def test_what_copies_hold_is_fetched_and_lost_copies_are_made_again(shop: Shop, 
 
 
 def _levels(flow: hf.Flow) -> list[dict[str, int]]:
-    levels: dict[str, dict[str, int]] = flow.status().durability["levels"]
+    levels: dict[str, dict[str, int]] = flow.status().durability.levels
     return list(levels.values())
 
 
@@ -312,7 +312,7 @@ def test_a_crash_at_any_mark_of_a_round_leaves_a_log_that_is_whole(
         shop.check(flow)
     for _ in range(3):
         one_round(flow)  # compacts, and removes what was compacted
-    assert flow.status().durability["safe"] == len(history(flow)) - 1
+    assert flow.status().durability.safe == len(history(flow)) - 1
     assert max(len(list(trace.iterdir())) for trace in (place / "layers").iterdir()) < 8 * world.PARTITIONS
     die(flow)
     lose(local)

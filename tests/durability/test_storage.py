@@ -35,15 +35,15 @@ def test_a_location_that_refuses_is_named_in_the_status_and_stops_nothing(shop: 
     bad.fail_before = 1.0
     shop.run(flow, 2)
     assert flow.wait_safe(timeout=SOON) == 2, "one copy is enough"
-    until(lambda: flow.status().durability["locations"][1]["failure"] is not None)
-    sound, failing = flow.status().durability["locations"]
-    assert sound["failure"] is None and "made up: nothing happened" in failing["failure"]
-    assert str(tmp_path / "bad") in failing["failure"]
+    until(lambda: flow.status().durability.locations[1].failure is not None)
+    sound, failing = flow.status().durability.locations
+    assert sound.failure is None and "made up: nothing happened" in failing.failure
+    assert str(tmp_path / "bad") in failing.failure
     assert levels(flow)[0][str(good)] == 2 and levels(flow)[0][bad.uri] < 2
     shop.check(flow)
     bad.fail_before = 0.0
     until(lambda: levels(flow)[0][bad.uri] == 2)
-    until(lambda: flow.status().durability["locations"][1]["failure"] is None)
+    until(lambda: flow.status().durability.locations[1].failure is None)
     flow.close()
 
 
@@ -108,10 +108,10 @@ def test_a_flow_waits_when_too_much_is_unsafe_and_goes_on_when_it_is_not(shop: S
         shop.run(flow, 3)
     assert not [record for record in said if "waits" in record.getMessage()]
     with pytest.raises(StoreError, match=r"epoch 3 is not safe after 0\.2 s: .*made up: nothing happened"):
-        until(lambda: flow.status().durability["locations"][0]["failure"] is not None)
+        until(lambda: flow.status().durability.locations[0].failure is not None)
         flow.wait_safe(timeout=0.2)
     status = flow.status().durability
-    assert status["back_pressure"] is True and status["unsafe"]["epochs"] == 3 and status["safe"] == 0
+    assert status.back_pressure is True and status.unsafe.epochs == 3 and status.safe == 0
     shop.feed()
     heal = threading.Timer(0.5, setattr, (place, "fail_before", 0.0))
     heal.start()
@@ -120,7 +120,7 @@ def test_a_flow_waits_when_too_much_is_unsafe_and_goes_on_when_it_is_not(shop: S
     heal.join()
     assert result.epoch == 4 and result.timings["back-pressure"] > 0.2
     flow.wait_safe(timeout=SOON)
-    assert flow.status().durability["back_pressure"] is False
+    assert flow.status().durability.back_pressure is False
     shop.check(flow)
     flow.close()
 
@@ -174,10 +174,10 @@ def test_how_far_back_a_view_can_be_read_is_what_was_retained(shop: Shop, tmp_pa
         flow = shop.open(place, retain=retain, partitions=1, sinks=False)
         shop.run(flow, 9)
         flow.wait_safe(timeout=SOON)
-        while not flow.status().maintenance["merges"]:
+        while not flow.status().maintenance.merges:
             shop.run(flow, 1)
             time.sleep(0.3)
-        until(lambda: not flow.status().maintenance["busy"])
+        until(lambda: not flow.status().maintenance.busy)
         return flow
 
     flow = run_until_merged("24h")

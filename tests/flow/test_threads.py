@@ -241,7 +241,7 @@ def test_others_have_their_turn_while_an_epoch_waits_for_storage(spark: SparkSes
             waiting = threading.Thread(target=flow.step, daemon=True)
             waiting.start()
             time.sleep(0.5)
-            assert flow.status().durability["back_pressure"]
+            assert flow.status().durability.back_pressure
             assert _counted(flow) == {1: 2}
             flow.view("w", "SELECT n FROM v")  # closes the engine under it: it goes on with the next
             store.unlink()

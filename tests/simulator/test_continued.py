@@ -165,7 +165,7 @@ def test_epochs_go_on_without_what_was_lost_and_say_so(counting: Simulation) -> 
     assert engine.approximate == said and engine.last == 3
     status = engine.status()
     assert status.approximate == said and status.epoch == 3
-    assert all(view["approximate"] for view in status.views.values())
+    assert all(view.approximate for view in status.views.values())
     assert epoch.to_dict()["approximate"]["coverage"]["partitions"] == 6
     assert check_approximate(engine, counting.world) == 2
     assert len(engine.history) == 3, "the exact history stands still"

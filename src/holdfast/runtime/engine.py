@@ -52,7 +52,7 @@ from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
-from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
+from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Recovery, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.declaration import ConnectorProgress
@@ -754,7 +754,7 @@ class Engine:
             self.approximate,
         )
         last = self.history[-1].clock if self.history else None
-        return replace(status, clock={"flow": last, "host": host, "ahead": self._clock.ahead(host) / 1e6})
+        return replace(status, clock=ClockStatus(last, host, self._clock.ahead(host) / 1e6))
 
     # -- the end --------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ def parse_settings(
         bound = parse_bound(max_unsafe)
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, DurabilitySettings(str(strategy), count, bound, retention, accept_loss)
+    return places, DurabilitySettings(strategy, count, bound, retention, accept_loss)
 
 
 def parse_clock_jump(name: str, value: object) -> int | None:
