@@ -21,7 +21,7 @@ class Lines:
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         lines = Path(self._path).read_text().splitlines()[self._first : self._first + self._count]
-        yield pa.table({"line": lines}, schema=schema)
+        yield pa.table([lines], schema=schema)
 
 
 class Tail(hf.Source):
