@@ -42,8 +42,8 @@ class Part(Protocol):
     open files."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The rows, as tables of exactly ``schema`` (plus ``_diff`` int64 where the source retracts). Its columns are in
-        the order of `Source.fields` and are called ``c0``, ``c1``, …: make tables by position, as
+        """The rows, as tables of exactly ``schema`` (plus ``_diff`` int64 where the source retracts). Its columns are
+        those of `Source.fields`, in that order, and are called ``c0``, ``c1``, …: make tables by position, as
         ``pa.table([ids, names], schema=schema)`` does.
 
         When: in a Python worker, in the task of an epoch, a replay, or a read of ``flow.table``.
