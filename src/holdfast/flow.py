@@ -425,7 +425,7 @@ class Flow:
             self._closed = self._closed or ahead
             raise
         finally:
-            self._recovery = engine.recovery
+            self._recovery = engine.recovery.result()
             redeclaration.closed(self, engine.declared.local)
 
     # -- running --------------------------------------------------------------------------------------------------
@@ -618,7 +618,7 @@ class Flow:
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
-            self._tell_recovery(engine.recovery)
+            self._tell_recovery(engine.recovery.result())
             if self._lease is None:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
@@ -704,7 +704,7 @@ class Flow:
             yield
         finally:
             if engine.recovery is not before or engine.recovery.work != work:
-                self._tell_recovery(engine.recovery)
+                self._tell_recovery(engine.recovery.result())
 
     def _tell_recovery(self, recovery: Recovery) -> None:
         if recovery.work == Recovery().work and not recovery.repaired:
@@ -875,13 +875,14 @@ class Flow:
         with self._turns.taken("repair()"):
             engine = self._started()
             with self._members.watched(lambda: engine.safe), self._telling(engine):
-                return engine.repair()
+                done = engine.repair()
+        return None if done is None else done.result()
 
     @property
     def last_recovery(self) -> Recovery | None:
         """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened.
         From any thread."""
-        return self._recovery if (engine := self._engine) is None else engine.recovery
+        return self._recovery if (engine := self._engine) is None else engine.recovery.result()
 
     def close(self) -> None:
         """Stop, repair what is approximate, make safe what is not, release the log, keep everything. A Spark session

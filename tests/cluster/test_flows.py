@@ -133,12 +133,12 @@ def _check_continued(seen: dict[str, Any]) -> None:
     assert 0 < said.coverage.rows < said.coverage.rows_total
     assert said.views == ("cities", "top", "counts") and said.sources == ("orders", "pushed", "users")
     assert seen["status"].approximate == said and seen["status"].epoch == 4
-    assert all(view["approximate"] for view in seen["status"].views.values())
+    assert all(view.approximate for view in seen["status"].views.values())
     assert seen["history"] == 3 and seen["sinks"] == dict.fromkeys(RIGHT, 2), "nothing after the loss"
     found, left, exact = seen["counts"]
     assert found == left and left < exact and seen["changes"] > 0
-    assert seen["after"] is None and seen["repair"].repaired == [3, 4]
-    assert all(some == partitions for some in seen["repair"].partitions.values())
+    assert seen["after"] is None and seen["repair"].repaired == (3, 4)
+    assert all(list(some) == partitions for some in seen["repair"].partitions.values())
     assert seen["right"] == RIGHT and seen["all counts"][0] == seen["all counts"][1]
     assert seen["all sinks"] == dict.fromkeys(RIGHT, 4)
     assert [(epoch.epoch, epoch.approximate) for epoch in seen["went on"]] == [(5, None)]
@@ -150,9 +150,9 @@ def _check_lost(seen: dict[str, Any]) -> None:
     lost = before.members[seen["member"]]
     assert len(before.members) == 4 and len(lost) == 2
     assert seen["before"].durability.safe == 1
-    assert recovery.epochs == [2, 3]
+    assert recovery.epochs == (2, 3)
     assert recovery.filled is None
-    assert recovery.partitions and all(some == lost for some in recovery.partitions.values())
+    assert recovery.partitions and all(list(some) == lost for some in recovery.partitions.values())
     assert len(recovery.members) >= 2 and seen["member"] not in recovery.members
     assert recovery.layers_fetched >= len(recovery.partitions) * len(lost)
     kept = seen["after"].placement.members
@@ -164,7 +164,7 @@ def _check_lost(seen: dict[str, Any]) -> None:
 def _check_joined(seen: dict[str, Any]) -> None:
     kept = seen["joined"].placement.members
     assert sorted(len(some) for some in kept.values()) == [2, 2, 2, 2]
-    assert seen["joining"].epochs == [] and seen["joining"].filled is None, "nothing is computed again"
+    assert seen["joining"].epochs == () and seen["joining"].filled is None, "nothing is computed again"
     assert seen["right again"] == RIGHT and seen["counts"]
     tasks = seen["joined"].placement
     assert tasks.local >= 0.95 * tasks.tasks

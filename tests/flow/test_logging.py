@@ -38,4 +38,4 @@ def test_epochs_and_recoveries_are_logged_with_their_fields(spark: SparkSession,
     (record,) = [record for record in records if record.name == "holdfast.recovery"]
     fields = vars(record)
     assert record.levelno == logging.INFO and "recovered up to epoch 0" in record.getMessage()
-    assert fields["flow"] == "logged" and fields["layers_fetched"] > 0 and fields["epochs"] == []
+    assert fields["flow"] == "logged" and fields["layers_fetched"] > 0 and fields["epochs"] == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -65,46 +65,46 @@ class Epoch:
         return {**asdict(self), "idle": self.idle}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Recovery:
     """What opening a flow, or repairing it, had to do; see ``flow.last_recovery``."""
 
     epoch: int = -1
     """The last epoch of the history that was found."""
 
-    lineage: dict[str, int] = field(default_factory=dict)
+    lineage: Mapping[str, int] = field(default_factory=dict)
     """Where lineage was found → the last epoch there."""
 
-    epochs: list[int] = field(default_factory=list)
+    epochs: tuple[int, ...] = ()
     """The epochs that were computed again."""
 
     filled: int | None = None
     """Operators without any state were filled from their sources up to this epoch."""
 
-    read: list[str] = field(default_factory=list)
+    read: tuple[str, ...] = ()
     """The sources and views from whose rows they were filled."""
 
-    otherwise: list[str] = field(default_factory=list)
+    otherwise: tuple[str, ...] = ()
     """The views whose text is as it was, and which another version of Holdfast or of Spark reads otherwise: they were
     filled again."""
 
-    partitions: dict[str, list[int]] = field(default_factory=dict)
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Operator → the partitions of it that were computed again and written."""
 
-    run: dict[str, list[int]] = field(default_factory=dict)
+    run: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Operator → the partitions in which it was run for that: also where it wrote nothing, and only its output was
     needed."""
 
-    sources: dict[str, list[int]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Source → the epochs whose input was read from it again. (Pushed rows that no copy has are read from memory.)"""
 
-    logs: dict[str, list[int]] = field(default_factory=dict)
+    logs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """View, or source whose rows are kept → the epochs at which its log was read instead of what lies behind it."""
 
-    members: list[str] = field(default_factory=list)
+    members: tuple[str, ...] = ()
     """The members that computed again, where each keeps its own layers."""
 
-    repaired: list[int] = field(default_factory=list)
+    repaired: tuple[int, ...] = ()
     """The epochs that had been approximate, and were run again, exactly (``flow.repair()``)."""
 
     layers_reused: int = 0
@@ -113,38 +113,18 @@ class Recovery:
     layers_handed: int = 0
     """Layers that a member took from another, where each keeps its own."""
 
-    damaged: list[str] = field(default_factory=list)
+    damaged: tuple[str, ...] = ()
     """Layers that did not have their checksum, and were set aside."""
 
-    unreachable: dict[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
     """Log locations that could not be used → why."""
 
-    lost: list[str] = field(default_factory=list)
+    lost: tuple[str, ...] = ()
     """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
     (``accept_loss``)."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
-
-    def note_read(self, where: dict[str, list[int]], name: str, epochs: Iterable[int], filling: bool) -> None:
-        """Input of these epochs was read: ``where`` is ``sources`` or ``logs``; ``filling``: to fill operators."""
-        where[name] = sorted({*where.get(name, ()), *epochs})
-        if filling:
-            self.read = sorted({*self.read, name})
-
-    def note(
-        self, first: int, epoch: int, where: Mapping[str, Iterable[int]], run: Mapping[str, Iterable[int]]
-    ) -> None:
-        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions; ``run``: what had to be
-        computed for that."""
-        if first == epoch:
-            self.epochs = sorted({*self.epochs, epoch})
-        else:
-            self.filled = epoch
-        for operator, partitions in where.items():
-            self.partitions[operator] = sorted({*self.partitions.get(operator, ()), *partitions})
-        for operator, partitions in run.items():
-            self.run[operator] = sorted({*self.run.get(operator, ()), *partitions})
 
     @property
     def epochs_replayed(self) -> int:
@@ -153,9 +133,10 @@ class Recovery:
     @property
     def work(self) -> tuple[object, ...]:
         """What was done, for telling whether anything was."""
-        return self.layers_fetched, self.layers_handed, tuple(self.epochs), self.filled, len(self.damaged)
+        return self.layers_fetched, self.layers_handed, self.epochs, self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as plain values, for JSON."""
         found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
         return found
 

@@ -27,7 +27,7 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation import failpoints
 from holdfast.reporting.redaction import logger
-from holdfast.results.flow_results import Approximation, Epoch, Recovery
+from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.approximation import Branch
 from holdfast.runtime.declaration import ConnectorProgress
@@ -35,6 +35,7 @@ from holdfast.runtime.engine import Engine, RestartEpoch
 from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.outcomes import due_of
 from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Outcome, Work
 from holdfast.standby.lease import Lease
 from holdfast.task.view_log import ViewLog
@@ -221,7 +222,7 @@ class ContinuingEngine(Engine):
 
     # -- the repair ---------------------------------------------------------------------------------------------------
 
-    def repair(self) -> Recovery | None:
+    def repair(self) -> RecoveryRecord | None:
         """Bring back what was lost, and run again, exactly, what was approximate; None if nothing was. If it fails,
         what is done counts, and the next call goes on."""
         branch = self._branch
@@ -231,7 +232,7 @@ class ContinuingEngine(Engine):
             raise self._durability.fenced
         self._lead.demand()
         recoverer = self._recoverer
-        recoverer.recovery = recovery = Recovery(epoch=self._coordinator.last)
+        recoverer.recovery = recovery = RecoveryRecord(epoch=self._coordinator.last)
         self._repairing = recoverer.together = True
         # What is copied in the meantime may be elsewhere than it was, and elsewhere than the branch needs it.
         self._durability.lost = frozenset(range(self.partitions))

@@ -52,7 +52,7 @@ from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
-from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Recovery, Status
+from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.declaration import ConnectorProgress
@@ -73,6 +73,7 @@ from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
 from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Job, Outcome, Work
@@ -146,7 +147,7 @@ class Engine:
 
     @speaking
     def _open(self) -> None:
-        recovery = Recovery()
+        recovery = RecoveryRecord()
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
@@ -286,7 +287,7 @@ class Engine:
         """The partitions that are left out of what is read."""
         return frozenset()
 
-    def repair(self) -> Recovery | None:
+    def repair(self) -> RecoveryRecord | None:
         """Make exact what is approximate; None if nothing was."""
         return None
 
@@ -301,7 +302,7 @@ class Engine:
         return self._durability.safe
 
     @property
-    def recovery(self) -> Recovery:
+    def recovery(self) -> RecoveryRecord:
         """What opening the flow, or repairing it last, had to do."""
         return self._recoverer.recovery
 

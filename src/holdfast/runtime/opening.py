@@ -21,9 +21,9 @@ from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
 from holdfast.reporting.redaction import logger
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.enrolment import Enrolment
+from holdfast.runtime.recovery.record import RecoveryRecord
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _LOG = logger("holdfast.recovery")
 class Opening:
     """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
 
-    def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: Recovery, threads: bool) -> None:
+    def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: RecoveryRecord, threads: bool) -> None:
         self._declared = declared
         self._told = told
         self._goes_on = False
@@ -249,7 +249,7 @@ def _is_same(one: Location, other: Location) -> bool:
         one.remove(probe)
 
 
-def say(recovery: Recovery) -> None:
+def say(recovery: RecoveryRecord) -> None:
     """Log what a recovery found to be lost, damaged, out of reach, or read otherwise."""
     for what in recovery.lost:
         _LOG.warning("lost: %s", what, extra={"lost": what})

@@ -23,8 +23,8 @@ from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
 from holdfast.log.replica import Replica, is_true
 from holdfast.log.stash import read_stash
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import local_layers
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import layer_metadata
 from holdfast.trace.name import ALL
@@ -40,7 +40,7 @@ def find_history(
     begun: Path,
     directories: Sequence[Path],
     asking: Mapping[str, Path],
-    recovery: Recovery,
+    recovery: RecoveryRecord,
 ) -> History:
     """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
     lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
@@ -88,7 +88,7 @@ def find_history(
     return history
 
 
-def _records(name: str, replica: Replica, known: Collection[str], recovery: Recovery) -> list[Lineage]:
+def _records(name: str, replica: Replica, known: Collection[str], recovery: RecoveryRecord) -> list[Lineage]:
     """What a location holds, without the segments whose last digest is known. A segment that is gone was merged by a
     driver that has not noticed this one yet: what it was merged into is in the next listing."""
     for attempt in range(_LOOKS):
@@ -111,7 +111,7 @@ def _records(name: str, replica: Replica, known: Collection[str], recovery: Reco
     return records
 
 
-def _found(recovery: Recovery, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:
+def _found(recovery: RecoveryRecord, where: str, lineages: Sequence[Lineage], last: int = -1) -> None:
     last = max([last, *(lineage.epoch for lineage in lineages)])
     if last >= 0:
         recovery.lineage[where] = max(last, recovery.lineage.get(where, -1))
