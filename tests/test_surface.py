@@ -38,6 +38,13 @@ def test_what_type_checkers_see_is_what_programs_get(module: Any) -> None:
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
+@pytest.mark.parametrize("module", [hf, holdfast.testing], ids=lambda module: module.__name__)
+def test_no_exported_name_is_that_of_a_module(module: Any) -> None:
+    """Importing ``holdfast.x`` binds it as ``holdfast.x``, over whatever is exported by that name."""
+    inside = {path.stem for path in Path(module.__file__).parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert not inside & set(module.__all__)
+
+
 def test_every_error_is_exported() -> None:
     defined = {
         name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__

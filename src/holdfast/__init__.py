@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from holdfast.log.location import Entry, Location, location
     from holdfast.plan.drawing import Drawing
     from holdfast.plan.nodes import Field
-    from holdfast.query.one_off import query
+    from holdfast.queries.one_off import query
     from holdfast.results.flow_results import (
         Approximation,
         ClockStatus,
@@ -279,7 +279,7 @@ _HOMES = {
     "location": "log.location",
     "nondeterministic": "frontend.user_functions",
     "on_membership": "spark.membership",
-    "query": "query.one_off",
+    "query": "queries.one_off",
     "rate": "connectors.rate",
     "table": "connectors.table",
     "zookeeper": "standby.address",

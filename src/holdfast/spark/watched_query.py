@@ -39,7 +39,7 @@ def run_query(
     tables: Mapping[str, Source | DataFrame],
     timeout: float | None,
 ) -> Answer:
-    """See `holdfast.query.one_off.query`."""
+    """See `holdfast.queries.one_off.query`."""
     if on_loss == "continue" and spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise DeclarationError(
             "query: on_loss='continue' does not go with spark.speculation: a second attempt would be taken for a loss"
