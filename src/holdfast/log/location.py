@@ -96,12 +96,12 @@ class Location(ABC):
         Called when a flow is opened, on the driver alone."""
 
     def local(self) -> Path | None:
-        """The directory, if it is on a local disk."""
+        """The directory, if it is on a local disk; None (the default) if not. Asked on the driver, any number of times."""
         return None
 
     def identity(self) -> str:
         """A text that is the same for all spellings of one place, as far as that can be told without opening it. It has
-        no credentials in it."""
+        no credentials in it. Asked when a flow is declared: the same place twice is refused."""
         return self.uri
 
     def __repr__(self) -> str:

@@ -72,6 +72,9 @@ class Merging:
         self.failure: str | None = None
         """Why the last pass failed, if it did."""
 
+        self._said: str | None = None
+        """The failure that was logged last, until a pass succeeds."""
+
         self.damaged: list[LogDamaged] = []
         """Layers that a pass found damaged, for the engine to repair."""
 
@@ -115,9 +118,14 @@ class Merging:
                 self.damaged.append(result)
             else:
                 self._failed(result)
+        if self.failure is None:
+            self._said = None
 
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+        if self.failure == self._said:
+            return  # it goes on failing: one line is enough
+        self._said = self.failure
         _LOG.warning("maintenance failed, and will be tried again: %s", self.failure, extra={"error": self.failure})
 
     def close(self) -> None:
