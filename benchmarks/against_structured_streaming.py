@@ -1,8 +1,9 @@
 """Holdfast and Structured Streaming on a keyed count and sum, batch by batch, in one run.
 
 Both read the same Parquet files, one file per batch, in the same Spark session, turn by turn: so whatever else the
-machine does, it does to both. Structured Streaming has the RocksDB state store with changelog checkpointing and
-checkpoint format 2, adaptive execution off, as many shuffle partitions as cores, and its output thrown away.
+machine does, it does to both. Structured Streaming has what its users give it: the RocksDB state store with changelog
+checkpointing and checkpoint format 2, a block cache of 512 MB, the counting of rows off (it reads before each write),
+adaptive execution off, as many shuffle partitions as cores, and its output thrown away.
 Its time is the ``triggerExecution`` of its own progress report; Holdfast's is all of ``flow.step()``.
 """
 
@@ -30,6 +31,8 @@ STREAMING = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.stateStore.rocksdb.blockCacheSizeMB": "512",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.adaptive.enabled": "false",
 }
@@ -154,8 +157,8 @@ def report(arguments: argparse.Namespace, times: dict[str, Any], breakdown: dict
     for name, row in rows.items():
         table.add_row(name, f"{row['median_ms']:.0f} ms", f"{row['p99_ms']:.0f} ms", f"{row['rows_per_second']:,.0f}")
     console.print(table)
-    console.print(f"median: {latency:.2f} of Structured Streaming's (at most 0.33 is what we hold ourselves to)")
-    console.print(f"throughput: {throughput:.1f} times Structured Streaming's (at least 6)")
+    console.print(f"median: {latency:.2f} of Structured Streaming's")
+    console.print(f"throughput: {throughput:.1f} times Structured Streaming's")
     where = Table(title="where the milliseconds of a small epoch go (medians)")
     where.add_column("what")
     where.add_column("ms", justify="right")

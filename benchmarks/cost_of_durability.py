@@ -65,18 +65,18 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[str, list[f
     def epoch(side: Ours) -> float:
         seconds = feed.epoch(side)
         state = side.flow.status().durability
-        if state["strategy"] != "volatile":
-            lags.append(state["unsafe"]["epochs"])
+        if state.strategy != "volatile":
+            lags.append(state.unsafe.epochs)
         return seconds
 
     for number, name in enumerate(rounds(list(sides), 1 + arguments.rounds)):
         side = sides[name]
         if number == len(sides):
             times = {name: [] for name in sides}
-        before, started = side.flow.status().durability["shipped"], time.perf_counter()
+        before, started = side.flow.status().durability.shipped, time.perf_counter()
         times[name] += block(lambda side=side: epoch(side), arguments.seconds, arguments.warm_up, arguments.every)
         if name != "volatile":
-            shipped += side.flow.status().durability["shipped"] - before
+            shipped += side.flow.status().durability.shipped - before
             shipping += time.perf_counter() - started
         rest = come_to_rest(spark, side)
         if name != "volatile":

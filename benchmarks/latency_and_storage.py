@@ -77,7 +77,7 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[Side, list[
 
     def epoch(name: Side, side: Ours) -> float:
         seconds = feed.epoch(side)
-        lags.setdefault(name, []).append(side.flow.status().durability["unsafe"]["epochs"])
+        lags.setdefault(name, []).append(side.flow.status().durability.unsafe.epochs)
         return seconds
 
     def measured(some: dict[Side, Ours], turns: int, warm_up: int) -> dict[Side, list[float]]:

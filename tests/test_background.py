@@ -11,6 +11,9 @@ import pytest
 
 from holdfast.runtime import background
 from holdfast.runtime.background import Background
+from holdfast.runtime.merging import Merging
+from holdfast.trace.cover import Chain
+from logged import heard
 
 _PAUSE = 0.3
 
@@ -90,3 +93,33 @@ def test_closing_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     passes.background.close()
     assert time.monotonic() - started < 30.0
+
+
+def test_merging_that_goes_on_failing_is_logged_once_until_it_succeeds() -> None:
+    class Tasks:
+        """What merging needs of a runner: tasks, which fail as they are told to."""
+
+        threads = False
+        partitions = 1
+        results: Any = OSError("no space left")
+
+        def tasks(self, *_: object) -> list[int]:
+            if isinstance(self.results, Exception):
+                raise self.results
+            return list(self.results)
+
+    runner: Any = Tasks()
+    merging = Merging(runner, lambda: (Chain(-1, ()), -1))
+
+    def said(results: object) -> list[str]:
+        runner.results = results
+        with heard() as records:
+            merging.request([])
+            merging.upkeep()
+        return [record.getMessage() for record in records]
+
+    expected = ["maintenance failed, and will be tried again: OSError: no space left"]
+    assert said(OSError("no space left")) == expected
+    assert said(OSError("no space left")) == [], "it goes on failing"
+    assert said([]) == [] and merging.failure is None
+    assert said(OSError("no space left")) == expected, "it fails again"

@@ -29,6 +29,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
 from holdfast.reporting.redaction import redact, redacted
+from holdfast.terminal.events import events_shown
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def _reported(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> None:
         try:
-            command(*arguments, **options)
+            with events_shown():
+                command(*arguments, **options)
         except (HoldfastError, OSError) as error:
             if os.environ.get("HOLDFAST_TRACEBACK"):
                 print(redact(traceback.format_exc()), file=sys.stderr, end="")
@@ -142,13 +144,13 @@ def run(
             nonlocal asked
             progress.add(epoch)
             if time.monotonic() - asked >= 1.0:
-                progress.waiting = {name: source["waiting"] for name, source in flow.status().sources.items()}
+                progress.waiting = {name: source.waiting for name, source in flow.status().sources.items()}
                 asked = time.monotonic()
             screen.shown(epoch)
 
         with _stopping(flow), show(console, flow.name, progress) as screen:
             flow.run(
-                until=until.value if until else None,
+                until="idle" if until else None,
                 epochs=epochs,
                 interval=interval,
                 on_epoch=on_epoch,

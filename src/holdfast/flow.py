@@ -14,13 +14,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from holdfast.connectors.input import Input
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.foundation import arguments
+from holdfast.foundation.choices import OnLoss, Strategy, Until
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.user_functions import Function
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from holdfast.spark.planning import Planner
 
     Place: TypeAlias = str | Path | Location
+
+_EPOCHS = logger("holdfast.epochs")
+_RECOVERY = logger("holdfast.recovery")
 
 
 class Flow:
@@ -100,9 +104,9 @@ class Flow:
         retain: int | str = 1000,
         min_replicas: int = 1,
         max_unsafe: int | str | None = None,
-        strategy: Literal["nosync", "synchronous-log", "volatile"] = "nosync",
+        strategy: Strategy = "nosync",
         local: str | Path | None = None,
-        on_loss: str = "replay",
+        on_loss: OnLoss = "replay",
         detection_timeout: float | None = None,
         accept_loss: bool = False,
         max_clock_jump: str | None = "1h",
@@ -386,7 +390,12 @@ class Flow:
         differing = {name: value for name, value in recorded.items() if self._meaning.get(name, value) != value}
         if differing:
             listed = ", ".join(f"{name}={value}, not {self._meaning[name]}" for name, value in differing.items())
-            logger(__name__).warning("flow '%s' goes on with what it was first run with: %s", self.name, listed)
+            logger("holdfast.flow").warning(
+                "flow '%s' goes on with what it was first run with: %s",
+                self.name,
+                listed,
+                extra={"flow": self.name, "session": differing},
+            )
             self._meaning |= differing
             self._reading = planning_session(spark, self._meaning)
             self._planning = None
@@ -416,7 +425,7 @@ class Flow:
             self._closed = self._closed or ahead
             raise
         finally:
-            self._recovery = engine.recovery
+            self._recovery = engine.recovery.result()
             redeclaration.closed(self, engine.declared.local)
 
     # -- running --------------------------------------------------------------------------------------------------
@@ -440,15 +449,16 @@ class Flow:
                 if self._accepts_clock:
                     engine.accept_clock()
                     self._accepts_clock = False
-                with self._members.watched(partial(getattr, engine, "safe")):
+                with self._members.watched(partial(getattr, engine, "safe")), self._telling(engine):
                     result = engine.step(patient)
+                self._tell_epoch(result)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
 
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
-        when the flow's own clock is ahead, since the host's was once (``status().clock["ahead"]``). In that case what
+        when the flow's own clock is ahead, since the host's was once (``status().clock.ahead``). In that case what
         expired too early does not come back by itself; a view that is dropped and declared again is made of what its
         sources have. From any thread; waits for nothing."""
         self._accepts_clock = True
@@ -457,7 +467,7 @@ class Flow:
     def run(
         self,
         *,
-        until: Literal["idle"] | None = None,
+        until: Until | None = None,
         epochs: int | None = None,
         interval: float = 0.1,
         on_epoch: Callable[[Epoch], None] | None = None,
@@ -542,7 +552,7 @@ class Flow:
             self._ready = None
 
     def _loop(
-        self, until: str | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
+        self, until: Until | None, epochs: int | None, interval: float, on_epoch: Callable[[Epoch], None] | None
     ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
@@ -608,6 +618,7 @@ class Flow:
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
+            self._tell_recovery(engine.recovery.result())
             if self._lease is None:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
@@ -664,6 +675,49 @@ class Flow:
         """View → its SQL, for people."""
         queries = self._catalog.queries
         return {name: query if isinstance(query, str) else "(DataFrame)" for name, query in queries.items()}
+
+    # -- logging --------------------------------------------------------------------------------------------------
+
+    def _tell_epoch(self, result: Epoch) -> None:
+        if not result.idle:
+            _EPOCHS.debug(
+                "flow '%s': epoch %d: %d rows in, %.0f ms",
+                self.name,
+                result.epoch,
+                result.rows_in,
+                result.seconds * 1000,
+                extra={
+                    "flow": self.name,
+                    "epoch": result.epoch,
+                    "rows_in": result.rows_in,
+                    "seconds": result.seconds,
+                    "changed": result.changed,
+                    "approximate": result.approximate is not None,
+                },
+            )
+
+    @contextmanager
+    def _telling(self, engine: Engine) -> Iterator[None]:
+        """Log the recovery that is made meanwhile, if one is; also one that fails halfway."""
+        before, work = engine.recovery, engine.recovery.work
+        try:
+            yield
+        finally:
+            if engine.recovery is not before or engine.recovery.work != work:
+                self._tell_recovery(engine.recovery.result())
+
+    def _tell_recovery(self, recovery: Recovery) -> None:
+        if recovery.work == Recovery().work and not recovery.repaired:
+            return
+        _RECOVERY.info(
+            "flow '%s': recovered up to epoch %d: %d layers fetched, %d handed over, %d epochs computed again",
+            self.name,
+            recovery.epoch,
+            recovery.layers_fetched,
+            recovery.layers_handed,
+            recovery.epochs_replayed,
+            extra={"flow": self.name, **recovery.to_dict()},
+        )
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -820,14 +874,15 @@ class Flow:
         From any thread; waits for the epoch at hand, and epochs wait for it. Not from code that an epoch calls."""
         with self._turns.taken("repair()"):
             engine = self._started()
-            with self._members.watched(lambda: engine.safe):
-                return engine.repair()
+            with self._members.watched(lambda: engine.safe), self._telling(engine):
+                done = engine.repair()
+        return None if done is None else done.result()
 
     @property
     def last_recovery(self) -> Recovery | None:
         """What had to be done when the flow was opened, or when it last repaired damage; None before it was opened.
         From any thread."""
-        return self._recovery if (engine := self._engine) is None else engine.recovery
+        return self._recovery if (engine := self._engine) is None else engine.recovery.result()
 
     def close(self) -> None:
         """Stop, repair what is approximate, make safe what is not, release the log, keep everything. A Spark session

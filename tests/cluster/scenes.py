@@ -287,7 +287,7 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
     flow.wait_safe(timeout=60.0)
     before = flow.status().placement
     names = {one: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
-    slow, member = next((one, name) for one, name in names.items() if name in before["members"])
+    slow, member = next((one, name) for one, name in names.items() if name in before.members)
     handle.pause(slow.id)
     try:
         started = time.monotonic()
@@ -322,7 +322,7 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
 
     def lose() -> tuple[str, list[int]]:
         """Kill a worker that keeps partitions; its member, and the partitions."""
-        kept = flow.status().placement["members"]
+        kept = flow.status().placement.members
         names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
         worker, member = next((worker, name) for worker, name in names.items() if name in kept)
         handle.kill_worker(worker)

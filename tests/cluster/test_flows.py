@@ -133,12 +133,12 @@ def _check_continued(seen: dict[str, Any]) -> None:
     assert 0 < said.coverage.rows < said.coverage.rows_total
     assert said.views == ("cities", "top", "counts") and said.sources == ("orders", "pushed", "users")
     assert seen["status"].approximate == said and seen["status"].epoch == 4
-    assert all(view["approximate"] for view in seen["status"].views.values())
+    assert all(view.approximate for view in seen["status"].views.values())
     assert seen["history"] == 3 and seen["sinks"] == dict.fromkeys(RIGHT, 2), "nothing after the loss"
     found, left, exact = seen["counts"]
     assert found == left and left < exact and seen["changes"] > 0
-    assert seen["after"] is None and seen["repair"].repaired == [3, 4]
-    assert all(some == partitions for some in seen["repair"].partitions.values())
+    assert seen["after"] is None and seen["repair"].repaired == (3, 4)
+    assert all(list(some) == partitions for some in seen["repair"].partitions.values())
     assert seen["right"] == RIGHT and seen["all counts"][0] == seen["all counts"][1]
     assert seen["all sinks"] == dict.fromkeys(RIGHT, 4)
     assert [(epoch.epoch, epoch.approximate) for epoch in seen["went on"]] == [(5, None)]
@@ -147,34 +147,34 @@ def _check_continued(seen: dict[str, Any]) -> None:
 def _check_lost(seen: dict[str, Any]) -> None:
     """Only what was the lost worker's own and in no copy is computed again, by several survivors."""
     before, recovery = seen["before"].placement, seen["recovery"]
-    lost = before["members"][seen["member"]]
-    assert len(before["members"]) == 4 and len(lost) == 2
-    assert seen["before"].durability["safe"] == 1
-    assert recovery.epochs == [2, 3]
+    lost = before.members[seen["member"]]
+    assert len(before.members) == 4 and len(lost) == 2
+    assert seen["before"].durability.safe == 1
+    assert recovery.epochs == (2, 3)
     assert recovery.filled is None
-    assert recovery.partitions and all(some == lost for some in recovery.partitions.values())
+    assert recovery.partitions and all(list(some) == lost for some in recovery.partitions.values())
     assert len(recovery.members) >= 2 and seen["member"] not in recovery.members
     assert recovery.layers_fetched >= len(recovery.partitions) * len(lost)
-    kept = seen["after"].placement["members"]
+    kept = seen["after"].placement.members
     assert sorted(len(some) for some in kept.values()) == [2, 3, 3]
-    assert before["tasks"] >= 2 * 8 and before["local"] >= 0.95 * before["tasks"]
+    assert before.tasks >= 2 * 8 and before.local >= 0.95 * before.tasks
     assert seen["right"] == RIGHT
 
 
 def _check_joined(seen: dict[str, Any]) -> None:
-    kept = seen["joined"].placement["members"]
+    kept = seen["joined"].placement.members
     assert sorted(len(some) for some in kept.values()) == [2, 2, 2, 2]
-    assert seen["joining"].epochs == [] and seen["joining"].filled is None, "nothing is computed again"
+    assert seen["joining"].epochs == () and seen["joining"].filled is None, "nothing is computed again"
     assert seen["right again"] == RIGHT and seen["counts"]
     tasks = seen["joined"].placement
-    assert tasks["local"] >= 0.95 * tasks["tasks"]
+    assert tasks.local >= 0.95 * tasks.tasks
 
 
 def _check_straggling(seen: dict[str, Any]) -> None:
-    assert seen["slow"] in seen["before"]["members"]
-    assert seen["slow"] not in seen["while"]["members"], "its partitions are kept by others"
-    assert sum(map(len, seen["while"]["members"].values())) == 4
-    assert seen["while"]["tasks"] - seen["while"]["local"] > seen["before"]["tasks"] - seen["before"]["local"]
+    assert seen["slow"] in seen["before"].members
+    assert seen["slow"] not in seen["while"].members, "its partitions are kept by others"
+    assert sum(map(len, seen["while"].members.values())) == 4
+    assert seen["while"].tasks - seen["while"].local > seen["before"].tasks - seen["before"].local
     assert seen["right"] == RIGHT
 
 

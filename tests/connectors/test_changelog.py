@@ -23,6 +23,7 @@ from holdfast.connectors.changelog_progress import CHUNK
 from holdfast.connectors.sink import LostEpochs
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.plan.nodes import Field
+from logged import logged
 
 changelog_module = sys.modules["holdfast.connectors.changelog"]  # the package has a function of that name
 FIELDS = (Field("user", "string"), Field("total", "double"))
@@ -472,7 +473,7 @@ def test_a_compaction_that_fails_does_not_refuse_the_epoch(tmp_path: Path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.warns(UserWarning, match="files were not put together, and will be: .*No space left"):
+    with logged("files were not put together, and will be: .*No space left"):
         compacting(tmp_path, 8, first=7)
     monkeypatch.undo()
     assert delivered(tmp_path) == 7 and len(listed(tmp_path)) == 8

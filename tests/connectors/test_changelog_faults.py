@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,18 +82,16 @@ def test_a_changelog_over_failing_files_ends_exact(tmp_path: Path, start: int) -
         chance = random.Random(f"changelog {seed}")
         path = tmp_path / str(seed)
         driver = Driver(path, chance)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with faults(drawn(chance), under=[path]):
-                for _ in range(2 * EPOCHS):
-                    try:
-                        if driver.has < EPOCHS - 4:
-                            driver.deliver(kills=True)
-                    except SinkError:
-                        continue
-            driver = Driver(path, chance)
-            while driver.has < EPOCHS - 1:
-                driver.deliver(kills=False)
+        with faults(drawn(chance), under=[path]):
+            for _ in range(2 * EPOCHS):
+                try:
+                    if driver.has < EPOCHS - 4:
+                        driver.deliver(kills=True)
+                except SinkError:
+                    continue
+        driver = Driver(path, chance)
+        while driver.has < EPOCHS - 1:
+            driver.deliver(kills=False)
         rows = pa.concat_tables([pq.read_table(file) for file in data_files(path)]).sort_by("_epoch")
         wanted = [epoch for epoch in range(EPOCHS) if epoch % 3]
         assert rows.column("_epoch").to_pylist() == wanted, f"seed {seed}"

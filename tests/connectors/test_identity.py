@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from holdfast.connectors.file_offer import Offered, files_of, offer_of
 from holdfast.connectors.source import Offer
 from holdfast.errors import BadFile, FileMoved
 from holdfast.plan.types import arrow_type
+from logged import heard, logged
 
 SCHEMA = "id long"
 
@@ -101,7 +101,7 @@ def test_a_copy_of_a_file_that_is_there_counts_with_a_warning(tmp_path: Path) ->
     source = reopened(tmp_path, [])
     taken(source)
     shutil.copy2(path, tmp_path / "b.parquet")
-    with pytest.warns(UserWarning, match=r"is a copy of or link to .*a\.parquet"):
+    with logged(r"is a copy of or link to .*a\.parquet"):
         assert taken(source) == [1]
 
 
@@ -153,7 +153,7 @@ def test_equal_files_that_a_feed_writes_again_and_again_count_with_a_warning(tmp
     for number in range(2):
         (tmp_path / f"{number}.parquet").unlink()
     put(tmp_path / "2.parquet", [1], at=7)
-    with pytest.warns(UserWarning, match=r"looks like .*0\.parquet', which is gone"):
+    with logged(r"looks like .*0\.parquet', which is gone"):
         assert taken(source) == [1]
 
 
@@ -179,8 +179,7 @@ def test_files_without_rows_may_be_equal_and_come_and_go(
             with pytest.raises(FileMoved):
                 source.poll()
         else:
-            with warnings.catch_warnings(action="ignore"):
-                offer = source.poll()
+            offer = source.poll()
             assert offer is not None
             source.advance(offer)
         path.unlink()
@@ -190,7 +189,7 @@ def test_by_content_a_file_is_taken_once_wherever_it_goes(tmp_path: Path) -> Non
     first = put(tmp_path / "log.1", [1], at=1)
     source = reopened(tmp_path, [], identity="content")
     assert taken(source) == [1]
-    with warnings.catch_warnings(action="error"):
+    with heard() as said:
         first.rename(tmp_path / "log.2")  # as logs are rotated: every name gets another content
         put(tmp_path / "log.1", [2], at=2)
         shutil.copy(tmp_path / "log.2", tmp_path / "copy")
@@ -199,6 +198,7 @@ def test_by_content_a_file_is_taken_once_wherever_it_goes(tmp_path: Path) -> Non
         put(tmp_path / "y", [3], at=4)
         assert taken(source) == [3], "two files of equal content count once"
         assert source.poll() is None
+    assert not said
 
 
 def test_by_content_an_offer_of_the_past_is_read_from_where_its_file_is_now(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast.connectors import Files, Input, file_listing, files, table
 from holdfast.errors import BadFile, DeclarationError, SchemaError
 from holdfast.plan.nodes import Field
+from logged import logged
 
 SCHEMA = "id long, name string"
 
@@ -80,7 +81,7 @@ def test_times_without_a_zone_are_in_the_zone_that_the_source_began_with(spark: 
     again = files(tmp_path, "json", "at timestamp")
     again.in_session("UTC")
     again.advance(offer)
-    with pytest.warns(UserWarning, match="go on being read in Asia/Tokyo"):
+    with logged("go on being read in Asia/Tokyo"):
         again.in_session("UTC")
     later = again.poll()
     assert later is not None and seconds(again.frame(here, later)) == in_tokyo

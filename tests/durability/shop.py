@@ -154,7 +154,7 @@ def copy(tmp_path: Path, name: str = "copy") -> Unreliable:
 
 def levels(flow: hf.Flow) -> list[dict[str, int]]:
     """Of each view: location → the last epoch that it has."""
-    found: dict[str, dict[str, int]] = flow.status().durability["levels"]
+    found: dict[str, dict[str, int]] = flow.status().durability.levels
     return list(found.values())
 
 

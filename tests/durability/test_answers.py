@@ -90,7 +90,7 @@ def test_answers_of_an_epoch_whose_driver_died_before_it_was_complete_are_not_lo
     monkeypatch.setattr(Replication, "_make_durable", working)
     flow = town.open()
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [1]
+    assert recovery is not None and recovery.epochs == (1,)
     town.check(flow)
     assert town.calls == asked, "nobody is asked again"
     flow.close()

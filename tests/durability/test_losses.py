@@ -110,10 +110,10 @@ def test_a_further_location_is_just_given(shop: Shop, tmp_path: Path) -> None:
     shop.run(engine, 3)
     engine.close()
     engine = shop.open([a, b], min_replicas=2)
-    assert engine.recovery.lost == [] and not engine.status().durability["locations"][1]["counts"]
+    assert engine.recovery.lost == [] and not engine.status().durability.locations[1].counts
     shop.run(engine, 1)
     settled(shop, engine)
-    assert engine.safe == 3 and engine.status().durability["locations"][1]["counts"]
+    assert engine.safe == 3 and engine.status().durability.locations[1].counts
     die(engine)
     a.lose()
     shutil.rmtree(tmp_path / "host0")
@@ -266,7 +266,7 @@ def test_the_first_location_may_be_lost_while_the_flow_runs(shop: Shop, tmp_path
         die(engine)
     else:
         settled(shop, engine)
-        assert engine.safe == engine.last and engine.status().durability["locations"][0]["counts"]
+        assert engine.safe == engine.last and engine.status().durability.locations[0].counts
         engine.close()
     engine = shop.open([first, second], min_replicas=2, local=first.path)
     shop.check(engine)
@@ -294,7 +294,7 @@ def test_a_location_that_is_lost_while_the_flow_runs_counts_no_more_until_it_is_
     b.fail_before = 0.0
     settled(shop, engine)
     assert engine.safe == engine.last
-    assert all(each["counts"] for each in engine.status().durability["locations"])
+    assert all(each.counts for each in engine.status().durability.locations)
     die(engine)
     shutil.rmtree(tmp_path / "host0")
     engine = shop.open([a, b])

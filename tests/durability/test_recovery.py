@@ -55,7 +55,7 @@ def test_only_what_no_copy_holds_is_computed_again(shop: Shop, tmp_path: Path, p
     flow = shop.open(place, local=local)
     recovery = flow.last_recovery
     assert recovery is not None
-    assert recovery.epochs == [3, 4] and recovery.epochs_replayed == 2 and recovery.filled is None
+    assert recovery.epochs == (3, 4) and recovery.epochs_replayed == 2 and recovery.filled is None
     assert set(map(tuple, recovery.partitions.values())) == {(0, 1) if partition is None else (partition,)}
     assert recovery.layers_fetched > 0
     assert history(flow) == before, "the past is as it was, draws and all"
@@ -75,7 +75,7 @@ def test_what_copies_hold_is_fetched_and_lost_copies_are_made_again(shop: Shop, 
     lose(copies[0], copies[1], local)
     flow = shop.open(copies, local=local, min_replicas=3)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.layers_fetched > 0
+    assert recovery is not None and recovery.epochs == () and recovery.layers_fetched > 0
     shop.check(flow)
     flow.wait_safe(timeout=SOON)
     until(lambda: all(reached[str(each)] == 2 for reached in levels(flow) for each in copies))
@@ -83,14 +83,14 @@ def test_what_copies_hold_is_fetched_and_lost_copies_are_made_again(shop: Shop, 
     lose(copies[1], copies[2], local)  # the one that is left was itself lost before
     flow = shop.open(copies, local=local, min_replicas=3)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.layers_fetched > 0
+    assert recovery is not None and recovery.epochs == () and recovery.layers_fetched > 0
     shop.run(flow, 1)
     shop.check(flow)
     flow.close()
 
 
 def _levels(flow: hf.Flow) -> list[dict[str, int]]:
-    levels: dict[str, dict[str, int]] = flow.status().durability["levels"]
+    levels: dict[str, dict[str, int]] = flow.status().durability.levels
     return list(levels.values())
 
 
@@ -110,7 +110,7 @@ def test_what_only_the_sinks_know_is_replayed_as_they_saw_it(shop: Shop, tmp_pat
     assert recovery is not None
     assert recovery.lineage["sink of view 'cities'"] == 3 and recovery.lineage[place.uri] == 1
     assert "local" not in recovery.lineage
-    assert recovery.epochs == [2, 3]
+    assert recovery.epochs == (2, 3)
     assert history(flow) == before
     shop.check(flow)
     flow.close()
@@ -136,7 +136,7 @@ def test_the_lineage_stash_is_mended_from_the_copies(shop: Shop, tmp_path: Path)
     flow = shop.open(copies, local=local)
     assert history(flow) == before and stash.read_bytes() == whole
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.layers_fetched == 0
+    assert recovery is not None and recovery.epochs == () and recovery.layers_fetched == 0
     shop.run(flow, 1)
     shop.check(flow)
     flow.close()
@@ -159,7 +159,7 @@ def test_damaged_local_layers_are_found_by_the_epoch_that_reads_them_and_replace
         (flip, cut, Path.unlink)[number % 3](path)
     shop.run(flow, 1)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [], "there are copies"
+    assert recovery is not None and recovery.epochs == (), "there are copies"
     aside = {path.name for path in (local / "damaged").glob("*/*.arrow")}
     assert aside, "the epoch read some of them"
     assert aside <= {path.name for number, path in enumerate(harmed) if number % 3 < 2}
@@ -213,7 +213,7 @@ def test_damaged_copies_are_passed_over(shop: Shop, tmp_path: Path) -> None:
         (flip, cut)[number % 2](path)
     flow = shop.open(copies, local=local, min_replicas=2)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.layers_fetched > 0
+    assert recovery is not None and recovery.epochs == () and recovery.layers_fetched > 0
     aside = sorted((copies[0] / "damaged").glob("*/*.parquet"))
     assert len(aside) > 0 and len(recovery.damaged) >= len(aside)
     assert all(any(path.name in text for text in recovery.damaged) for path in aside)
@@ -224,7 +224,7 @@ def test_damaged_copies_are_passed_over(shop: Shop, tmp_path: Path) -> None:
     lose(local, copies[1])  # what was set aside was copied anew
     flow = shop.open(copies, local=local, min_replicas=2)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == []
+    assert recovery is not None and recovery.epochs == ()
     shop.check(flow)
     flow.close()
 
@@ -241,7 +241,7 @@ def test_where_all_copies_are_damaged_it_is_computed_again(shop: Shop, tmp_path:
         flip(path)
     flow = shop.open(place, local=local)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [0, 1, 2] and recovery.damaged
+    assert recovery is not None and recovery.epochs == (0, 1, 2) and recovery.damaged
     assert history(flow) == before
     shop.check(flow)
     flow.close()
@@ -267,7 +267,7 @@ def test_crashes_in_recovery_leave_less_to_do(shop: Shop, tmp_path: Path) -> Non
             shop.open(place, local=local)
     flow = shop.open(place, local=local)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [3], "epoch 2 was computed again before the last crash"
+    assert recovery is not None and recovery.epochs == (3,), "epoch 2 was computed again before the last crash"
     assert recovery.layers_fetched == 0
     assert history(flow) == before
     shop.check(flow)
@@ -312,13 +312,13 @@ def test_a_crash_at_any_mark_of_a_round_leaves_a_log_that_is_whole(
         shop.check(flow)
     for _ in range(3):
         one_round(flow)  # compacts, and removes what was compacted
-    assert flow.status().durability["safe"] == len(history(flow)) - 1
+    assert flow.status().durability.safe == len(history(flow)) - 1
     assert max(len(list(trace.iterdir())) for trace in (place / "layers").iterdir()) < 8 * world.PARTITIONS
     die(flow)
     lose(local)
     flow = shop.open(place, local=local)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.filled is None
+    assert recovery is not None and recovery.epochs == () and recovery.filled is None
     shop.check(flow)
     flow.close()
 
@@ -399,7 +399,7 @@ def test_a_flow_is_recovered_from_an_object_store_alone(shop: Shop, tmp_path: Pa
     lose(place)
     flow = shop.open([place, s3], min_replicas=2)
     recovery = flow.last_recovery
-    assert recovery is not None and recovery.epochs == [] and recovery.layers_fetched > 0
+    assert recovery is not None and recovery.epochs == () and recovery.layers_fetched > 0
     assert history(flow) == before
     shop.run(flow, 1)
     flow.wait_safe(timeout=SOON)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 from holdfast.errors import EpochUnavailable, StoreError
+from logged import heard, logged
 
 from .shop import (
     SOON,
@@ -35,15 +35,15 @@ def test_a_location_that_refuses_is_named_in_the_status_and_stops_nothing(shop: 
     bad.fail_before = 1.0
     shop.run(flow, 2)
     assert flow.wait_safe(timeout=SOON) == 2, "one copy is enough"
-    until(lambda: flow.status().durability["locations"][1]["failure"] is not None)
-    sound, failing = flow.status().durability["locations"]
-    assert sound["failure"] is None and "made up: nothing happened" in failing["failure"]
-    assert str(tmp_path / "bad") in failing["failure"]
+    until(lambda: flow.status().durability.locations[1].failure is not None)
+    sound, failing = flow.status().durability.locations
+    assert sound.failure is None and "made up: nothing happened" in failing.failure
+    assert str(tmp_path / "bad") in failing.failure
     assert levels(flow)[0][str(good)] == 2 and levels(flow)[0][bad.uri] < 2
     shop.check(flow)
     bad.fail_before = 0.0
     until(lambda: levels(flow)[0][bad.uri] == 2)
-    until(lambda: flow.status().durability["locations"][1]["failure"] is None)
+    until(lambda: flow.status().durability.locations[1].failure is None)
     flow.close()
 
 
@@ -86,7 +86,7 @@ def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Sh
     shop.run(flow, 1)
     flow.close()
     bad.fail_before = 1.0
-    with pytest.warns(UserWarning, match="cannot be used now, and will be tried again: .*made up: nothing happened"):
+    with logged("cannot be used now, and will be tried again: .*made up: nothing happened"):
         flow = shop.open(places, local=local, min_replicas=2)
     recovery = flow.last_recovery
     assert recovery is not None and list(recovery.unreachable) == [bad.uri]
@@ -104,23 +104,23 @@ def test_a_flow_waits_when_too_much_is_unsafe_and_goes_on_when_it_is_not(shop: S
     shop.run(flow, 1)
     flow.wait_safe(timeout=SOON)
     place.fail_before = 1.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with heard() as said:
         shop.run(flow, 3)
+    assert not [record for record in said if "waits" in record.getMessage()]
     with pytest.raises(StoreError, match=r"epoch 3 is not safe after 0\.2 s: .*made up: nothing happened"):
-        until(lambda: flow.status().durability["locations"][0]["failure"] is not None)
+        until(lambda: flow.status().durability.locations[0].failure is not None)
         flow.wait_safe(timeout=0.2)
     status = flow.status().durability
-    assert status["back_pressure"] is True and status["unsafe"]["epochs"] == 3 and status["safe"] == 0
+    assert status.back_pressure is True and status.unsafe.epochs == 3 and status.safe == 0
     shop.feed()
     heal = threading.Timer(0.5, setattr, (place, "fail_before", 0.0))
     heal.start()
-    with pytest.warns(UserWarning, match="flow 'shop' waits for storage: .* of 3 epochs are not safe yet"):
+    with logged("flow 'shop' waits for storage: .* of 3 epochs are not safe yet"):
         result = flow.step()
     heal.join()
     assert result.epoch == 4 and result.timings["back-pressure"] > 0.2
     flow.wait_safe(timeout=SOON)
-    assert flow.status().durability["back_pressure"] is False
+    assert flow.status().durability.back_pressure is False
     shop.check(flow)
     flow.close()
 
@@ -133,7 +133,7 @@ def test_a_flow_that_waits_for_storage_can_be_stopped(shop: Shop, tmp_path: Path
     shop.feed()
     stop = threading.Timer(0.3, flow.stop)
     stop.start()
-    with pytest.warns(UserWarning, match="waits for storage"):
+    with logged("waits for storage"):
         assert flow.run(epochs=1) == 0
     stop.join()
     place.fail_before = 0.0
@@ -174,10 +174,10 @@ def test_how_far_back_a_view_can_be_read_is_what_was_retained(shop: Shop, tmp_pa
         flow = shop.open(place, retain=retain, partitions=1, sinks=False)
         shop.run(flow, 9)
         flow.wait_safe(timeout=SOON)
-        while not flow.status().maintenance["merges"]:
+        while not flow.status().maintenance.merges:
             shop.run(flow, 1)
             time.sleep(0.3)
-        until(lambda: not flow.status().maintenance["busy"])
+        until(lambda: not flow.status().maintenance.busy)
         return flow
 
     flow = run_until_merged("24h")

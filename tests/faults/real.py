@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import random
 import shutil
 import sys
 import time
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -188,7 +188,7 @@ class Run:
 def main(root: Path, control: Path, seeds: range) -> None:
     from holdfast.spark.session import local_builder
 
-    warnings.simplefilter("ignore")
+    logging.disable()  # what fails is meant to
     shim = Shim(control)
     spark = local_builder(2).config("spark.sql.codegen.wholeStage", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

@@ -10,8 +10,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, SinkError
-from holdfast.results.flow_results import Approximation, Epoch, Recovery
+from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.results.query_results import Coverage
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.terminal.live import Jsonl, Lines, Progress
 
 
@@ -21,10 +22,10 @@ class Approximate:
     def __init__(self, local: Path) -> None:
         self.declared = SimpleNamespace(local=local)
         self.approximate: Approximation | None = said()
-        self.recovery = Recovery()
+        self.recovery = RecoveryRecord()
         self.mended = self.closed = False
 
-    def repair(self) -> Recovery | None:
+    def repair(self) -> RecoveryRecord | None:
         if self.approximate is None:
             return None
         if not self.mended:
@@ -67,7 +68,7 @@ def test_a_declaration_repairs_first_and_takes_effect_when_that_is_done(tmp_path
     engine.mended = True
     flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
     assert flow.approximate is None and engine.closed
-    assert flow.last_recovery is not None and flow.last_recovery.repaired == [4]
+    assert flow.last_recovery is not None and flow.last_recovery.repaired == (4,)
 
 
 def test_a_flow_that_cannot_be_repaired_is_closed_all_the_same(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import holdfast as hf
 from holdfast.connectors.input import Input
 from holdfast.errors import DeclarationError
+from logged import logged
 
 COUNT = "SELECT k, count(*) AS n FROM t GROUP BY k"
 
@@ -47,7 +48,7 @@ def test_a_flow_declared_again_takes_over_from_the_handle_before(spark: SparkSes
     t.insert([(2,)])
     assert first.step().epoch == 1, "nothing was taken over by looking"
     t.insert([(7,)])
-    with pytest.warns(UserWarning, match="1 of input 't'"):
+    with logged("1 of input 't'"):
         second.step()
     u.insert([(2,)])
     second.step()

@@ -111,7 +111,7 @@ def test_the_sinks_of_an_edited_view_get_the_difference_and_nothing_else_is_rebu
         shop.check(flow)
     with shop.open({**views, "spend": MORE}, "spend", "big", "n", function=True) as flow:
         assert kinds(flow) == ["aggregate", "log", "log"]
-        assert flow.last_recovery is not None and flow.last_recovery.read == ["orders"]
+        assert flow.last_recovery is not None and flow.last_recovery.read == ("orders",)
         files = len(list((shop.root / "out-n").iterdir()))
         assert flow.step().epoch == 2, "the edit is an epoch, though nothing waits"
         shop.check(flow)
@@ -142,7 +142,7 @@ def test_a_view_that_was_fused_with_what_it_reads_is_filled_from_its_rows(shop: 
         plan = flow.plan()
         assert [change.reads for change in plan.changes if change.name == "sums"] == [("view 'each'",)]
         assert kinds(flow) == ["aggregate", "log"]
-        assert flow.last_recovery is not None and flow.last_recovery.read == ["each"]
+        assert flow.last_recovery is not None and flow.last_recovery.read == ("each",)
         shop.check(flow)
         shop.step(flow, 2)
         shop.check(flow)
@@ -155,7 +155,7 @@ def test_a_view_over_an_unchanged_one_is_filled_from_its_rows(shop: Shop) -> Non
     edited = {**views, "top": "SELECT user, upper(user) AS loud, total FROM spend WHERE total < 1000"}
     with shop.open(edited, "spend") as flow:
         assert kinds(flow) == ["log"]
-        assert flow.last_recovery is not None and flow.last_recovery.read == ["spend"]
+        assert flow.last_recovery is not None and flow.last_recovery.read == ("spend",)
         shop.check(flow)
         shop.step(flow, 2)
         shop.check(flow)
@@ -163,7 +163,7 @@ def test_a_view_over_an_unchanged_one_is_filled_from_its_rows(shop: Shop) -> Non
         {**views, "top": "SELECT s.user, s.total, o.id FROM spend s JOIN orders o ON s.user = o.user"}
     ) as flow:
         assert kinds(flow) == ["join", "log"]
-        assert flow.last_recovery is not None and flow.last_recovery.read == ["orders", "spend"]
+        assert flow.last_recovery is not None and flow.last_recovery.read == ("orders", "spend")
         shop.check(flow)
         shop.step(flow)
         shop.check(flow)

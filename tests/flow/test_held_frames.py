@@ -55,7 +55,7 @@ def test_a_frame_held_for_many_epochs_reads_what_it_read_at_first(
         before = {name: sorted(map(tuple, frame.collect())) for name, frame in frames.items()}
         for number in range(4, 14):
             push(number)
-        assert flow.status().maintenance["merges"] > 0
+        assert flow.status().maintenance.merges > 0
         for _ in range(2):
             assert {name: sorted(map(tuple, frame.collect())) for name, frame in frames.items()} == before
         flow.view("w", "SELECT s FROM v")  # opens the flow again

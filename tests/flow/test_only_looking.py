@@ -30,7 +30,7 @@ def test_looking_at_a_flow_that_never_ran_makes_nothing(spark: SparkSession, tmp
     flow, _ = _declared(spark, tmp_path, v=SUM)
     status = flow.status()
     assert (status.epoch, status.open, status.running) == (-1, False, None)
-    assert list(status.views) == ["v"] and status.durability["safe"] == -1
+    assert list(status.views) == ["v"] and status.durability.safe == -1
     assert "sum" in flow.explain("v") and flow.drawing().views
     assert flow.plan().adds == ["v", "t"] or set(flow.plan().adds) == {"v", "t"}
     assert "it has not run yet" in str(flow.plan())
@@ -56,8 +56,8 @@ def test_a_plan_says_what_is_added_rebuilt_and_dropped_and_changes_nothing(spark
     assert "adds new (reads view 'same' again" in str(plan) and "drops gone" in str(plan)
     status = again.status()
     assert status.epoch == running.epoch == 0 and not status.open and running.open
-    assert status.durability["safe"] == running.durability["safe"] == 0
-    assert status.views["same"]["operator"] == running.views["same"]["operator"]
+    assert status.durability.safe == running.durability.safe == 0
+    assert status.views["same"].operator == running.views["same"].operator
     assert "min" in again.explain("edited")
     assert again._engine is None and _files(tmp_path) == before
     again.step()

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, EvaluationError, MembershipError, SqlError, TooFewMembers
+from logged import logged
 
 
 @pytest.mark.parametrize("policy", ["replay", "terminate", "continue"])
@@ -78,7 +79,7 @@ def test_an_error_in_a_handler_ends_the_watch_with_its_text(spark: Any) -> None:
     def fails(change: hf.Change) -> None:
         raise ValueError("no more")
 
-    with pytest.warns(UserWarning, match="no more"):
+    with logged("no more"):
         watch(fails)
         deadline = time.monotonic() + 30.0
         while watch.failure is None and time.monotonic() < deadline:

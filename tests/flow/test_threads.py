@@ -19,6 +19,7 @@ from holdfast.connectors.input import Input
 from holdfast.errors import FlowBusy, HoldfastError, SinkError
 from holdfast.flow import Flow
 from holdfast.runtime.turns import Turns
+from logged import logged
 
 COUNT = "SELECT k, count(*) AS n FROM t GROUP BY k"
 
@@ -236,11 +237,11 @@ def test_others_have_their_turn_while_an_epoch_waits_for_storage(spark: SparkSes
             t.insert([(1,)])
             flow.step()
         t.insert([(2,)])
-        with pytest.warns(UserWarning, match="waits for storage"):
+        with logged("waits for storage"):
             waiting = threading.Thread(target=flow.step, daemon=True)
             waiting.start()
             time.sleep(0.5)
-            assert flow.status().durability["back_pressure"]
+            assert flow.status().durability.back_pressure
             assert _counted(flow) == {1: 2}
             flow.view("w", "SELECT n FROM v")  # closes the engine under it: it goes on with the next
             store.unlink()

@@ -196,13 +196,13 @@ def test_a_clock_that_was_ahead_expires_nothing_and_there_is_a_way_back(spark: S
         flow.accept_clock().step()
         assert recent() == []
         clock.jump(days=-3650)
-        assert flow.status().clock["ahead"] == 3650 * 86400
+        assert flow.status().clock.ahead == 3650 * 86400
         events.insert([event(3, 0)])
         flow.step()
         assert recent() == [], "ahead for good"
         events.insert([event(4, 0)])
         flow.accept_clock().step()
-        assert recent() == [4] and flow.status().clock["ahead"] == 0
+        assert recent() == [4] and flow.status().clock.ahead == 0
         clock.advance(minutes=61)
         flow.run(until="idle")
         assert recent() == []

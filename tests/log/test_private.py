@@ -13,6 +13,7 @@ from holdfast.log.location import open_location
 from holdfast.log.private_directory import make_private
 from holdfast.log.working_directory import LogDirectory
 from holdfast.runtime.settings import working_directory
+from logged import logged
 
 REMOTE = "s3://bucket/log"
 
@@ -93,5 +94,5 @@ def test_the_working_directory_of_a_version_before_is_left_and_named(tmp_path: P
     path = working_directory([open_location(REMOTE)])
     old = tmp_path / "tmp" / f"holdfast-{getpass.getuser()}" / path.name
     old.mkdir(parents=True)
-    with pytest.warns(UserWarning, match="where it was before, is not used any more"):
+    with logged("where it was before, is not used any more"):
         assert working_directory([open_location(REMOTE)]) == path

@@ -204,9 +204,9 @@ def test_layers_are_copied_although_the_local_disk_cannot_sync(
     assert engine.safe == engine.last == 0, "the copies are in memory, and need no sync"
     status = engine.status().durability
     if about == "directory":
-        assert status["unsynced"] == {} and status["failure"] is None
+        assert status.unsynced == {} and status.failure is None
     else:
-        assert status["unsynced"] and all("Input/output error" in why for why in status["unsynced"].values())
+        assert status.unsynced and all("Input/output error" in why for why in status.unsynced.values())
     one.die()
 
 

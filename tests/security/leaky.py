@@ -6,11 +6,11 @@ Everything it says goes to stdout, stderr, the log's locations and Spark's event
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,8 +44,17 @@ def attempt(what: str, call: Callable[[], object]) -> None:
         traceback.print_exc()
 
 
+class _Everything(logging.Formatter):
+    """A record with all of its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{super().format(record)} {vars(record)}"
+
+
 def main() -> None:
-    warnings.simplefilter("always")
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger().handlers[0].setFormatter(_Everything())
+    logging.getLogger("holdfast").setLevel(logging.DEBUG)
     given = json.loads(os.environ.pop("LEAKY"))
     home = Path(given["home"])
     builder = local_builder(2).appName("leaky").config("spark.log.level", "WARN")

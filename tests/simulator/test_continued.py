@@ -8,7 +8,6 @@ views and sinks are exact) and without. Then what was decided, case by case.
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +27,7 @@ from holdfast.testing.simulator.model import expected
 from holdfast.testing.simulator.run import Simulation
 from holdfast.testing.simulator.world import SimulatedSource, bag_of
 from holdfast.trace.name import ALL
+from logged import logged
 from simulator.seeds import check
 
 PARTITIONS = 8
@@ -109,9 +109,7 @@ def _simulation(seed: int, root: Path) -> Iterator[Simulation]:
         simulation.world.add_member()
     simulation.world.elsewhere = 0.0
     simulation.drivers[0].partitions = PARTITIONS
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield simulation
+    yield simulation
     for driver in simulation.drivers:
         driver.die()
 
@@ -157,7 +155,7 @@ def test_epochs_go_on_without_what_was_lost_and_say_so(counting: Simulation) -> 
     assert engine.approximate is None and engine.status().approximate is None
     member, partitions = _lose(counting)
     _feed(counting)
-    with pytest.warns(UserWarning, match="goes on without what it lost: approximate since epoch 3: 6 of 8 partitions"):
+    with logged("goes on without what it lost: approximate since epoch 3: 6 of 8 partitions"):
         epoch = engine.step()
     said = epoch.approximate
     assert said is not None and epoch.epoch == 3
@@ -167,7 +165,7 @@ def test_epochs_go_on_without_what_was_lost_and_say_so(counting: Simulation) -> 
     assert engine.approximate == said and engine.last == 3
     status = engine.status()
     assert status.approximate == said and status.epoch == 3
-    assert all(view["approximate"] for view in status.views.values())
+    assert all(view.approximate for view in status.views.values())
     assert epoch.to_dict()["approximate"]["coverage"]["partitions"] == 6
     assert check_approximate(engine, counting.world) == 2
     assert len(engine.history) == 3, "the exact history stands still"

@@ -91,7 +91,6 @@ def simulation(tmp_path: Path) -> Iterator[Simulation]:
         driver.die()
 
 
-@pytest.mark.filterwarnings("ignore:holdfast")
 @pytest.mark.parametrize("then", ["goes on", "is closed", "dies"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_step_that_raises_has_not_happened_or_says_that_it_has(

@@ -39,7 +39,7 @@ def _run(simulation: Simulation, epochs: int) -> Engine:
 
 
 def _owned(engine: Engine) -> dict[str, list[int]]:
-    members: dict[str, list[int]] = engine.status().placement["members"]
+    members: dict[str, list[int]] = engine.status().placement.members
     return members
 
 
@@ -82,14 +82,14 @@ def test_a_task_elsewhere_takes_its_layers_from_the_copies_and_keeps_the_partiti
     simulation.do(act.Upkeep(0))
     before = _owned(engine)
     placement = engine.status().placement
-    assert placement["tasks"] == placement["local"] > 0
+    assert placement.tasks == placement.local > 0
     simulation.world.elsewhere = 0.5
     _run(simulation, 1)
     simulation.world.elsewhere = 0.0
     after = _owned(engine)
     assert after != before
     placement = engine.status().placement
-    assert placement["local"] < placement["tasks"]
+    assert placement.local < placement.tasks
     _run(simulation, 2)
     assert _owned(engine) == after, "until members change"
     simulation.finish()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.results.flow_results import Recovery
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
 from holdfast.trace.name import LayerName
@@ -38,7 +38,7 @@ class Losing:
     def log(self, view: str) -> str:
         return self.flow.views[view]
 
-    def recover(self, lost: Iterable[str], after: int, partitions: Iterable[int] = (0, 1)) -> Recovery:
+    def recover(self, lost: Iterable[str], after: int, partitions: Iterable[int] = (0, 1)) -> RecoveryRecord:
         """Open the flow again without the layers of some operators after an epoch."""
         low = {f"{each * 2**63:016x}" for each in partitions}
         for operator in lost:

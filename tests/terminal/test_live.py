@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import DeclarationError, UnknownName
+from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Epoch
 from holdfast.terminal.app import load_flow
+from holdfast.terminal.events import events_shown
 from holdfast.terminal.live import Jsonl, Lines, Progress, Screen
 
 
@@ -132,3 +135,29 @@ def test_an_error_of_the_declaration_itself_comes_through(tmp_path: Path) -> Non
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match=r"gone\.py: there is no such file"):
         load_flow(tmp_path / "gone.py")
+
+
+def test_an_event_is_one_line_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own: a program that sets up nothing has none
+    with events_shown():
+        logger("holdfast.tests").warning("flow '%s' waits for storage", "shop", extra={"flow": "shop"})
+        logger("holdfast.tests").info("not for everybody")
+    assert capsys.readouterr() == ("", "holdfast: flow 'shop' waits for storage\n")
+
+
+def test_an_event_that_the_users_own_logging_shows_is_not_shown_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(sys.stderr)])
+    with events_shown():
+        logger("holdfast.tests").warning("waits")
+    assert capsys.readouterr().err == "waits\n"
+
+
+def test_an_event_is_printed_above_the_live_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=60)
+    with events_shown(), Screen(console, "shop", Progress()):
+        logger("holdfast.tests").warning("waits for storage")
+    assert drawn.getvalue().count("holdfast: waits for storage") == 1

@@ -1,4 +1,8 @@
-"""Sources and sinks: where collections come from, and where changes go."""
+"""Sources and sinks: where collections come from, and where changes go.
+
+Private: it may change from one version to the next. `holdfast` exports what is for users: `Source`, `Part`, `Sink`,
+`Input`, and the functions that make them.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ from holdfast.foundation import arguments
 from holdfast.foundation.atomic_files import temporary_path
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
+
+_LOG = logger("holdfast.sinks")
 
 _LINEAGE, _VIEW, _FIELDS = b"holdfast.lineage", b"holdfast.view", b"holdfast.fields"
 _RELEASED = b"holdfast.released"
@@ -234,7 +236,12 @@ class Changelog(Sink):
             # Lineage that is durable nowhere else stays where it is; so do the newest epochs.
             put_together(self.path, factor, min(self._released, self._last - factor), self._write_together)
         except (OSError, pa.ArrowException) as error:
-            warn(f"holdfast: changelog {self.path}: files were not put together, and will be: {error}", stacklevel=1)
+            _LOG.warning(
+                "changelog %s: files were not put together, and will be: %s",
+                self.path,
+                error,
+                extra={"path": str(self.path), "error": str(error)},
+            )
 
     def _write_together(self, file: DataFile, rows: pa.Table, newest: dict[bytes, bytes]) -> Path:
         return self._write(file, rows, _lineage_in(newest))

@@ -31,7 +31,9 @@ from holdfast.foundation import arguments
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
+
+_LOG = logger("holdfast.sources")
 
 Format = Literal["parquet", "json", "csv"]
 OnBadFile = Literal["fail", "skip"]
@@ -169,10 +171,13 @@ class Files(Source):
         if self._zone is None:
             self._zone = zone
         elif self._zone != zone and self._format != "parquet" and text_files.ZONE not in self._options:
-            warn(
-                f"holdfast: {self._subject}: times without a zone go on being read in {self._zone}, as they were so "
-                f"far, although the session is in {zone}; options={{'timeZone': …}} says it for new files",
-                stacklevel=1,
+            _LOG.warning(
+                "%s: times without a zone go on being read in %s, as they were so far, although the session is in %s; "
+                "options={'timeZone': …} says it for new files",
+                self._subject,
+                self._zone,
+                zone,
+                extra={"zone": self._zone, "session_zone": zone},
             )
 
     def poll(self) -> Offer | None:
@@ -342,10 +347,13 @@ class Files(Source):
                 self._warned = True
                 what = "is a copy of or link to" if other.there else "looks like"
                 gone = "" if other.there else ", which is gone"
-                warn(
-                    f"holdfast: file {path!r} {what} {other.path!r}{gone}; both count, since identity='path' says that "
-                    "a file is its path (said once)",
-                    stacklevel=1,
+                _LOG.warning(
+                    "file %r %s %r%s; both count, since identity='path' says that a file is its path (said once)",
+                    path,
+                    what,
+                    other.path,
+                    gone,
+                    extra={"path": path, "before": other.path},
                 )
         return None
 

@@ -21,6 +21,18 @@ A sink that also refuses an epoch that it has already, of another history (`Fenc
 harmless: the one that was refused stops. Sinks are committed to in the order of their declaration, and a driver that
 one of them refused goes to none after it; so the first such sink decides for all.
 
+The order of calls::
+
+    open ─► lineage, lost ─► restore (what was lost) ─► commit (epochs that it lacks)     when the flow is opened
+    lost ─► release_lineage ─► commit                                                     for each epoch
+                               └─ raised ─► taken ─► commit again, or not                 before the next epoch
+    close                                                                                 when the flow is closed
+
+All methods are called on the driver, by the thread that runs the epoch, one at a time; only `maintain` has a thread of
+its own, and `target` is called by whoever declares. Two epochs may be run by two threads, one after the other.
+An epoch counts before its commit: what a sink raises is reported with ``complete=True``, and delays the next epoch, but
+never undoes one.
+
 Only `open` and `commit` must be written; every other method has a default that is right for a sink without it.
 """
 
@@ -58,67 +70,85 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
-        """Called before the first commit. The last epoch the sink has; -1 if none; None if it cannot tell. (Then the
-        epochs that `commit` is given may jump by multiples of 10^12 after a host was lost, so that none is ever used
-        for two things: see ``hf.foreach``.)
+        """The last epoch the sink has; -1 if none; None if it cannot tell. (Then the epochs that `commit` is given may
+        jump by multiples of 10^12 after a host was lost, so that none is ever used for two things: see ``hf.foreach``.)
 
-        A sink with columns of its own raises `SinkError` here if they are not ``fields``.
+        When: before every other call, each time the flow opens its log; ``fields`` are the view's columns.
+        How often: once per opening. A flow is opened again, in the same process, after each declaration.
+        Not guaranteed: that `close` was called before, by this process or another.
+        A sink with columns of its own raises `SinkError` here if they are not ``fields``: then the flow does not open.
         """
 
     @abstractmethod
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
         """Take the change of ``epoch``: the view's columns and ``_diff`` (int64), no row twice, maybe none at all.
 
-        Called on the driver, once per epoch, in order. To raise is to refuse: the epoch is complete all the same, and
-        the same commit is made again before the next one, unless `taken` says that the sink has it.
+        When: right after the epoch counts, and for epochs that the sink lacks before the next one is run.
+        How often: once per epoch, in order, if `open` and `taken` can tell what the sink has; else at least once. An
+        epoch in which the view did not change may be left out.
+        Not guaranteed: that ``epoch`` follows the one before it by 1, or that the epoch is durable: ``lineage`` is what
+        makes it so. Keep it, in the same atomic write as the rows.
+        To raise is to refuse: the epoch is complete all the same, and the same commit is made again before the next
+        one, unless `taken` says that the sink has it.
         """
 
     def taken(self) -> int | None:
         """The last epoch the sink has, after a commit raised; None (the default) if it cannot tell.
 
-        Called before that commit is made again. A sink that cannot tell is given the epoch again.
+        When: before that commit is made again. How often: once per commit that raised, or more.
+        A sink that cannot tell is given the epoch again.
         """
         return None
 
     def lineage(self) -> bytes:
         """The lineage that came with the last commit, as it was given; empty (the default) if it was not kept.
 
-        Called after `open`, when a flow is opened again: from it the flow knows how to compute again, exactly, what
-        this sink has seen, even if the log lost it.
+        When: after `open`, when a flow is opened again: from it the flow knows how to compute again, exactly, what
+        this sink has seen, even if the log lost it. How often: once per opening, if the sink has any epoch.
         """
         return b""
 
     def release_lineage(self, upto: int) -> None:  # noqa: B027  # optional for a sink
         """The lineage up to epoch ``upto`` is durable elsewhere: `lineage` need not give it back any more.
 
-        Called before a commit, and only if the sink `keeps_lineage`."""
+        When: before a commit, and only if the sink `keeps_lineage`. How often: at most once per commit; ``upto`` never
+        goes down while the flow is open."""
 
     def lost(self) -> Sequence[LostEpochs]:
         """Epochs up to the last that the sink has whose changes are damaged; none by default.
 
-        Called after `open` and before each epoch. They are given again, by `restore`, before anything else is
-        committed."""
+        When: after `open` and before each epoch. How often: several times per epoch: it must be quick, and look at
+        nothing that `maintain` can look at. They are given again, by `restore`, before anything else is committed."""
         return ()
 
     def restore(self, lost: LostEpochs, change: pa.Table, lineage: bytes) -> None:
-        """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch."""
+        """Take again what was lost: the view's columns, ``_epoch`` and ``_diff``, and the lineage of the last epoch.
+
+        When: before the next commit. How often: once for each that `lost` tells, and again if it raised or `lost` goes
+        on telling it."""
         raise NotImplementedError(f"{type(self).__name__} says that it lost epochs and cannot restore them")
 
     def maintain(self) -> None:  # noqa: B027  # optional for a sink
         """Look after what the sink holds: a little at a time, since it is called again. What is found damaged is for
         `lost` to tell.
 
-        Called beside epochs, in another thread than all other methods, maybe while one of them is at work; never twice
-        at once. What it raises is a warning."""
+        When: in the background, in another thread than all other methods, maybe while one of them is at work; never
+        twice at once. How often: at most every 30 seconds, while epochs are run.
+        Not guaranteed: that it is ever called. What it raises is logged as a warning, and it is called again."""
 
     def target(self) -> str | None:
         """The place that the sink writes to, however it was spelled; None (the default) if several may share it.
 
+        When: when a sink is declared, before `open`. How often: any number of times; the answer is always the same.
         Two sinks of a flow with the same target are refused."""
         return None
 
     def close(self) -> None:  # noqa: B027  # closing is optional for a sink
-        """Called when the flow is closed."""
+        """Let go of what `open` took.
+
+        When: when the flow is closed, or lets go of its log because something was declared; also if opening failed,
+        maybe before `open` was called. How often: once per opening, or more; twice must do no harm.
+        Not guaranteed: that it is called: the process may die."""
 
 
 def check_target(sinks: Sequence[tuple[str, Sink]], view: str, sink: Sink) -> None:

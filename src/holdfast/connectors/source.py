@@ -9,6 +9,18 @@ The contract, which is what makes replay exact:
 * An offer is a promise: the rows of an offer are the same whenever and wherever it is read.
 * ``poll`` gives the same offer again until ``advance`` says that an epoch took it.
 * ``advance`` is called once per offer, in order, first for the offers of the past when a flow is opened again.
+
+The order of calls for one epoch::
+
+    in_session ─► advance (once per offer of the past)            when the flow is opened
+    poll ─► parts or frame ─► Part.read, in tasks ─► advance      the epoch counts
+                                              └────► reject       the epoch failed
+    release                                                       later, when the epoch is safe
+
+All methods of a source are called on the driver, by the thread that runs the epoch, one at a time; only `waiting` may
+be called by any thread, while another method runs. Another epoch may be run by another thread, so keep nothing in
+thread-local variables. A method may push to inputs and read views of the flow; whatever would wait for the epoch itself
+raises `FlowBusy`. `Part.read` runs elsewhere: on a worker, on a copy of the part.
 """
 
 from __future__ import annotations
@@ -26,20 +38,30 @@ Offer = dict[str, Any]
 
 
 class Part(Protocol):
-    """A piece of an offer that one task reads. It is pickled and sent to a worker."""
+    """A piece of an offer that one task reads. It is pickled and sent to a worker, so it holds no connections and no
+    open files."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The rows, as tables of exactly ``schema`` (plus ``_diff`` int64 where the source retracts).
+        """The rows, as tables of exactly ``schema`` (plus ``_diff`` int64 where the source retracts). Its columns are
+        those of `Source.fields`, in that order, and are called ``c0``, ``c1``, …: make tables by position, as
+        ``pa.table([ids, names], schema=schema)`` does.
 
-        May be called several times, on several hosts, and at once: Spark retries and speculates.
+        When: in a Python worker, in the task of an epoch, a replay, or a read of ``flow.table``.
+        How often: at least once for each of these. Spark retries and speculates, so it may be called several times, on
+        several hosts, and at once.
+        Not guaranteed: that the iterator is read to its end, or that the process lives afterwards. Do nothing here
+        that must not be done twice.
+        Raising fails the epoch: a `BadFile` or another `InputError` is handed to `Source.reject`; whatever else is
+        raised is tried again by Spark first.
         """
         ...
 
 
 class Source(ABC):
-    """A collection that comes from outside."""
+    """A collection that comes from outside. Only `poll`, `advance`, and one of `parts` and `frame` must be written."""
 
     fields: tuple[Field, ...]
+    """The columns. They must be known when the source is declared, and may not change."""
 
     retracts: bool = False
     """Whether rows can be deleted. If so Holdfast keeps the source's rows, to refuse a deletion of a row that is not
@@ -57,46 +79,84 @@ class Source(ABC):
     later than after so many seconds. (An explicit ``flow.step`` always asks.)"""
 
     def in_session(self, zone: str) -> None:  # noqa: B027  # most sources have no times without a zone
-        """The time zone of the flow's Spark session. Called on the driver before the first poll, and before any offer
-        of the past is told; what of it changes rows belongs into offers."""
+        """The time zone of the flow's Spark session. What of it changes rows belongs into offers.
+
+        When: before the first `poll`, and before any offer of the past is told by `advance`.
+        How often: at least once per process; again, with the same or another zone, after the flow is declared anew.
+        """
 
     @abstractmethod
     def poll(self) -> Offer | None:
-        """What the next epoch should take, or None when nothing waits. Called on the driver, at most once per epoch."""
+        """What the next epoch should take, or None when nothing waits.
+
+        When: before each epoch of a flow with a view that reads the source. It should return quickly: all other
+        sources, and the epoch, wait for it.
+        How often: at most once per epoch, and once more after `reject` returned True. An offer that was given and not
+        taken is asked for again: it must be given again, the same, unless `reject` was called in between.
+        Not guaranteed: that what was offered is taken. The process may die before any epoch took it.
+        The offer is written to the log: keep it small, and keep secrets out of it.
+        """
 
     @abstractmethod
     def advance(self, offer: Offer) -> None:
-        """An epoch took ``offer``. Called on the driver, in order, once per offer."""
+        """An epoch took ``offer``; the next `poll` begins after it.
+
+        When: right after the epoch counts; and, when a flow is opened, for every offer that past epochs took, before
+        the first `poll`. Offers of the past may come from another process, and in the form that `fold` gave them.
+        How often: once per offer and process, in order. If it raises, the same offer is told again before the next
+        `poll`; the epoch counts all the same.
+        Not guaranteed: that the epoch is durable yet: see `release`.
+        """
 
     def parts(self, offer: Offer) -> list[Part]:
-        """The pieces of ``offer``, for tasks to read. Override this or `frame`."""
+        """The pieces of ``offer``, for tasks to read. Override this or `frame`.
+
+        When: for an epoch that takes the offer, and whenever it must be read again: after a failure, in a replay, to
+        fill a view that was declared later, for a read of ``flow.table``.
+        How often: any number of times, also for offers of long ago. The rows must be the same each time; the cut into
+        parts may be another.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement parts() or frame()")
 
     def frame(self, spark: Any, offer: Offer) -> Any:
-        """``offer`` as a Spark DataFrame, for sources that Spark reads best; None (the default) means `parts`."""
+        """``offer`` as a Spark DataFrame, for sources that Spark reads best; None (the default) means `parts`.
+
+        When and how often: as `parts`, and before it. Spark may run the frame several times.
+        """
         return None
 
     def reject(self, offer: Offer, error: Exception) -> bool:
-        """Reading ``offer`` failed. Return True to have ``poll`` asked again at once (for an offer without what
-        failed); False (the default) fails the epoch with ``error``; nothing of it took effect."""
+        """The epoch that was to take ``offer`` failed, and nothing of it took effect. Return True to have ``poll``
+        asked again at once (for an offer without what failed); False (the default) fails the step with ``error``.
+
+        When: after an epoch failed, for every source that had offered something: the error may be about another one.
+        How often: at most once per attempt. It is not called if the process dies.
+        """
         return False
 
     def release(self, offer: Offer) -> None:  # noqa: B027  # most sources have nothing to forget
-        """The epoch that took ``offer`` is safe: replays will not ask for it again, so the source may forget it.
+        """The epoch that took ``offer`` is safe: recovery will not ask for it again, so the source may forget it.
 
-        Called on the driver, in order, once per offer and process. (A view that is declared later starts from all the
-        offers there ever were: a source that really forgets gives that up.)
+        When: some time after the epoch: before a later one, or when the flow is closed.
+        How often: once per offer and process, in order; again for offers of the past after a restart.
+        Not guaranteed: that nobody ever asks for it again. A view that is declared later starts from all the offers
+        there ever were: a source that really forgets gives that up.
         """
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         """Fewer offers that stand for these, which are all there were from the first on; by default the same.
 
-        Called on the driver when the epochs that took them are behind what the flow retains, so that what it remembers
-        of them does not grow with epochs. `parts` must give the same rows for the result; `advance` and `release` may
-        be called with it after some of the offers in it, and must then come to the same.
+        When: after an epoch, when the epochs that took them are behind what the flow retains, so that what it remembers
+        of them does not grow with epochs.
+        How often: now and then; each time from the first offer on, with what was folded before among them.
+        `parts` must give the same rows for the result; `advance` and `release` may be called with it after some of the
+        offers in it, and must then come to the same.
         """
         return list(offers)
 
     def waiting(self) -> int | None:
-        """How much waits behind the next offer (rows, files, …), where the source knows; for status only."""
+        """How much waits behind the next offer (rows, files, …), where the source knows; for status only.
+
+        When and how often: by ``flow.status()``, from any thread, also while another method runs.
+        """
         return None

@@ -1,1 +1,4 @@
-"""The demo: the join query of the AMPLab big-data benchmark, maintained while visits arrive."""
+"""The demo: the join query of the AMPLab big-data benchmark, maintained while visits arrive.
+
+Private: it may change from one version to the next.
+"""

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from holdfast.inspect.unopened_flow import UnopenedLog
+from holdfast.results.flow_results import RunningDriver
 from holdfast.runtime.compiled_flow import CompiledFlow
+
+Kind: TypeAlias = Literal["view", "source"]
+Action: TypeAlias = Literal["adds", "rebuilds", "drops", "keeps"]
 
 
 @dataclass(frozen=True)
@@ -20,11 +24,8 @@ class PlannedChange:
     """What becomes of one view, or of one input whose rows are kept."""
 
     name: str
-    kind: str
-    """``"view"`` or ``"source"``."""
-
-    action: str
-    """``"adds"``, ``"rebuilds"``, ``"drops"`` or ``"keeps"``."""
+    kind: Kind
+    action: Action
 
     reads: tuple[str, ...] = ()
     """What is read again for it: ``view 'v'`` (from its log), ``source 's'`` (from the beginning)."""
@@ -49,7 +50,7 @@ class FlowPlan:
     """The last epoch of the log; -1: there is none yet."""
 
     changes: tuple[PlannedChange, ...] = ()
-    running: dict[str, Any] | None = None
+    running: RunningDriver | None = None
     """Who runs the flow right now, as far as its working directory says."""
 
     @property
@@ -73,14 +74,14 @@ class FlowPlan:
         """Whether the log is as the flow is declared."""
         return not (self.adds or self.rebuilds or self.drops)
 
-    def _of(self, action: str) -> list[str]:
+    def _of(self, action: Action) -> list[str]:
         return [change.name for change in self.changes if change.action == action]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "flow": self.flow,
             "epoch": self.epoch,
-            "running": self.running,
+            "running": self.running.to_dict() if self.running is not None else None,
             "changes": [asdict(change) for change in self.changes],
         }
 
@@ -88,7 +89,7 @@ class FlowPlan:
         there = f"its log ends with epoch {self.epoch}" if self.epoch >= 0 else "it has not run yet"
         who = ""
         if self.running is not None:
-            who = f"; a driver runs it (process {self.running.get('pid', '?')} on {self.running.get('host', '?')})"
+            who = f"; a driver runs it (process {self.running.pid or '?'} on {self.running.host or '?'})"
         lines = [f"flow '{self.flow}': {there}{who}"]
         lines += [f"  {change}" for change in self.changes if change.action != "keeps"]
         if self.empty:
@@ -103,7 +104,8 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     known = set(log.kept.get("operators", {})) if history else set()
     changes = []
     for name, operator_id in state.flow.views.items():
-        kind = "view" if name in state.declared.views else "source"
+        kind: Kind = "view" if name in state.declared.views else "source"
+        action: Action
         if not history or name not in kept:
             action = "adds"
         elif kept[name].get("fingerprint") == operator_id:
@@ -114,7 +116,7 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
         changes.append(PlannedChange(name, kind, action, reads, size))
     for name, entry in kept.items():
         if name not in state.flow.views:
-            changes.append(PlannedChange(name, str(entry.get("kind", "view")), "drops"))
+            changes.append(PlannedChange(name, "source" if entry.get("kind") == "source" else "view", "drops"))
     return FlowPlan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
 
 

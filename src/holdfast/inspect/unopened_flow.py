@@ -15,7 +15,19 @@ from holdfast.errors import LogForeign
 from holdfast.inspect.describe import describe_places
 from holdfast.inspect.places import Place, Working, declared, find_places, read_history, running
 from holdfast.log.location import Location
-from holdfast.results.flow_results import Status, TraceStatus
+from holdfast.results.flow_results import (
+    DurabilityStatus,
+    Latency,
+    LocationStatus,
+    MaintenanceStatus,
+    RunningDriver,
+    SinkStatus,
+    SourceStatus,
+    Status,
+    TraceStatus,
+    Unsafe,
+    ViewStatus,
+)
 
 if TYPE_CHECKING:
     from holdfast.connectors.sink import Sink
@@ -38,9 +50,9 @@ class UnopenedLog:
     def history(self) -> History:
         return read_history(self.places)[0] if self.places else History()
 
-    def driver(self) -> dict[str, Any] | None:
+    def driver(self) -> RunningDriver | None:
         """Who runs the flow right now, as far as its working directory says."""
-        return running(self.places)
+        return RunningDriver.of(running(self.places))
 
     def sizes(self, trace: str) -> int:
         """The bytes of a trace, in the place that is nearest."""
@@ -90,42 +102,38 @@ def status_unopened(
         flow=name,
         log=str(local),
         epoch=epoch,
-        views={
-            view: {"sql": text, "operator": kept.get(view, {}).get("fingerprint"), "approximate": False}
-            for view, text in texts.items()
-        },
-        sources={source: {"waiting": one.waiting()} for source, one in sources.items()},
-        sinks=[{"view": view, "kind": type(sink).__name__, "epoch": None} for view, sink in sinks],
-        traces=[
+        views={view: ViewStatus(text, kept.get(view, {}).get("fingerprint"), False) for view, text in texts.items()},
+        sources={source: SourceStatus(one.waiting()) for source, one in sources.items()},
+        sinks=tuple(SinkStatus(view, type(sink).__name__, None) for view, sink in sinks),
+        traces=tuple(
             TraceStatus(one["trace"], _kind(log.kept, one["trace"]), one["layers"], one["bytes"])
             for one in found.get("traces", ())
-        ],
-        latency={"median": 0.0, "p99": 0.0},
+        ),
+        latency=Latency(),
         partitions=partitions,
-        maintenance={"merges": 0, "busy": False, "failure": None},
-        durability={
-            "strategy": settings.strategy,
-            "safe": -1 if safe is None else safe,
-            "lineage": max((level["lineage"] for level in levels.values()), default=-1),
-            "levels": {
+        maintenance=MaintenanceStatus(),
+        durability=DurabilityStatus(
+            strategy=settings.strategy,
+            safe=-1 if safe is None else safe,
+            lineage=max((level["lineage"] for level in levels.values()), default=-1),
+            levels={
                 view: found["collections"][view]["levels"] for view in texts if view in found.get("collections", {})
             },
-            "locations": [
-                {
-                    "uri": location.uri,
-                    "layers": levels.get(location.uri, {}).get("layers", 0),
-                    "bytes": levels.get(location.uri, {}).get("bytes", 0),
-                    "failure": None,
-                }
+            locations=tuple(
+                LocationStatus(
+                    location.uri,
+                    levels.get(location.uri, {}).get("layers", 0),
+                    levels.get(location.uri, {}).get("bytes", 0),
+                )
                 for location in locations
-            ],
-            "unsafe": {"epochs": risk.get("epochs", epoch + 1), "bytes": risk.get("bytes") or 0},
-            "back_pressure": False,
-            "recovery_seconds": 0.0,
-            "shipped": 0,
-            "busy": False,
-            "failure": None,
-        },
+            ),
+            unsafe=Unsafe(risk.get("epochs", epoch + 1), risk.get("bytes") or 0),
+            back_pressure=False,
+            recovery_seconds=0.0,
+            shipped=0,
+            busy=False,
+            failure=None,
+        ),
         open=False,
         running=log.driver(),
     )

@@ -8,6 +8,12 @@ name, a sync, a rename and a sync of the directory; an object store shows a blob
 filesystems get it from a rename where they have one. Hidden names (``.….tmp``) are what a crash left; nobody lists
 them. One writer may overwrite another's blob, by an equal one or, for the few small files that change, by a newer one.
 
+All methods may be called at once, from several threads of the driver and from tasks on several hosts: the flow's
+background threads copy and remove, tasks fetch, and another driver may be using the same place. The thread that runs
+an epoch waits for a location only when the flow is opened, recovers something that was lost, or has the strategy
+"synchronous-log". How often: a round of copying, every few seconds, lists, writes and removes; a place that fails is
+asked again after 1, 2, 4 … 30 seconds. Nothing is promised about the order of calls, nor that one is not made twice.
+
 Everything that fails is a `StoreError` that names the place, the operation, the path and the likely fix; only a blob
 that is not there is FileNotFoundError. A name for people (``uri``) has no credentials in it, nor has any error.
 """
@@ -56,24 +62,27 @@ Names: TypeAlias = list[str]
 
 
 class Location(ABC):
-    """A place that holds named blobs."""
+    """A place that holds named blobs. Give one of your own to ``hf.Flow(log=…)``. It must be picklable."""
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """How the place is named to people, without credentials."""
+        """How the place is named to people, without credentials. Always the same for the same place: messages and the
+        status of a flow tell locations apart by it."""
 
     @abstractmethod
     def write(self, path: str, data: bytes) -> None:
-        """Write a blob, whole or not at all; durable when this returns. After an error it may be there or not."""
+        """Write a blob, whole or not at all; durable when this returns. After an error it may be there or not. Two
+        writers of one path write the same bytes, but for the few small files that change: there the later one wins."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """A blob; FileNotFoundError if it is not there."""
+        """A blob; FileNotFoundError if it is not there. Damage is not for the location to find: callers check."""
 
     @abstractmethod
     def list(self, directory: str) -> Entries:
-        """The blobs directly in a directory, by name; none if there is no such directory."""
+        """The blobs directly in a directory, by name; none if there is no such directory. A blob that is written or
+        removed meanwhile may be among them or not; one whose `write` returned before the call is."""
 
     @abstractmethod
     def directories(self, directory: str) -> Names:
@@ -89,7 +98,8 @@ class Location(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `StoreError` at once if blobs cannot be written, read and removed here. Makes a local directory."""
+        """Raise `StoreError` at once if blobs cannot be written, read and removed here. Makes a local directory.
+        Called when a flow is opened, on the driver alone."""
 
     def probe(self) -> None:
         """Write, read and remove a blob that nobody lists."""
@@ -99,12 +109,13 @@ class Location(ABC):
         self.remove(name)
 
     def local(self) -> Path | None:
-        """The directory, if it is on a local disk."""
+        """The directory, if it is on a local disk; None (the default) if not. Asked on the driver, any number of
+        times."""
         return None
 
     def identity(self) -> str:
         """A text that is the same for all spellings of one place, as far as that can be told without opening it. It has
-        no credentials in it."""
+        no credentials in it. Asked when a flow is declared: the same place twice is refused."""
         return self.uri
 
     def __repr__(self) -> str:

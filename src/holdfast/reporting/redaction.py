@@ -1,7 +1,7 @@
-"""Redaction: no credential is printed, logged, warned of or raised.
+"""Redaction: no credential is printed, logged or raised.
 
-Everything that leaves Holdfast as text passes through this module: errors (the base class in ``errors.py``), warnings
-(`warn`), loggers (`logger`), what ``repr`` and ``status`` show of an address (`shown`), what the command line prints.
+Everything that leaves Holdfast as text passes through this module: errors (the base class in ``errors.py``), loggers
+(`logger`), what ``repr`` and ``status`` show of an address (`shown`), what the command line prints.
 
 Two rules find credentials in a text. First, *known* secrets: whoever is given an address or a credential calls `learn`,
 and from then on its text, in every spelling that a URL can have, is replaced wherever it occurs. That covers what other
@@ -18,7 +18,6 @@ import logging
 import re
 import threading
 import traceback
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -178,7 +177,7 @@ def redacted(value: Any) -> Any:
     return value
 
 
-# -- what is raised, warned of and logged -----------------------------------------------------------------------------
+# -- what is raised and logged ----------------------------------------------------------------------------------------
 
 
 class Redacted(Exception):
@@ -193,18 +192,19 @@ def cause(error: BaseException) -> BaseException:
     return Redacted(redact(f"{type(error).__name__}: {error}")).with_traceback(error.__traceback__)
 
 
-def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
-    """Python's ``warnings.warn``, redacted."""
-    warnings.warn(redact(message), category, stacklevel=stacklevel + 1)
+_OF_PYTHON = frozenset(vars(logging.makeLogRecord({})))
+"""The attributes that every record has; all others are fields, given by ``extra``."""
 
 
 class _Redacting(logging.Filter):
-    """Redacts a record before any handler sees it."""
+    """Redacts a record, its fields included, before any handler sees it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.DEBUG:
             return False  # kazoo says the passwords of its sessions there
         record.msg, record.args = redact(record.getMessage()), ()
+        for field in vars(record).keys() - _OF_PYTHON:
+            setattr(record, field, redacted(getattr(record, field)))
         if record.exc_info and record.exc_info[1] is not None:
             text = redact("".join(traceback.format_exception(record.exc_info[1]))).rstrip()
             record.exc_info, record.exc_text = None, text
@@ -215,9 +215,8 @@ _redacting = _Redacting()
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of that name, redacted. It says nothing unless a program asks for it."""
+    """The logger of that name, redacted. An event that a person should know of is a warning, which Python prints on
+    stderr in a program that does not set up logging. What it is about is in the fields of its record (``extra``)."""
     found = logging.getLogger(name)
     found.addFilter(_redacting)  # to add it again changes nothing
-    if not found.handlers:
-        found.addHandler(logging.NullHandler())
     return found

@@ -1,11 +1,12 @@
-"""What a flow tells about itself: the outcome of an epoch, and its status."""
+"""What a flow tells about itself: the outcome of an epoch, what a recovery did, and its status."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from holdfast.foundation.choices import Strategy
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
 
@@ -64,46 +65,46 @@ class Epoch:
         return {**asdict(self), "idle": self.idle}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Recovery:
     """What opening a flow, or repairing it, had to do; see ``flow.last_recovery``."""
 
     epoch: int = -1
     """The last epoch of the history that was found."""
 
-    lineage: dict[str, int] = field(default_factory=dict)
+    lineage: Mapping[str, int] = field(default_factory=dict)
     """Where lineage was found → the last epoch there."""
 
-    epochs: list[int] = field(default_factory=list)
+    epochs: tuple[int, ...] = ()
     """The epochs that were computed again."""
 
     filled: int | None = None
     """Operators without any state were filled from their sources up to this epoch."""
 
-    read: list[str] = field(default_factory=list)
+    read: tuple[str, ...] = ()
     """The sources and views from whose rows they were filled."""
 
-    otherwise: list[str] = field(default_factory=list)
+    otherwise: tuple[str, ...] = ()
     """The views whose text is as it was, and which another version of Holdfast or of Spark reads otherwise: they were
     filled again."""
 
-    partitions: dict[str, list[int]] = field(default_factory=dict)
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Operator → the partitions of it that were computed again and written."""
 
-    run: dict[str, list[int]] = field(default_factory=dict)
+    run: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Operator → the partitions in which it was run for that: also where it wrote nothing, and only its output was
     needed."""
 
-    sources: dict[str, list[int]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Source → the epochs whose input was read from it again. (Pushed rows that no copy has are read from memory.)"""
 
-    logs: dict[str, list[int]] = field(default_factory=dict)
+    logs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """View, or source whose rows are kept → the epochs at which its log was read instead of what lies behind it."""
 
-    members: list[str] = field(default_factory=list)
+    members: tuple[str, ...] = ()
     """The members that computed again, where each keeps its own layers."""
 
-    repaired: list[int] = field(default_factory=list)
+    repaired: tuple[int, ...] = ()
     """The epochs that had been approximate, and were run again, exactly (``flow.repair()``)."""
 
     layers_reused: int = 0
@@ -112,38 +113,18 @@ class Recovery:
     layers_handed: int = 0
     """Layers that a member took from another, where each keeps its own."""
 
-    damaged: list[str] = field(default_factory=list)
+    damaged: tuple[str, ...] = ()
     """Layers that did not have their checksum, and were set aside."""
 
-    unreachable: dict[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
     """Log locations that could not be used → why."""
 
-    lost: list[str] = field(default_factory=list)
+    lost: tuple[str, ...] = ()
     """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
     (``accept_loss``)."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
-
-    def note_read(self, where: dict[str, list[int]], name: str, epochs: Iterable[int], filling: bool) -> None:
-        """Input of these epochs was read: ``where`` is ``sources`` or ``logs``; ``filling``: to fill operators."""
-        where[name] = sorted({*where.get(name, ()), *epochs})
-        if filling:
-            self.read = sorted({*self.read, name})
-
-    def note(
-        self, first: int, epoch: int, where: Mapping[str, Iterable[int]], run: Mapping[str, Iterable[int]]
-    ) -> None:
-        """Epochs ``first`` … ``epoch`` were computed again, for these operators and partitions; ``run``: what had to be
-        computed for that."""
-        if first == epoch:
-            self.epochs = sorted({*self.epochs, epoch})
-        else:
-            self.filled = epoch
-        for operator, partitions in where.items():
-            self.partitions[operator] = sorted({*self.partitions.get(operator, ()), *partitions})
-        for operator, partitions in run.items():
-            self.run[operator] = sorted({*self.run.get(operator, ()), *partitions})
 
     @property
     def epochs_replayed(self) -> int:
@@ -152,11 +133,46 @@ class Recovery:
     @property
     def work(self) -> tuple[object, ...]:
         """What was done, for telling whether anything was."""
-        return self.layers_fetched, self.layers_handed, tuple(self.epochs), self.filled, len(self.damaged)
+        return self.layers_fetched, self.layers_handed, self.epochs, self.filled, len(self.damaged)
 
     def to_dict(self) -> dict[str, Any]:
+        """The same as plain values, for JSON."""
         found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
         return found
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """A view of a flow."""
+
+    sql: str
+    """Its query; ``(DataFrame)`` if it was declared by one."""
+
+    operator: str | None
+    """The operator that keeps its rows; None of a flow that is not open, if the log does not have the view yet."""
+
+    approximate: bool
+    """Whether some of its rows are missing (``on_loss="continue"``)."""
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """A source of a flow."""
+
+    waiting: int | None
+    """How much waits behind the next epoch, in the source's own unit (rows, files); None if it does not know."""
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    """A sink of a flow."""
+
+    view: str
+    kind: str
+    """The name of its class."""
+
+    epoch: int | None
+    """The last epoch that it has; None if it cannot tell, or the flow is not open."""
 
 
 @dataclass(frozen=True)
@@ -170,35 +186,154 @@ class TraceStatus:
 
 
 @dataclass(frozen=True)
+class Latency:
+    """Seconds per epoch, over the last 100 epochs."""
+
+    median: float = 0.0
+    p99: float = 0.0
+
+
+@dataclass(frozen=True)
+class MaintenanceStatus:
+    """Merging of layers, in the background."""
+
+    merges: int = 0
+    """How many merges were made since the flow was opened."""
+
+    busy: bool = False
+    failure: str | None = None
+    """Why the last merge failed, if it did."""
+
+
+@dataclass(frozen=True)
+class LocationStatus:
+    """A location of the log."""
+
+    uri: str
+    layers: int
+    bytes: int
+    counts: bool | None = None
+    """Whether it counts for the safe point: one that was emptied does again when it is filled. None: not known, since
+    the flow is not open."""
+
+    failure: str | None = None
+    """Why it cannot be used now, if that is so."""
+
+
+@dataclass(frozen=True)
+class Unsafe:
+    """What is not safe yet: lost with this host, it would have to be computed again."""
+
+    epochs: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class DurabilityStatus:
+    """How safe a flow's state is."""
+
+    strategy: Strategy
+    safe: int
+    """The safe point: the last epoch that ``min_replicas`` locations have; -1 if none."""
+
+    lineage: int
+    """The last epoch whose lineage is durable."""
+
+    levels: dict[str, dict[str, int]]
+    """View → level of persistence (``local``, or a location) → the last epoch that is on it."""
+
+    locations: tuple[LocationStatus, ...]
+    unsafe: Unsafe
+    back_pressure: bool
+    """Whether the next epoch waits for storage (``max_unsafe``)."""
+
+    recovery_seconds: float
+    """What losing this host would cost: the time of the epochs that no location has."""
+
+    shipped: int
+    """Bytes that were written to locations since the flow was opened."""
+
+    busy: bool
+    failure: str | None
+    """Why the last round of copying failed, if it did."""
+
+    unsynced: dict[str, str] = field(default_factory=dict)
+    """Local files that could not be synced → why."""
+
+
+@dataclass(frozen=True)
+class PlacementStatus:
+    """Who keeps which partitions, where each member keeps its own layers."""
+
+    members: dict[str, list[int]]
+    """Member → its partitions."""
+
+    tasks: int
+    """Keyed tasks that were run since the flow was opened."""
+
+    local: int
+    """Those of them that found all their layers where they ran."""
+
+
+@dataclass(frozen=True)
+class ClockStatus:
+    """The flow's clock beside the host's, in microseconds since 1970."""
+
+    flow: int | None
+    """The clock of the last epoch; None before the first."""
+
+    host: int
+    ahead: float
+    """By how many seconds the flow's clock is ahead of the host's; it should be 0."""
+
+
+@dataclass(frozen=True)
+class RunningDriver:
+    """The process that runs a flow, as its working directory says."""
+
+    pid: int | None
+    host: str | None
+    since: float | None
+    """Seconds since 1970."""
+
+    lease: str | None = None
+    """The lease by which it leads, if it runs under one."""
+
+    @staticmethod
+    def of(said: Mapping[str, Any] | None) -> RunningDriver | None:
+        """What the lock of a working directory says; None if nobody holds it."""
+        if said is None:
+            return None
+        return RunningDriver(said.get("pid"), said.get("host"), said.get("since"), said.get("lease"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Status:
     """How a flow stands."""
 
     flow: str
     log: str
+    """The working directory."""
+
     epoch: int
     """The last complete epoch; -1 before the first."""
 
-    views: dict[str, dict[str, Any]]
-    sources: dict[str, dict[str, Any]]
-    sinks: list[dict[str, Any]]
-    traces: list[TraceStatus]
-    latency: dict[str, float]
-    """Median and p99 of the seconds per epoch, over the last 100."""
-
+    views: dict[str, ViewStatus]
+    sources: dict[str, SourceStatus]
+    sinks: tuple[SinkStatus, ...]
+    traces: tuple[TraceStatus, ...]
+    latency: Latency
     partitions: int
-    maintenance: dict[str, Any]
-    """Merges made in the background, whether one is at work, and why the last one failed, if it did."""
+    maintenance: MaintenanceStatus
+    durability: DurabilityStatus
+    placement: PlacementStatus | None = None
+    """None where all layers are kept in one place."""
 
-    durability: dict[str, Any] = field(default_factory=dict)
-    """The safe point; per view, the last epoch on each level; what is at risk now; what fails, and why."""
-
-    placement: dict[str, Any] = field(default_factory=dict)
-    """Where members keep their own layers: which partitions each keeps, how many keyed tasks were run since the flow
-    was opened, and how many of them found all their layers where they ran. Otherwise empty."""
-
-    clock: dict[str, Any] = field(default_factory=dict)
-    """``flow``: the clock of the last epoch, in microseconds since 1970, None before the first; ``host``: what the
-    host's clock says; ``ahead``: by how many seconds the flow's is ahead of it, which should be 0."""
+    clock: ClockStatus | None = None
+    """None of a flow that is not open here."""
 
     approximate: Approximation | None = None
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
@@ -206,9 +341,14 @@ class Status:
     open: bool = True
     """Whether the flow is open here. If not, this is how its log stands, and what only an open flow knows is empty."""
 
-    running: dict[str, Any] | None = None
+    running: RunningDriver | None = None
     """Of a flow that is not open here: who runs it right now, as far as its working directory says."""
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = redacted(asdict(self))
+        """The same as plain values, for JSON."""
+        plain = asdict(self)
+        plain["placement"] = plain["placement"] or {}
+        plain["clock"] = plain["clock"] or {}
+        plain["running"] = self.running.to_dict() if self.running is not None else None
+        found: dict[str, Any] = redacted(plain)
         return found

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from holdfast.coordinator.membership import Member
+from holdfast.foundation.choices import OnLoss
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class Recomputed:
     why: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Report:
     """What happened to a query."""
 
-    on_loss: str
+    on_loss: OnLoss
     lost: tuple[Member, ...] = ()
     """The members that were lost while it ran."""
 

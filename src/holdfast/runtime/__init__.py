@@ -1,0 +1,4 @@
+"""The driver of an open flow: epochs, sources, sinks, replication, merging and recovery.
+
+Private: it may change from one version to the next.
+"""

@@ -26,8 +26,8 @@ from typing import TypeVar
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation import failpoints
-from holdfast.reporting.redaction import warn
-from holdfast.results.flow_results import Approximation, Epoch, Recovery
+from holdfast.reporting.redaction import logger
+from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.approximation import Branch
 from holdfast.runtime.declaration import ConnectorProgress
@@ -35,9 +35,12 @@ from holdfast.runtime.engine import Engine, RestartEpoch
 from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.outcomes import due_of
 from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Outcome, Work
 from holdfast.standby.lease import Lease
 from holdfast.task.view_log import ViewLog
+
+_LOG = logger("holdfast.recovery")
 
 T = TypeVar("T")
 
@@ -114,10 +117,12 @@ class ContinuingEngine(Engine):
             self._durability.lost = frozenset()
             return False  # those that were left cannot be reached either
         self._branch, self._warned = branch, False
-        warn(
-            f"holdfast: flow '{self.declared.name}' goes on without what it lost: {branch.said()}; nothing reaches "
-            "sinks before flow.repair()",
-            stacklevel=1,
+        said = branch.said()
+        _LOG.warning(
+            "flow '%s' goes on without what it lost: %s; nothing reaches sinks before flow.repair()",
+            self.declared.name,
+            said,
+            extra={"flow": self.declared.name, "since": said.since, "partitions": said.lost, "members": said.members},
         )
         return True
 
@@ -193,10 +198,12 @@ class ContinuingEngine(Engine):
         settings, epochs = self.declared.settings, branch.last - self._durability.safe
         if settings.durable and not self._warned and not settings.bound.allows(self._durability.unsafe[0], epochs):
             self._warned = True
-            warn(
-                f"holdfast: flow '{self.declared.name}': {epochs} epochs are not safe, more than max_unsafe allows; "
-                "nothing waits for that, since none becomes safe before flow.repair()",
-                stacklevel=1,
+            _LOG.warning(
+                "flow '%s': %d epochs are not safe, more than max_unsafe allows; nothing waits for that, since none "
+                "becomes safe before flow.repair()",
+                self.declared.name,
+                epochs,
+                extra={"flow": self.declared.name, "unsafe_epochs": epochs},
             )
 
     def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: EpochFollowUp) -> None:
@@ -215,7 +222,7 @@ class ContinuingEngine(Engine):
 
     # -- the repair ---------------------------------------------------------------------------------------------------
 
-    def repair(self) -> Recovery | None:
+    def repair(self) -> RecoveryRecord | None:
         """Bring back what was lost, and run again, exactly, what was approximate; None if nothing was. If it fails,
         what is done counts, and the next call goes on."""
         branch = self._branch
@@ -225,7 +232,7 @@ class ContinuingEngine(Engine):
             raise self._durability.fenced
         self._lead.demand()
         recoverer = self._recoverer
-        recoverer.recovery = recovery = Recovery(epoch=self._coordinator.last)
+        recoverer.recovery = recovery = RecoveryRecord(epoch=self._coordinator.last)
         self._repairing = recoverer.together = True
         # What is copied in the meantime may be elsewhere than it was, and elsewhere than the branch needs it.
         self._durability.lost = frozenset(range(self.partitions))

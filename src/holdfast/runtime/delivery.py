@@ -26,10 +26,12 @@ from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.plan.nodes import Field
-from holdfast.reporting.redaction import cause, warn
+from holdfast.reporting.redaction import cause, logger
 from holdfast.runtime.delivery_numbers import DeliveryNumbers, names
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
+
+_LOG = logger("holdfast.sinks")
 
 Held = tuple[int, int]
 """The first and the last epoch of the lineage that a sink holds, without a gap."""
@@ -201,7 +203,12 @@ class Delivery:
                 sink.maintain()
             except Exception as error:
                 # Nothing is lost by that: it is tried again.
-                warn(f"holdfast: sink of view '{view}': it could not look after its files: {error}", stacklevel=1)
+                _LOG.warning(
+                    "sink of view '%s': it could not look after its files: %s",
+                    view,
+                    error,
+                    extra={"view": view, "error": str(error)},
+                )
 
     def _restore(self, place: int) -> None:
         view, sink = self._sinks[place]

@@ -14,9 +14,9 @@ from holdfast.errors import DeclarationError, LogDamaged, StoreError
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.log.working_directory import LogDirectory
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.known_sources import Known, known_of
+from holdfast.runtime.recovery.record import RecoveryRecord
 
 
 def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, str]:
@@ -77,7 +77,7 @@ class FlowDescription:
             if now[name]["fingerprint"] != was["fingerprint"]
         ]
 
-    def write(self, description: dict[str, Any], last: int, edited: bool, recovery: Recovery) -> None:
+    def write(self, description: dict[str, Any], last: int, edited: bool, recovery: RecoveryRecord) -> None:
         """Write down what the flow keeps; ``edited``: the next epoch changes what a view is."""
         if last >= 0 and edited:
             known, former = self._known(last)

@@ -51,8 +51,8 @@ from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing, drawing
 from holdfast.plan.explain import as_text
-from holdfast.reporting.redaction import warn
-from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
+from holdfast.reporting.redaction import logger
+from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.declaration import ConnectorProgress
@@ -73,6 +73,7 @@ from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
 from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Job, Outcome, Work
@@ -83,6 +84,8 @@ from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
 from holdfast.task.stage import EpochSpec
 from holdfast.task.view_log import ViewLog
+
+_LOG = logger("holdfast.epochs")
 
 T = TypeVar("T")
 
@@ -142,7 +145,7 @@ class Engine:
 
     @speaking
     def _open(self) -> None:
-        recovery = Recovery()
+        recovery = RecoveryRecord()
         self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
@@ -282,7 +285,7 @@ class Engine:
         """The partitions that are left out of what is read."""
         return frozenset()
 
-    def repair(self) -> Recovery | None:
+    def repair(self) -> RecoveryRecord | None:
         """Make exact what is approximate; None if nothing was."""
         return None
 
@@ -297,7 +300,7 @@ class Engine:
         return self._durability.safe
 
     @property
-    def recovery(self) -> Recovery:
+    def recovery(self) -> RecoveryRecord:
         """What opening the flow, or repairing it last, had to do."""
         return self._recoverer.recovery
 
@@ -384,7 +387,9 @@ class Engine:
         except ClockJumped as error:
             if self._is_timed or self.declared.settings.retention.seconds is not None:
                 raise
-            warn(f"holdfast: {error}. Nothing here depends on the time yet, and so it goes on", stacklevel=1)
+            _LOG.warning(
+                "%s. Nothing here depends on the time yet, and so it goes on", error, extra={"flow": self.declared.name}
+            )
             self._clock.accept()
             now = self._clock.read(reading)
         known = self._clock.known
@@ -475,10 +480,13 @@ class Engine:
         size, epochs = self._durability.unsafe
         troubles = [trouble.error for trouble in list(self._durability.troubles.values())]
         why = f": {troubles[0]}" if troubles else ""
-        warn(
-            f"holdfast: flow '{self.declared.name}' waits for storage: {size / 1e6:,.1f} MB of {epochs} epochs are not "
-            f"safe yet, more than max_unsafe allows{why}",
-            stacklevel=1,
+        _LOG.warning(
+            "flow '%s' waits for storage: %s MB of %d epochs are not safe yet, more than max_unsafe allows%s",
+            self.declared.name,
+            f"{size / 1e6:,.1f}",
+            epochs,
+            why,
+            extra={"flow": self.declared.name, "unsafe_bytes": size, "unsafe_epochs": epochs},
         )
 
     def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:
@@ -745,7 +753,7 @@ class Engine:
             self.approximate,
         )
         last = self.history[-1].clock if self.history else None
-        return replace(status, clock={"flow": last, "host": host, "ahead": self._clock.ahead(host) / 1e6})
+        return replace(status, clock=ClockStatus(last, host, self._clock.ahead(host) / 1e6))
 
     # -- the end --------------------------------------------------------------------------------------------------
 

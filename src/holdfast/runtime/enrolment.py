@@ -80,6 +80,7 @@ class Enrolment:
                 "flow '%s': log location %s has lost what it held, and is filled again",
                 self._flow,
                 replica.location.uri,
+                extra={"flow": self._flow, "location": replica.location.uri},
             )
         replica.open(self._flow)
         replica.claim(self._claim, self._said)

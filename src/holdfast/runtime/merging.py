@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, LogDamaged, MultiplicityOverflow
 from holdfast.foundation import failpoints
 from holdfast.foundation.processor_priority import in_spare_time
 from holdfast.log.host_paths import host_path
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
 from holdfast.runtime.background import Background
 from holdfast.runtime.runner import Beside, Runner
 from holdfast.task.program import partition_range
@@ -23,6 +23,8 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.pins import Pin, held
 from holdfast.trace.rows import Layout
 from holdfast.trace.upkeep import keep_in_shape
+
+_LOG = logger("holdfast.maintenance")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Merging:
         self.failure: str | None = None
         """Why the last pass failed, if it did."""
 
+        self._said: str | None = None
+        """The failure that was logged last, until a pass succeeds."""
+
         self.damaged: list[LogDamaged] = []
         """Layers that a pass found damaged, for the engine to repair."""
 
@@ -113,10 +118,15 @@ class Merging:
                 self.damaged.append(result)
             else:
                 self._failed(result)
+        if self.failure is None:
+            self._said = None
 
     def _failed(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        warn(f"holdfast: maintenance failed, and will be tried again: {self.failure}", stacklevel=1)
+        if self.failure == self._said:
+            return  # it goes on failing: one line is enough
+        self._said = self.failure
+        _LOG.warning("maintenance failed, and will be tried again: %s", self.failure, extra={"error": self.failure})
 
     def close(self) -> None:
         self._background.close()

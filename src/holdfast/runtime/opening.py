@@ -20,10 +20,10 @@ from holdfast.coordinator.roster import Roster
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.log.location import Location
 from holdfast.log.replica import Claim, Replica
-from holdfast.reporting.redaction import logger, warn
-from holdfast.results.flow_results import Recovery
+from holdfast.reporting.redaction import logger
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.enrolment import Enrolment
+from holdfast.runtime.recovery.record import RecoveryRecord
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _LOG = logger("holdfast.recovery")
 class Opening:
     """The locations of a log, while it is opened. ``replicas``: those that can be used, by address."""
 
-    def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: Recovery, threads: bool) -> None:
+    def __init__(self, declared: Declaration, told: ConnectorProgress, recovery: RecoveryRecord, threads: bool) -> None:
         self._declared = declared
         self._told = told
         self._goes_on = False
@@ -170,8 +170,6 @@ class Opening:
             if not self.replicas:
                 raise StoreError(next(iter(self._recovery.unreachable.values())))
             self._check_enough()
-        for uri, why in self._recovery.unreachable.items():
-            warn(f"holdfast: log location {uri} cannot be used now, and will be tried again: {why}", stacklevel=1)
         return claim
 
     def check_found(self, history: History) -> None:
@@ -251,17 +249,23 @@ def _is_same(one: Location, other: Location) -> bool:
         one.remove(probe)
 
 
-def say(recovery: Recovery) -> None:
+def say(recovery: RecoveryRecord) -> None:
     """Log what a recovery found to be lost, damaged, out of reach, or read otherwise."""
     for what in recovery.lost:
-        _LOG.warning("lost: %s", what)
+        _LOG.warning("lost: %s", what, extra={"lost": what})
     for view in recovery.otherwise:
         _LOG.warning(
             "view '%s' is read otherwise than when it was kept last, by another version of Holdfast or of Spark; it "
             "was filled again from its sources",
             view,
+            extra={"view": view},
         )
     for what in recovery.damaged:
-        _LOG.warning("damaged, and set aside: %s", what)
+        _LOG.warning("damaged, and set aside: %s", what, extra={"damaged": what})
     for uri, why in recovery.unreachable.items():
-        _LOG.warning("log location %s cannot be used now: %s", uri, why)
+        _LOG.warning(
+            "log location %s cannot be used now, and will be tried again: %s",
+            uri,
+            why,
+            extra={"location": uri, "error": why},
+        )

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from holdfast.coordinator.history import History
 from holdfast.errors import LogDamaged
 from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
+from holdfast.results.flow_results import PlacementStatus
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.recovery.fetch_layers import remove_stale
 from holdfast.runtime.recovery.recoverer import Recoverer
@@ -104,14 +104,14 @@ class PartitionOwners:
             )
         return {}
 
-    def status(self) -> dict[str, Any]:
-        """Who keeps what; nothing where all is kept in one place."""
+    def status(self) -> PlacementStatus | None:
+        """Who keeps what; None where all is kept in one place."""
         if not self._runner.scattered:
-            return {}
+            return None
         members: dict[str, list[int]] = {}
         for partition, owner in enumerate(self._runner.owners()):
             members.setdefault(owner, []).append(partition)
-        return {"members": members, "tasks": self._tasks, "local": self._found}
+        return PlacementStatus(members, self._tasks, self._found)
 
 
 def remove_all_stale(directory: Path, history: History) -> None:

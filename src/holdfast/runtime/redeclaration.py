@@ -18,11 +18,13 @@ from holdfast.connectors.foreach import Foreach
 from holdfast.connectors.input import Input
 from holdfast.connectors.sink import Sink
 from holdfast.frontend.user_functions import meaning
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
 
 if TYPE_CHECKING:
     from holdfast.flow import Flow
     from holdfast.runtime.declaration import ConnectorProgress
+
+_LOG = logger("holdfast.flow")
 
 _lock = threading.Lock()
 _open: weakref.WeakValueDictionary[str, Flow] = weakref.WeakValueDictionary()
@@ -46,10 +48,12 @@ def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
     }
     if pending:
         said = ", ".join(f"{count} of input '{name}'" for name, count in pending.items())
-        warn(
-            f"holdfast: flow '{flow.name}' was declared again; changes that were pushed to it before, and that no "
-            f"epoch had taken, are not taken now: {said}",
-            stacklevel=3,
+        _LOG.warning(
+            "flow '%s' was declared again; changes that were pushed to it before, and that no epoch had taken, are not "
+            "taken now: %s",
+            flow.name,
+            said,
+            extra={"flow": flow.name, "pending": pending},
         )
     if before._told is not None:
         for view, sink in flow._sinks:

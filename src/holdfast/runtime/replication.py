@@ -31,6 +31,7 @@ from holdfast.coordinator.lineage import to_lines
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
 from holdfast.foundation import failpoints
+from holdfast.foundation.choices import Strategy
 from holdfast.log.copying import Compaction, Copied, Failed, LayersToCompact, Result, Shipment, compact_all, ship_all
 from holdfast.log.layer_sync import forget_others
 from holdfast.log.location import Location
@@ -59,7 +60,7 @@ _ATTEMPTS = 3
 class DurabilitySettings:
     """What the user wants of durability."""
 
-    strategy: str = "nosync"
+    strategy: Strategy = "nosync"
     min_replicas: int = 1
     bound: Bound = field(default_factory=Bound)
     retention: Retention = field(default_factory=Retention)

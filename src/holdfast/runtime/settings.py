@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.errors import DeclarationError
 from holdfast.foundation import arguments
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
 
 if TYPE_CHECKING:
     from holdfast.log.location import Location
     from holdfast.runtime.replication import DurabilitySettings
 
     Place: TypeAlias = str | Path | Location
+
+_LOG = logger("holdfast.flow")
 
 
 def working_directory(locations: Sequence[Location], *, make: bool = True) -> Path:
@@ -36,10 +38,12 @@ def working_directory(locations: Sequence[Location], *, make: bool = True) -> Pa
     make_private(base / mark, base)
     before = Path(tempfile.gettempdir()) / f"holdfast-{getpass.getuser()}" / mark
     if os.path.lexists(before):
-        warn(
-            f"holdfast: the working directory is {base / mark}; {before}, where it was before, is not used any more. "
-            "What is safe comes from the log locations; remove the old directory",
-            stacklevel=1,
+        _LOG.warning(
+            "the working directory is %s; %s, where it was before, is not used any more. What is safe comes from the "
+            "log locations; remove the old directory",
+            base / mark,
+            before,
+            extra={"path": str(base / mark), "before": str(before)},
         )
     return base / mark
 
@@ -106,7 +110,7 @@ def parse_settings(
         bound = parse_bound(max_unsafe)
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, DurabilitySettings(str(strategy), count, bound, retention, accept_loss)
+    return places, DurabilitySettings(strategy, count, bound, retention, accept_loss)
 
 
 def parse_clock_jump(name: str, value: object) -> int | None:

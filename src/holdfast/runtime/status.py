@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from holdfast.reporting.redaction import redacted
-from holdfast.results.flow_results import Approximation, Status
+from holdfast.results.flow_results import (
+    Approximation,
+    DurabilityStatus,
+    Latency,
+    LocationStatus,
+    MaintenanceStatus,
+    PlacementStatus,
+    SinkStatus,
+    SourceStatus,
+    Status,
+    Unsafe,
+    ViewStatus,
+)
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.merging import Merging
@@ -23,7 +34,7 @@ def status_of(
     maintenance: Merging,
     durability: Replication,
     held: Mapping[str, tuple[int, int, int]],
-    placement: Mapping[str, Any],
+    placement: PlacementStatus | None,
     approximate: Approximation | None = None,
 ) -> Status:
     """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
@@ -36,29 +47,29 @@ def status_of(
         log=str(declared.local),
         epoch=last,
         views={
-            name: {
-                "sql": declared.texts.get(name, ""),
-                "operator": state.flow.views[name],
-                "approximate": approximate is not None and name in approximate.views,
-            }
+            name: ViewStatus(
+                declared.texts.get(name, ""),
+                state.flow.views[name],
+                approximate is not None and name in approximate.views,
+            )
             for name in declared.views
         },
-        sources={name: {"waiting": source.waiting()} for name, source in declared.sources.items()},
-        sinks=[
-            {"view": view, "kind": type(sink).__name__, "epoch": delivery.epochs[place]}
+        sources={name: SourceStatus(source.waiting()) for name, source in declared.sources.items()},
+        sinks=tuple(
+            SinkStatus(view, type(sink).__name__, delivery.epochs[place])
             for place, (view, sink) in enumerate(declared.sinks)
-        ],
-        traces=state.sizes(held),
-        latency={"median": typical, "p99": ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0},
+        ),
+        traces=tuple(state.sizes(held)),
+        latency=Latency(typical, ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0),
         partitions=partitions,
-        maintenance=redacted({"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure}),
-        durability=redacted(_durability(state, durability, typical)),
-        placement=dict(placement),
+        maintenance=MaintenanceStatus(maintenance.merges, maintenance.busy, redacted(maintenance.failure)),
+        durability=_durability(state, durability, typical),
+        placement=placement,
         approximate=approximate,
     )
 
 
-def _durability(state: CompiledFlow, durability: Replication, typical: float) -> dict[str, Any]:
+def _durability(state: CompiledFlow, durability: Replication, typical: float) -> DurabilityStatus:
     unsafe_bytes, unsafe_epochs = durability.unsafe
     settings = durability.settings
     locations = []
@@ -67,26 +78,25 @@ def _durability(state: CompiledFlow, durability: Replication, typical: float) ->
         sizes = [size for layers in holding.layers.values() for size in layers.values()] if holding else []
         trouble = durability.troubles.get(number)
         locations.append(
-            {
-                "uri": location.uri,
-                "layers": len(sizes),
-                "bytes": sum(sizes),
-                "counts": durability.counts(number),
-                "failure": None if trouble is None else trouble.error,
-            }
+            LocationStatus(
+                location.uri,
+                len(sizes),
+                sum(sizes),
+                durability.counts(number),
+                None if trouble is None else redacted(trouble.error),
+            )
         )
-    return {
-        "strategy": settings.strategy,
-        "safe": durability.safe,
-        "lineage": durability.flushed,
-        "levels": {name: durability.levels(state.traces_behind(name)) for name in state.declared.views},
-        "locations": locations,
-        "unsafe": {"epochs": unsafe_epochs, "bytes": unsafe_bytes},
-        "back_pressure": settings.durable and not settings.bound.allows(unsafe_bytes, unsafe_epochs),
-        # What losing this host would cost: the epochs that no location has, computed again.
-        "recovery_seconds": unsafe_epochs * typical,
-        "shipped": durability.shipped,
-        "busy": durability.busy,
-        "failure": durability.failure,
-        "unsynced": dict(durability.disk.unsynced),
-    }
+    return DurabilityStatus(
+        strategy=settings.strategy,
+        safe=durability.safe,
+        lineage=durability.flushed,
+        levels={name: durability.levels(state.traces_behind(name)) for name in state.declared.views},
+        locations=tuple(locations),
+        unsafe=Unsafe(unsafe_epochs, unsafe_bytes),
+        back_pressure=settings.durable and not settings.bound.allows(unsafe_bytes, unsafe_epochs),
+        recovery_seconds=unsafe_epochs * typical,
+        shipped=durability.shipped,
+        busy=durability.busy,
+        failure=redacted(durability.failure),
+        unsynced=redacted(dict(durability.disk.unsynced)),
+    )

@@ -15,7 +15,9 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
 from holdfast.coordinator.membership import Member
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
+
+_LOG = logger("holdfast.membership")
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,21 @@ class Listener:
                 hear(event)
             except Exception as error:
                 # Spark would only log it, and those after this one would hear nothing.
-                warn(f"holdfast: a listener failed: {type(error).__name__}: {error}", stacklevel=1)
+                said = f"{type(error).__name__}: {error}"
+                _LOG.warning("a listener failed: %s", said, extra={"error": said})
 
     # Names are Spark's.
 
     def onExecutorAdded(self, event: Any) -> None:
         info = event.executorInfo()
+        member, host = event.executorId(), info.executorHost()
+        _LOG.info("executor %s joined on %s", member, host, extra={"member": member, "host": host})
         self._tell(ExecutorJoined(Member(event.executorId(), info.executorHost(), info.totalCores())))
 
     def onExecutorRemoved(self, event: Any) -> None:
+        if self._all:  # while anybody watches the members: at the end of a program they all go
+            member, reason = event.executorId(), event.reason()
+            _LOG.warning("executor %s was lost: %s", member, reason, extra={"member": member, "reason": reason})
         self._tell(ExecutorLost(event.executorId(), event.reason()))
 
     def onJobStart(self, event: Any) -> None:

@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 from holdfast.coordinator.membership import Change, Member, Sequencer
 from holdfast.errors import MembershipError, TooFewMembers
 from holdfast.foundation import arguments
-from holdfast.reporting.redaction import warn
+from holdfast.reporting.redaction import logger
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
+
+_LOG = logger("holdfast.membership")
 
 Handler = Callable[[Change], object]
 H = TypeVar("H", bound=Handler)
@@ -146,7 +148,7 @@ class Watch:
                     f"membership handler {name!r}: {type(error).__name__}: {error}", handler=name, change=change
                 )
                 failure.__cause__ = error
-                warn(f"holdfast: {failure}", stacklevel=1)
+                _LOG.warning("%s", failure, extra={"handler": name, "epoch": change.epoch})
             with self._changed:
                 if failure is not None:
                     self.failure = failure

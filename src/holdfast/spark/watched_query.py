@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.connectors.source import Source
 from holdfast.coordinator.membership import Change, Member
 from holdfast.errors import DeclarationError, EvaluationError, MemberLost, SqlError
+from holdfast.foundation.choices import OnLoss
 from holdfast.results.query_results import Answer, QueryInputs, Report, coverage_of
 from holdfast.spark.listener import listener_of
 from holdfast.spark.membership import Watch
@@ -34,11 +35,11 @@ _GRACE = 1.0
 def run_query(
     spark: SparkSession,
     query: str | DataFrame,
-    on_loss: str,
+    on_loss: OnLoss,
     tables: Mapping[str, Source | DataFrame],
     timeout: float | None,
 ) -> Answer:
-    """See `holdfast.query.one_off.query`."""
+    """See `holdfast.queries.one_off.query`."""
     if on_loss == "continue" and spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise DeclarationError(
             "query: on_loss='continue' does not go with spark.speculation: a second attempt would be taken for a loss"
@@ -78,7 +79,7 @@ def _own(spark: SparkSession) -> SparkSession:
 class Watched:
     """Runs DataFrames and hears of losses meanwhile."""
 
-    def __init__(self, spark: SparkSession, on_loss: str, deadline: float | None) -> None:
+    def __init__(self, spark: SparkSession, on_loss: OnLoss, deadline: float | None) -> None:
         self._context = spark.sparkContext
         self._on_loss = on_loss
         self._deadline = deadline
@@ -241,11 +242,9 @@ def _continued(watched: Watched, session: SparkSession, frame: DataFrame, known:
             watched.settle()
             missing, mixed = _missing(query, watched)
             if not mixed and not watched.history.repeated(query.stages):
-                report = watched.report()
-                report.missing = missing_of(query.inputs, missing)
-                report.coverage = coverage_of(query.inputs, report.missing)
-                report.recomputed = ()
-                return Answer(rows, report)
+                lacking = missing_of(query.inputs, missing)
+                coverage = coverage_of(query.inputs, lacking)
+                return Answer(rows, replace(watched.report(), missing=lacking, coverage=coverage, recomputed=()))
         except Again:
             watched.settle()
             missing, _ = _missing(query, watched)

@@ -21,6 +21,7 @@ nor from when on it may count on the lock; `NonBlockingLease` compares the clock
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import ssl
 from contextlib import suppress
@@ -39,6 +40,8 @@ _PATIENCE = 10.0
 
 _SAID = logger("holdfast.zookeeper")
 """What kazoo says. What matters of it is said by the lease."""
+
+_SAID.addHandler(logging.NullHandler())  # it speaks of every attempt to connect: only a program that asks hears that
 
 
 class ZooKeeperLease(Lease):

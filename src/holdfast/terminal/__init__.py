@@ -1,1 +1,4 @@
-"""What the command line shows, and how it finds the user's flow."""
+"""What the command line shows, and how it finds the user's flow.
+
+Private: it may change from one version to the next.
+"""

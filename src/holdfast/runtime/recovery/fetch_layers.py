@@ -19,7 +19,7 @@ from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica, is_true
-from holdfast.results.flow_results import Recovery
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
 from holdfast.trace.cover import Piece, cover, covered
@@ -260,7 +260,7 @@ def fetch_missing(
     traces: Sequence[str],
     ranges: Sequence[tuple[int, int]],
     locations: Sequence[Location],
-    recovery: Recovery,
+    recovery: RecoveryRecord,
 ) -> Layers:
     """Bring back what local traces lack and some location has. A damaged copy is set aside, and another one used."""
     while True:

@@ -23,8 +23,8 @@ from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
 from holdfast.log.lineage_copies import orphans, read_location, read_places, read_working, records_of
 from holdfast.log.replica import Replica, is_true
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import local_layers
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.trace.cover import covered
 from holdfast.trace.layer import layer_metadata
 from holdfast.trace.name import ALL
@@ -40,7 +40,7 @@ def find_history(
     begun: Path,
     directories: Sequence[Path],
     asking: Mapping[str, Path],
-    recovery: Recovery,
+    recovery: RecoveryRecord,
 ) -> History:
     """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
     lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
@@ -86,7 +86,7 @@ def find_history(
     return history
 
 
-def _found(recovery: Recovery, where: str, last: int) -> None:
+def _found(recovery: RecoveryRecord, where: str, last: int) -> None:
     if last >= 0:
         recovery.lineage[where] = max(last, recovery.lineage.get(where, -1))
 

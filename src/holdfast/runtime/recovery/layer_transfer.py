@@ -15,8 +15,8 @@ from holdfast.errors import LogDamaged, LogError
 from holdfast.foundation.atomic_files import read_file, replace_file
 from holdfast.foundation.os_errors import fix
 from holdfast.log.host_paths import host_path
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.fetch_layers import Layers
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Runner
 from holdfast.trace.layer import check_bytes, unreadable
 from holdfast.trace.name import LayerName
@@ -43,7 +43,7 @@ def hand_over(
     traces: Sequence[str],
     ranges: Sequence[tuple[int, int]],
     directory: Path,
-    recovery: Recovery,
+    recovery: RecoveryRecord,
 ) -> Layers:
     """Have every partition's member take what only other members have. What is there then."""
     layers = look()

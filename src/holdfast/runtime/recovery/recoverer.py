@@ -27,13 +27,13 @@ from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
 from holdfast.errors import LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import host_path
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow, log_layout
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.known_sources import Known
 from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_again, remove_others, set_aside
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.layer_transfer import hand_over
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.replay import Again, ReplayRun
 from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Runner
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def timed(recovery: Recovery, phase: str) -> Iterator[None]:
+def timed(recovery: RecoveryRecord, phase: str) -> Iterator[None]:
     """Count the time of a phase."""
     started = time.perf_counter()
     try:
@@ -75,7 +75,7 @@ class Recoverer:
         later: Collection[str],
         pushed: HeldInput,
         take: Callable[[], None],
-        recovery: Recovery,
+        recovery: RecoveryRecord,
     ) -> None:
         """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
         ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
@@ -114,7 +114,7 @@ class Recoverer:
 
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
-        self.recovery = Recovery(epoch=self._last())
+        self.recovery = RecoveryRecord(epoch=self._last())
         self._opening = True
         for error in found:
             self.repairing(partial(self._set_aside, error))
@@ -137,7 +137,7 @@ class Recoverer:
         no use then."""
         self._taken = False
         if not self.together:
-            self.recovery = Recovery(epoch=self._last())
+            self.recovery = RecoveryRecord(epoch=self._last())
         self.open()
         directory, owners = self._state.directory, self._runner.owners()
         with suppress(LogDamaged):  # one that cannot be reached keeps it
@@ -152,7 +152,7 @@ class Recoverer:
             except LogDamaged as error:
                 damage = error
             if not told:
-                self.recovery, told = Recovery(epoch=self._last()), True
+                self.recovery, told = RecoveryRecord(epoch=self._last()), True
             self.recover_from(damage)
         return work()
 

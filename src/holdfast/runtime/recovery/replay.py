@@ -19,11 +19,11 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery_plan import Replay, demand, sources_of
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange, LoggedRows
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Job, Runner, Work
 from holdfast.task.view_log import ViewLog
 
@@ -62,7 +62,7 @@ class ReplayRun:
         self._readings: dict[tuple[frozenset[str], frozenset[str]], _Reading] = {}
         self._names = {log: name for name, log in reversed(state.flow.views.items())}
 
-    def carry_out(self, replay: Replay, layers: Layers, recovery: Recovery) -> None:
+    def carry_out(self, replay: Replay, layers: Layers, recovery: RecoveryRecord) -> None:
         """Write what the replay is to write; ``layers`` are those that there are."""
         for part, reading in self._parts(replay, layers):
             work = [*self._work(part, recovery), *self._logs(part, reading, recovery)]
@@ -109,7 +109,7 @@ class ReplayRun:
         run = demand(reading.flow, write, self._runner.partitions)
         return replace(replay, write=write, run=run, sources=sources_of(reading.flow, run))
 
-    def _logs(self, replay: Replay, reading: _Reading, recovery: Recovery) -> Iterator[Work]:
+    def _logs(self, replay: Replay, reading: _Reading, recovery: RecoveryRecord) -> Iterator[Work]:
         """What logs give instead of the operators behind them."""
         for log in sorted(replay.sources & reading.logs):
             name = self._names[log]
@@ -120,7 +120,7 @@ class ReplayRun:
         kind = LoggedRows if replay.first == 0 else LoggedChange
         return kind(fields, self._kept(name), replay.epoch, self._runner.partitions)
 
-    def _work(self, replay: Replay, recovery: Recovery) -> Iterator[Work]:
+    def _work(self, replay: Replay, recovery: RecoveryRecord) -> Iterator[Work]:
         """What the epochs of a replay took of its sources."""
         filling = replay.first == 0
         for name in sorted(replay.sources & self._state.declared.sources.keys()):

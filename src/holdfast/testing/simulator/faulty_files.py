@@ -19,7 +19,6 @@ import random
 import re
 import shutil
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -47,6 +46,7 @@ from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.faulty.layer import Faults, faults
 from holdfast.testing.faulty.plan import Plan
+from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator.actions import MARKS
 from holdfast.testing.simulator.model import ORDERS, START, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.run import Crash
@@ -372,8 +372,7 @@ def simulate_faults(
     chosen = random.Random(f"actions {seed}").choices(list(_ACTIONS), list(_ACTIONS.values()), k=length)
     under = [root / name for name in (*_PLACES, "out", "orders", "users")]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet_logs():
             with faults(run.plan, under) as layer:
                 simulation.layer = layer
                 for action in chosen:

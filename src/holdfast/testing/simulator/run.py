@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.memory import MemoryLocation
+from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
 from holdfast.testing.simulator.approximate import check_approximate
@@ -449,8 +449,7 @@ def run(
     simulation = Simulation(seed, root, scattered, on_loss)
     place = -1
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet_logs():
             for action in actions:
                 place += 1
                 simulation.do(action)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError
 from holdfast.foundation import arguments
+from holdfast.foundation.choices import OnLoss
 from holdfast.results.query_results import Answer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OnLoss = Literal["replay", "terminate", "continue"]
-POLICIES = ("replay", "terminate", "continue")
+POLICIES = get_args(OnLoss)
 
 
 def query(

@@ -1,0 +1,4 @@
+"""One-off queries with a policy for the loss of an executor.
+
+Private: it may change from one version to the next.
+"""

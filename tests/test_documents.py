@@ -1,0 +1,82 @@
+"""Documents name files and functions that are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src/holdfast"
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_PATH = r"`(?P<path>[\w./-]+\.(?:py|md|toml|sh|txt|yml|yaml|json))`"
+_NAMED = re.compile(rf"`(?P<name>\w+)`(?: of the `\w+`)?,?\s+(?:\()?in\s+{_PATH}")
+
+
+@cache
+def defined(path: Path) -> frozenset[str]:
+    """The functions, methods and classes of a file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+
+
+def _walk() -> str:
+    return ARCHITECTURE.split("## From flow.step() to the sink", 1)[1].split("\n## ", 1)[0]
+
+
+def test_each_function_of_the_walk_is_in_the_file_that_it_names() -> None:
+    found = [(match["name"], match["path"]) for match in _NAMED.finditer(_walk())]
+    assert len(found) > 40, "the walk has lost its form: `function` in `room/file.py`"
+    wrong = [pair for pair in found if pair[0] not in defined(SOURCES / pair[1])]
+    assert not wrong
+
+
+def test_each_step_of_the_walk_names_a_function_and_a_file() -> None:
+    steps = re.split(r"^\d+\. ", _walk(), flags=re.M)[1:]
+    assert len(steps) == 18
+    assert all(_NAMED.search(step) for step in steps)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_each_file_that_a_document_names_is_there(document: Path) -> None:
+    text = document.read_text()
+    named = {match["path"] for match in re.finditer(_PATH, text)} - _OF_USERS
+    linked = {link for link in re.findall(r"\]\(([^)#:]+)\)", text) if "://" not in link}
+    missing = [path for path in sorted(named) if not _is_there(path)]
+    missing += [link for link in sorted(linked) if not (document.parent / link).exists()]
+    assert not missing
+
+
+_OF_USERS = frozenset(("app.py", "holdfast.json", "collections.json", "members.json", "clock.json", "verified.json"))
+"""Files of a user's program, and of a log."""
+
+_LATER = frozenset(("docs/adding-an-operator.md",))
+
+
+def _is_there(path: str) -> bool:
+    if "/" not in path:  # a file of the room that the sentence speaks of
+        return bool(
+            next(ROOT.glob(path), None) or next(SOURCES.rglob(path), None) or next((ROOT / "docs").glob(path), None)
+        )
+    return path in _LATER or any((root / path).exists() for root in (ROOT, SOURCES, SOURCES / "plan"))
+
+
+def test_each_room_is_in_the_picture() -> None:
+    picture = ARCHITECTURE.split("## The rooms", 1)[1].split("```", 2)[1]
+    rooms = {path.parent.name for path in SOURCES.glob("*/__init__.py")}
+    assert rooms == {room for room in re.findall(r"(\w+)/", picture)}
+
+
+def test_each_dependency_has_its_line() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(each for some in project["optional-dependencies"].values() for each in some)]
+    names = {re.match(r"[\w-]+", each)[0] for each in wanted}  # type: ignore[index]  # each begins with its name
+    lines = {name for name in re.findall(r"^\| ([\w-]+)", (ROOT / "docs/dependencies.md").read_text(), re.M)}
+    assert names <= lines
