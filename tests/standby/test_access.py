@@ -18,7 +18,7 @@ from holdfast.standby.address import open_lease
 from holdfast.standby.zookeeper_access import Access
 from holdfast.standby.zookeeper_lease import ZooKeeperLease
 from holdfast.testing.zookeeper import ZooKeeperServer, zookeeper
-from tests.lease import certificates
+from tests.standby import certificates
 
 TIMEOUT = 1.5
 SECRET = "zk-p4ssword"
