@@ -148,7 +148,7 @@ def test_rows_of_an_outer_join_lie_by_the_key_of_the_side_that_is_kept() -> None
     for how in ("inner", "left", "full", "semi", "anti"):
         node = Join(t, u, ("a",), ("ua",), how)  # type: ignore[arg-type]
         flow = build({"v": node}, {}, lambda _: True)
-        spreads[how] = flow.operators[fingerprint(node)].spread
+        spreads[how] = flow.operators[fingerprint(node)].part.spread
     assert spreads == {"inner": ((0,), (3,)), "left": ((0,),), "full": (), "semi": ((0,),), "anti": ((0,),)}
 
 
