@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -226,3 +228,23 @@ def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(tmp_path: P
     found = describe(tmp_path / "log")
     assert printed == list(range(found["epoch"] + 1)) and found["running"] is None
     assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 1000 * len(printed)
+
+
+def test_a_run_shows_what_is_logged_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "a.parquet")
+    shutil.copy2(tmp_path / "in" / "a.parquet", tmp_path / "in" / "b.parquet")  # it counts, and is spoken of
+    (tmp_path / "app.py").write_text(
+        f"""
+import holdfast as hf
+flow = hf.Flow("copies", log={str(tmp_path / "log")!r}, partitions=1)
+flow.source("t", hf.files({str(tmp_path / "in")!r}, schema="id long", max_files_per_epoch=1))
+flow.view("v", "SELECT id FROM t")
+"""
+    )
+    command = [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "app.py"), "--until", "idle", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["epoch"] for line in done.stdout.splitlines()] == [0, 1]
+    said = [line for line in done.stderr.splitlines() if "is a copy of or link to" in line]
+    assert len(said) == 1 and said[0].startswith("holdfast: file '"), done.stderr

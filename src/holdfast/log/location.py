@@ -109,8 +109,7 @@ class Location(ABC):
         self.remove(name)
 
     def local(self) -> Path | None:
-        """The directory, if it is on a local disk; None (the default) if not. Asked on the driver, any number of
-        times."""
+        """The directory, if it is on a local disk; None (the default) if not. Asked on the driver, now and then."""
         return None
 
     def identity(self) -> str:
