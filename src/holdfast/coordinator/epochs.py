@@ -6,9 +6,10 @@ digests by which tasks tell true layers from stale ones). It knows no Spark, sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.trace.cover import Chain
 
@@ -19,10 +20,10 @@ WINDOW = 256
 class Coordinator:
     """Hands out epochs, one at a time."""
 
-    def __init__(self, history: Sequence[Lineage] = (), term: int = 0) -> None:
+    def __init__(self, history: History | None = None, term: int = 0) -> None:
         """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
         self.term = term
-        self._chain = Chain(len(history) - 1, ())
+        self._chain = Chain(history.last if history is not None else -1, ())
         self._head = history[-1].digest if history else GENESIS
         self._clock = history[-1].clock if history else 0
         self._running: Lineage | None = None

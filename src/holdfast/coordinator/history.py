@@ -1,7 +1,7 @@
 """A history as it grows: a base, and the lineage of the epochs after it, by their numbers.
 
-Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``len(history)`` the number of
-the next epoch, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
+Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``history.last`` the number of
+the last one, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
 is that of the base's own epoch, and first in any slice that reaches back so far.
 
 Appended to and folded by one thread; read by any. A fold replaces the list, so a reader sees it before or after.

@@ -115,7 +115,7 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     for name, entry in kept.items():
         if name not in state.flow.views:
             changes.append(PlannedChange(name, str(entry.get("kind", "view")), "drops"))
-    return FlowPlan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
+    return FlowPlan(state.declared.name, history.last, tuple(changes), log.driver())
 
 
 def _read_again(state: CompiledFlow, log: UnopenedLog, mark: str, known: set[str]) -> tuple[tuple[str, ...], int]:

@@ -39,7 +39,7 @@ class Repair:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._history = audit.history
-        self._last = len(audit.history) - 1
+        self._last = audit.history.last
         self._chain = trusting(self._last)
         self._places = list(audit.reachable)
         self._durable = [place for place in self._places if isinstance(place, Durable)]

@@ -39,7 +39,7 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator.epochs import Coordinator
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
-from holdfast.errors import LogDamaged
+from holdfast.errors import LogDamaged, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import approximate_of, host_path
 from holdfast.results.flow_results import Approximation
@@ -84,7 +84,7 @@ class Branch:
         self._census = census.rows(dict.fromkeys(state.flow.views[view] for view in state.declared.views))
         self._homes = tuple(homes)
         self.history = history.copy()
-        self.since = len(history)
+        self.since = history.last + 1
         """The first approximate epoch."""
 
         self.directory = approximate_of(state.directory)
@@ -98,7 +98,7 @@ class Branch:
 
     @property
     def last(self) -> int:
-        return len(self.history) - 1
+        return self.history.last
 
     @property
     def left(self) -> frozenset[int]:
@@ -139,19 +139,19 @@ class Branch:
             self._runner.hand_over(moves)
 
     def insist(self, work: Callable[[], T]) -> T:
-        """Do ``work``; when it meets a loss, do it again without what is lost. `LogDamaged` if that cannot help, or
-        nothing is left."""
+        """Do ``work``; when it meets a loss, do it again without what is lost. The error is raised if that cannot
+        help, or nothing is left."""
         for attempt in range(_ATTEMPTS):
             try:
                 return work()
-            except LogDamaged as damage:
+            except (LogDamaged, MemberUnreachable) as damage:
                 if not self._leave_out(damage, attempt) or not self.left:
                     raise
         return work()
 
-    def _leave_out(self, damage: LogDamaged, attempt: int) -> bool:
+    def _leave_out(self, damage: LogDamaged | MemberUnreachable, attempt: int) -> bool:
         """Find out what is lost; whether to try again."""
-        if damage.fields.get("moved"):
+        if isinstance(damage, MemberUnreachable):
             if attempt:
                 time.sleep(0.2 * attempt if self._runner.threads else 0.0)
             self.look()
@@ -257,7 +257,7 @@ class Branch:
     def close(self) -> None:
         """Nobody needs the branch any more."""
         self.maintenance.close()
-        with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
+        with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
             self._runner.everywhere("removing what was approximate", partial(_remove, self.directory))
 
 

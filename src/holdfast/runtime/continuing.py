@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from holdfast.coordinator.lineage import Lineage
-from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.reporting.redaction import warn
 from holdfast.results.flow_results import Approximation, Epoch, Recovery
@@ -81,9 +81,9 @@ class ContinuingEngine(Engine):
         def or_branch() -> T:
             try:
                 return work()
-            except LogDamaged as damage:
-                if damage.fields.get("moved") and self._branches():
-                    raise Branched from damage
+            except MemberUnreachable as loss:
+                if self._branches():
+                    raise Branched from loss
                 raise
 
         return super()._with_recovery(or_branch)
@@ -110,7 +110,7 @@ class ContinuingEngine(Engine):
         )
         try:
             branch.begin()
-        except LogDamaged:
+        except (LogDamaged, MemberUnreachable):
             self._durability.lost = frozenset()
             return False  # those that were left cannot be reached either
         self._branch, self._warned = branch, False
@@ -142,7 +142,7 @@ class ContinuingEngine(Engine):
                 branch.look()
             if branch.left:
                 return self._step_on(branch)
-        except LogDamaged:
+        except (LogDamaged, MemberUnreachable):
             self._lead.check()
         # Nothing is left to go on with, or what is wrong is not for want of a member.
         self.repair()
@@ -164,7 +164,7 @@ class ContinuingEngine(Engine):
             subject = f"{self.declared.name}: epoch {branch.last + 1}, approximate"
             try:
                 lineage, outcome = branch.run(offers, self._now(), self._job, work, subject)
-            except LogDamaged:
+            except (LogDamaged, MemberUnreachable):
                 raise
             except Exception as error:
                 self._lead.check()
@@ -234,7 +234,7 @@ class ContinuingEngine(Engine):
             failpoints.reach("repair.recovered")
             self._durability.lost = frozenset()
             recoverer.repairing(lambda: self._delivery.catch_up(self._coordinator.last))
-            for taken in branch.history[len(self.history) :]:
+            for taken in branch.history.since(self.history.last):
                 failpoints.reach("repair.before_epoch")
                 self._run_exactly(taken)
                 recovery.repaired.append(taken.epoch)
@@ -276,7 +276,7 @@ class ContinuingEngine(Engine):
         try:
             branch.stay()
             branch.insist(lambda: branch.kept(view).check(view, epoch))
-        except LogDamaged:
+        except (LogDamaged, MemberUnreachable):
             self.repair()
             return super()._checked(view, epoch)
         return branch.kept(view)

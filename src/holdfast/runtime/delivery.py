@@ -114,9 +114,9 @@ class Delivery:
         self._carried = carried
         self._flushed = flushed
         for (view, _), has in zip(self._sinks, self.epochs, strict=True):
-            if has is not None and has >= len(history):
+            if has is not None and has > history.last:
                 raise SinkError(
-                    f"sink of view '{view}': it has epoch {has}, and the log ends with epoch {len(history) - 1}; "
+                    f"sink of view '{view}': it has epoch {has}, and the log ends with epoch {history.last}; "
                     "give it the log that it belongs to, or start it anew in an empty place",
                     view=view,
                     epoch=has,
@@ -128,7 +128,7 @@ class Delivery:
         past = self._forms.of(view)
         if not past or (has is not None and has < 0):
             return
-        for span in past[self._forms.at(view, len(self._history) - 1 if has is None else has) :]:
+        for span in past[self._forms.at(view, self._history.last if has is None else has) :]:
             if span.form.types != now.types:
                 raise SinkError(
                     f"sink of view '{view}': the view's columns were of types ({', '.join(span.form.types)}), and now "
@@ -145,7 +145,7 @@ class Delivery:
         for (view, sink), has in zip(self._sinks, self.epochs, strict=True):
             past = self._forms.of(view)
             # One that cannot tell what it has will be given the last epoch again.
-            needs = len(self._history) - 2 if has is None else has
+            needs = self._history.last - 1 if has is None else has
             if view in views and needs >= 0 and past and past[-1].form == self._declared[view]:
                 needs = max(0, min([needs, *(lost.first - 1 for lost in sink.lost())]))
                 # What was before is in another log. (A view's first form is taken to have been there always.)
@@ -155,7 +155,7 @@ class Delivery:
     def former(self) -> dict[ViewVersion, tuple[int, str]]:
         """The logs that views had before and that sinks must still be brought away from, each with the epoch as of
         which it is needed, and a view; those that the next epoch will replace among them."""
-        last = len(self._history) - 1
+        last = self._history.last
         found: dict[ViewVersion, tuple[int, str]] = {}
         for (view, _), has in zip(self._sinks, self.epochs, strict=True):
             past = self._forms.of(view)
@@ -331,7 +331,7 @@ class Delivery:
         return self._deliveries.numbers.of(epoch) if self._deliveries is not None and place in self._names else epoch
 
     def _has_all(self, place: int) -> bool:
-        return place not in self._doubtful and self.epochs[place] == len(self._history) - 1
+        return place not in self._doubtful and self.epochs[place] == self._history.last
 
     def _was_taken(self, place: int, epoch: int) -> bool:
         """Whether a commit that raised was made all the same: the sink is asked before it is made again."""
@@ -359,7 +359,7 @@ class Delivery:
         """Close every sink, whatever the others do. The errors that they raise come at the end."""
         with ExitStack() as closing:
             if self._deliveries is not None and self._names and all(self._has_all(place) for place in self._names):
-                closing.callback(self._deliveries.close, len(self._history) - 1)
+                closing.callback(self._deliveries.close, self._history.last)
             for (view, sink), _ in reversed(list(zip(self._sinks, self.epochs, strict=False))):
                 closing.callback(_close, view, sink)
 

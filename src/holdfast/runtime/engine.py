@@ -39,6 +39,7 @@ from holdfast.errors import (
     InputError,
     LogDamaged,
     LogError,
+    MemberUnreachable,
     SchemaChanged,
     SchemaError,
     StoreError,
@@ -163,7 +164,7 @@ class Engine:
             begun = self._directory.path / FILE
             history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
             opening.check_found(history)
-            enrolment = opening.enrol(claim, len(history) - 1)
+            enrolment = opening.enrol(claim, history.last)
         failpoints.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         self._coordinator = Coordinator(self.history, claim.term)
@@ -496,7 +497,7 @@ class Engine:
                 self._undo(lineage, error)
                 if not isinstance(error, RestartEpoch):
                     raise
-                self._recoverer.recover_from(error.damage)
+                self._recoverer.recover_from(error.loss)
                 continue
             try:
                 failpoints.reach("epoch.ran")
@@ -539,11 +540,11 @@ class Engine:
         epoch = self._epoch(lineage, deliver=deliver)
         try:
             return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
-        except LogDamaged as damage:
+        except (LogDamaged, MemberUnreachable) as damage:
             self._lead.check()  # layers that another driver has taken away need no repair
             # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
             # under this digest there must be one set of them.
-            if damage.fields.get("moved") and self._asking:
+            if isinstance(damage, MemberUnreachable) and self._asking:
                 raise RestartEpoch(damage) from damage
             raise
 
@@ -615,7 +616,7 @@ class Engine:
     def _remove_layers(self, digest: str) -> None:
         if self._runner.membership_change == "lost":
             return  # whoever is there then removes them when it is known who is
-        with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
+        with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
             self._runner.everywhere(
                 "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)
             )
@@ -783,9 +784,9 @@ class Engine:
 class RestartEpoch(Exception):
     """An epoch must begin again, as another one."""
 
-    def __init__(self, damage: LogDamaged) -> None:
-        super().__init__(str(damage))
-        self.damage = damage
+    def __init__(self, loss: MemberUnreachable) -> None:
+        super().__init__(str(loss))
+        self.loss = loss
 
 
 def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:

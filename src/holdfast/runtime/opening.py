@@ -177,15 +177,15 @@ class Opening:
     def check_found(self, history: History) -> None:
         """The history was found: see that what could not be read cannot have made it longer."""
         before = self._told.history
-        if self._goes_on and len(before) and history.digest(len(before) - 1) != before[-1].digest:
+        if self._goes_on and len(before) and history.digest(before.last) != before[-1].digest:
             self._goes_on = False
             self._told.claim = None
             self._check_enough()
         unread = {uri: why for uri, why in self._recovery.unreachable.items() if uri in self.replicas}
         for uri, replica in self.replicas.items():
-            if later := [segment for segment in replica.torn if segment.last >= len(history)]:
+            if later := [segment for segment in replica.torn if segment.last > history.last]:
                 first, last = min(each.first for each in later), max(each.last for each in later)
-                unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, len(history)), last)}")
+                unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, history.last + 1), last)}")
         if unread:
             self._check_enough(unread)
         # To begin anew would be to forget what a location may have that does not answer.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.history import History
-from holdfast.errors import LogDamaged
+from holdfast.errors import MemberUnreachable
 from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
 from holdfast.runtime.compiled_flow import CompiledFlow
@@ -67,7 +67,7 @@ class PartitionOwners:
         the little that came since from the others. It does not wait for ever, if storage fails."""
         membership_change, last = (
             self._runner.membership_change or ("unsettled" if self.unsettled else ""),
-            len(self._history) - 1,
+            self._history.last,
         )
         if not membership_change:
             return
@@ -98,7 +98,7 @@ class PartitionOwners:
     def local(self, *, rows: bool) -> dict[str, Local]:
         """What local layers there are. Members that cannot be reached just now have none."""
         directory, traces = self._state.directory, list(self._state.layouts)
-        with suppress(LogDamaged):
+        with suppress(MemberUnreachable):
             return together(
                 self._runner.everywhere("measuring", lambda: local_state(directory, traces, rows=rows)).values()
             )

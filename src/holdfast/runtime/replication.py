@@ -210,12 +210,12 @@ class Replication:
 
     def request(self) -> None:
         """Have a round made, if there is anything to make safe."""
-        if self.settings.durable and self.safe < len(self._history) - 1:
+        if self.settings.durable and self.safe < self._history.last:
             self._background.request()
 
     def hurry(self) -> None:
         """Have a round made at once: something waits for it."""
-        if self.settings.durable and self.safe < len(self._history) - 1:
+        if self.settings.durable and self.safe < self._history.last:
             self._background.hurry()
 
     def uncommitted(self, epoch: int, held: tuple[int, int] | None = None) -> bytes:
@@ -231,7 +231,7 @@ class Replication:
         """Bytes and epochs that are not safe yet."""
         with self._changed:
             safe = self.safe
-            return sum(size for epoch, size in self._written if epoch > safe), len(self._history) - 1 - safe
+            return sum(size for epoch, size in self._written if epoch > safe), self._history.last - safe
 
     @property
     def has_room(self) -> bool:
@@ -310,7 +310,7 @@ class Replication:
     def close(self) -> None:
         """End; what is not safe yet is given one more round."""
         self._background.close()
-        if self.settings.durable and self.fenced is None and self.safe < len(self._history) - 1:
+        if self.settings.durable and self.fenced is None and self.safe < self._history.last:
             self._places.try_again()
             self._round()
 
@@ -322,7 +322,7 @@ class Replication:
 
     def _round_at(self, number: int) -> None:
         """One round at a location."""
-        last = len(self._history) - 1
+        last = self._history.last
         if last < 0 or self.fenced is not None:
             return
         if self._places.is_able(number):
@@ -415,11 +415,9 @@ class Replication:
     def _renew(self, number: int, traces: Sequence[str]) -> None:
         with self._lock:
             holdings = dict(self.holdings)
-        self._enrolment.renew(
-            number, self._places.replicas[number], holdings, traces, len(self._history) - 1, self.safe
-        )
+        self._enrolment.renew(number, self._places.replicas[number], holdings, traces, self._history.last, self.safe)
         with self._lock:
-            self._settle(traces, len(self._history) - 1)
+            self._settle(traces, self._history.last)
 
     def counts(self, number: int) -> bool:
         """Whether what a location holds makes epochs safe."""
@@ -430,7 +428,7 @@ class Replication:
 
     def _sync_round(self) -> None:
         """Sync local layers, if it is time."""
-        last = len(self._history) - 1
+        last = self._history.last
         if last < 0 or self.fenced is not None or not self.settings.durable:
             return
         if self.disk.is_due(last, bool(self.troubles)):
@@ -468,7 +466,7 @@ class Replication:
         found = self._look(range(len(self.locations)), list(self._traces))
         with self._lock:
             self.holdings.update(found)
-            self._settle(list(self._traces), len(self._history) - 1)
+            self._settle(list(self._traces), self._history.last)
 
     def look_again(self, traces: Collection[str]) -> None:
         """Have layers that were set aside count again in their locations if they have their checksums after all."""
@@ -576,12 +574,12 @@ class Replication:
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         now = self._runner.clock()
         floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
-        return floor if kept.reach is None else max(floor, len(history) - 1 - kept.reach)
+        return floor if kept.reach is None else max(floor, history.last - kept.reach)
 
     @property
     def live_after(self) -> int:
         """Every epoch from this one on must stay readable: those that may have to be computed again read as of it."""
-        last = len(self._history) - 1
+        last = self._history.last
         return min(self.safe, last - 1) if self.settings.durable else last - 1
 
     def _tidy(self, number: int, holding: Holding, ranges: Sequence[tuple[int, int]], last: int) -> None:
@@ -619,7 +617,7 @@ class Replication:
 
     def levels(self, traces: Sequence[str]) -> dict[str, int]:
         """Level → the last epoch that these traces have reached on it."""
-        last = len(self._history) - 1
+        last = self._history.last
         found = {"memory": last, "disk": self.disk.synced}
         for number, location in enumerate(self.locations):
             holding = self.holdings.get(number)

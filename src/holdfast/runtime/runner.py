@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.clock import Reading
-from holdfast.errors import LogDamaged
+from holdfast.errors import MemberUnreachable
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
 from holdfast.task.program import Program
@@ -40,10 +40,10 @@ class Outcome:
     seconds: float
 
 
-def moved(error: Exception | str) -> LogDamaged:
-    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+def unreachable(error: Exception | str) -> MemberUnreachable:
+    """The error to raise when tasks could not run where their layers are. Recovery then looks who is there."""
     why = next((line.strip() for line in str(error).split("\n") if MISPLACED in line), "")
-    return LogDamaged(f"a member that has layers of the flow cannot be reached: {why}", moved=True)
+    return MemberUnreachable(f"a member that has layers of the flow cannot be reached: {why}")
 
 
 class Beside(Enum):

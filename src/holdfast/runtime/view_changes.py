@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.coordinator.view_versions import Span, ViewVersion
-from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
 
@@ -65,7 +65,7 @@ def changes_since(
                 old.check(view, has)
                 found.append(LoggedSpan(old, has, span.last))
             found.append(EditedChange(following.first, difference(new, following.first, old, span.last)))
-        except (EpochUnavailable, LogDamaged) as error:
+        except (EpochUnavailable, LogDamaged, MemberUnreachable) as error:
             raise EpochUnavailable(
                 f"view '{view}': it was edited at epoch {following.first}, and its rows before that are not kept any "
                 f"more: read it anew, and ask for the changes since epoch {following.first}",

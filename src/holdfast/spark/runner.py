@@ -19,7 +19,7 @@ from holdfast.foundation.processor_priority import yield_to_epochs
 from holdfast.log.host_paths import LOCAL
 from holdfast.log.location import Location
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runtime.runner import Beside, Job, R, T, moved
+from holdfast.runtime.runner import Beside, Job, R, T, unreachable
 from holdfast.spark import background_slots
 from holdfast.spark.epoch_job import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
@@ -135,7 +135,7 @@ class SparkRunner:
             return self.placement.run(_yielding(function), shares)
         except Exception as error:
             if self.placement.is_cause(error, losses, self._heals):
-                raise moved(error) from error
+                raise unreachable(error) from error
             raise
 
     def _low_weight(self, what: str) -> None:

@@ -71,20 +71,20 @@ def find_history(
         records += [_completed(record, asking) or record for record in others if record.epoch <= newest]
         recovery.damaged += [f"{stash}: line {number}: {why}" for number, why in damaged]
     history = choose(records, seen_by_sinks)
-    if damaged and any(record.epoch >= len(history) for record in records):
+    if damaged and any(record.epoch > history.last for record in records):
         number, why = damaged[0]
         raise LogDamaged(f"lineage {stash}: line {number}: {why}, and no other copy of it was found", path=str(stash))
     following = [
         completed
         for record in others
-        if record.epoch >= len(history) and (completed := _completed(record, asking)) is not None
+        if record.epoch > history.last and (completed := _completed(record, asking)) is not None
     ]
     if following and directories:
         tentative = extend(history, following, max(record.epoch for record in following))
         complete = min(_complete(directory, tentative) for directory in directories)
         history = extend(history, following, complete)
         _found(recovery, "layers", history)
-    recovery.epoch = len(history) - 1
+    recovery.epoch = history.last
     return history
 
 
@@ -145,4 +145,4 @@ def _completed(record: Lineage, asking: Mapping[str, Path]) -> Lineage | None:
 
 def _complete(directory: Path, history: History) -> int:
     names = [name for name in local_layers(directory) if is_true(name, history)]
-    return covered(names, 0, ALL, trusting(len(history) - 1))
+    return covered(names, 0, ALL, trusting(history.last))

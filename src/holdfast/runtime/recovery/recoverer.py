@@ -24,7 +24,7 @@ from typing import TypeVar
 from holdfast.connectors.source import Offer
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
-from holdfast.errors import LogDamaged, SinkError, StoreError
+from holdfast.errors import LogDamaged, MemberUnreachable, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import host_path
 from holdfast.results.flow_results import Recovery
@@ -140,7 +140,7 @@ class Recoverer:
             self.recovery = Recovery(epoch=self._last())
         self.open()
         directory, owners = self._state.directory, self._runner.owners()
-        with suppress(LogDamaged):  # one that cannot be reached keeps it
+        with suppress(MemberUnreachable):  # one that cannot be reached keeps it
             self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
 
     def repairing(self, work: Callable[[], T]) -> T:
@@ -149,18 +149,18 @@ class Recoverer:
         for _ in range(_REPAIRS):
             try:
                 return work()
-            except LogDamaged as error:
+            except (LogDamaged, MemberUnreachable) as error:
                 damage = error
             if not told:
                 self.recovery, told = Recovery(epoch=self._last()), True
             self.recover_from(damage)
         return work()
 
-    def recover_from(self, error: LogDamaged) -> None:
+    def recover_from(self, error: LogDamaged | MemberUnreachable) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
             aside, before = False, self.recovery.work
-            if error.fields.get("moved"):
+            if isinstance(error, MemberUnreachable):
                 # Somebody cannot be reached: see who can, and go on with those.
                 if attempt:
                     time.sleep(0.2 * attempt if self._runner.threads else 0.0)
@@ -170,7 +170,7 @@ class Recoverer:
             try:
                 aside = self._set_aside(error) or aside
                 self._recover()
-            except LogDamaged as another:
+            except (LogDamaged, MemberUnreachable) as another:
                 if not aside and str(another) == str(error):
                     raise
                 error = another
@@ -180,7 +180,7 @@ class Recoverer:
             raise error
         raise error
 
-    def _set_aside(self, error: LogDamaged) -> bool:
+    def _set_aside(self, error: LogDamaged | MemberUnreachable) -> bool:
         """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
         away; what to do is the same.)"""
         path = error.fields.get("path")

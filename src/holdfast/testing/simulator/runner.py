@@ -18,11 +18,11 @@ import numpy as np
 
 from holdfast.coordinator.clock import Reading
 from holdfast.coordinator.partition_assignment import assign, inherit
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import LOCAL, MISPLACED, Misplaced
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, moved
+from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, unreachable
 from holdfast.task.messages import Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
@@ -92,7 +92,7 @@ class SimulatedRunner:
         if not self.scattered:
             return function()
         if member not in self._world.members:
-            raise moved(f"{MISPLACED}: {member} is gone")
+            raise unreachable(f"{MISPLACED}: {member} is gone")
         place = self._world.members[member]
         os.environ[LOCAL] = str(place)
         try:
@@ -104,7 +104,7 @@ class SimulatedRunner:
             del os.environ[LOCAL]
         if member not in self._world.members:
             shutil.rmtree(place, ignore_errors=True)  # what it wrote when it was gone already
-            raise moved(f"{MISPLACED}: {member} is gone")
+            raise unreachable(f"{MISPLACED}: {member} is gone")
         return result
 
     def owner(self, low: int) -> str:
@@ -243,9 +243,9 @@ class SimulatedJob:
             if self._random.random() < _TWICE:
                 self._runner.on(where(), task)
             return self._runner.on(where(), task)
+        except MemberUnreachable:
+            raise
         except HoldfastError as error:
-            if error.fields.get("moved"):
-                raise
             return failure(error, epoch.partitions)
 
 
