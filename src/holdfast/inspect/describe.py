@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
+from holdfast.coordinator.copy_plan import Copied, Failed, Holding, reached, safe_point, trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
@@ -34,7 +34,7 @@ from holdfast.inspect.places import (
     relisted,
     running,
 )
-from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.location import Location
 from holdfast.log.replica import is_true
 from holdfast.operators.log import LogSpec

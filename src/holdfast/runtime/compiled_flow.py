@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.durability_settings import LiveTrace
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.operators.log import LogSpec
 from holdfast.plan import nodes
@@ -15,7 +16,6 @@ from holdfast.plan.drawing import drawing
 from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
-from holdfast.runtime.replication import LiveTrace
 from holdfast.task.program import KINDS, Program, compile_program, is_native
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
@@ -80,18 +80,18 @@ class CompiledFlow:
         flow = build(wanted, kept, is_native, given)
         return flow, compile_program(flow)
 
-    def forms(self) -> dict[str, ViewVersion]:
+    def versions(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
-        return {name: self._form(mark) for name, mark in self.flow.views.items()}
+        return {name: self._version(operator_id) for name, operator_id in self.flow.views.items()}
 
-    def _form(self, mark: str) -> ViewVersion:
-        operator = self.flow.operators[mark]
-        return ViewVersion(mark, tuple(field.type for field in operator.fields), operator.keys[0])
+    def _version(self, operator_id: str) -> ViewVersion:
+        operator = self.flow.operators[operator_id]
+        return ViewVersion(operator_id, tuple(field.type for field in operator.fields), operator.keys[0])
 
-    def kept_as(self, name: str, form: ViewVersion, chain: Chain) -> ViewLog:
-        """The log of a view in a form that it has, or had."""
-        spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
-        return ViewLog(str(self.directory / form.trace), spec, self.fields(name), chain)
+    def kept_as(self, name: str, version: ViewVersion, chain: Chain) -> ViewLog:
+        """The log of a view in a version that it has, or had."""
+        spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, name)
+        return ViewLog(str(self.directory / version.trace), spec, self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
@@ -104,15 +104,19 @@ class CompiledFlow:
 
     def traces_behind(self, name: str) -> list[str]:
         """The traces that a view depends on, its own among them."""
-        mark = self.flow.views[name]
-        above = self.flow.ancestors({mark}) | {mark}
+        operator_id = self.flow.views[name]
+        above = self.flow.ancestors({operator_id}) | {operator_id}
         return [trace for operator, traces in self.traces.items() if operator in above for trace in traces]
 
     @cached_property
     def drawing(self) -> frozenset[str]:
         """The operators whose values depend on the epoch at which they were drawn."""
-        draws = {mark for mark, operator in self.flow.operators.items() if operator.kind == "draw"}
-        return frozenset(mark for mark in self.flow.operators if mark in draws or draws & self.flow.ancestors({mark}))
+        draws = {operator_id for operator_id, operator in self.flow.operators.items() if operator.kind == "draw"}
+        return frozenset(
+            operator_id
+            for operator_id in self.flow.operators
+            if operator_id in draws or draws & self.flow.ancestors({operator_id})
+        )
 
     def description(self) -> dict[str, Any]:
         """What the flow keeps, for readers of its log."""
@@ -122,12 +126,12 @@ class CompiledFlow:
                 "kind": "view" if name in self.declared.views else "source",
                 "sql": self.declared.texts.get(name, ""),
                 "fields": [[field.name, field.type] for field in self.fields(name)],
-                "fingerprint": mark,
+                "fingerprint": operator_id,
                 "key": list(self.kept(name, none).spec.key),
             }
-            for name, mark in self.flow.views.items()
+            for name, operator_id in self.flow.views.items()
         }
-        operators = {mark: operator.kind for mark, operator in self.flow.operators.items()}
+        operators = {operator_id: operator.kind for operator_id, operator in self.flow.operators.items()}
         found = {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
         return {**found, "session": dict(self.declared.session)} if self.declared.session else found
 
@@ -140,7 +144,7 @@ class CompiledFlow:
         ]
 
 
-def log_layout(form: ViewVersion) -> Layout:
-    """The layout of a log of that form."""
-    spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
+def log_layout(version: ViewVersion) -> Layout:
+    """The layout of a log of that version."""
+    spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, "")
     return spec.arrangement.layout

@@ -15,15 +15,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from holdfast.coordinator.claim import Claim
+from holdfast.coordinator.enrolment import Enrolment
 from holdfast.coordinator.history import History
 from holdfast.coordinator.roster import Roster
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.log.location import Location
-from holdfast.log.replica import Claim, Replica
+from holdfast.log.replica import Replica
 from holdfast.reporting.redaction import logger, warn
 from holdfast.results.flow_results import Recovery
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
-from holdfast.runtime.enrolment import Enrolment
 
 T = TypeVar("T")
 
@@ -165,7 +166,7 @@ class Opening:
         that refuse are done without. ``drawn`` tells two drivers apart that claim at once."""
         terms = [claim.term for claims in self._each(Replica.claims) for claim in claims]
         claim = Claim(max(terms, default=0) + 1, f"{drawn:016x}")
-        self._each(lambda replica: replica.claim(claim, _said()))
+        self._each(lambda replica: replica.claim(claim, this_driver()))
         if self._declared.settings.durable:
             if not self.replicas:
                 raise StoreError(next(iter(self._recovery.unreachable.values())))
@@ -203,14 +204,12 @@ class Opening:
                 roster = self._found_anew(roster, claim)
         numbers = {location.uri: number for number, location in enumerate(self._declared.locations)}
         return Enrolment(
-            self._declared.name,
             roster,
             {numbers[uri]: replica.identity for uri, replica in self.replicas.items()},
-            self._declared.locations,
+            [location.uri for location in self._declared.locations],
             last,
             settings.min_replicas,
             claim,
-            _said(),
         )
 
     def _found_anew(self, before: Roster, claim: Claim) -> Roster:
@@ -234,7 +233,8 @@ def _identify(replica: Replica, roster: Roster) -> None:
         replica.write_roster(roster, secrets.token_hex(8))
 
 
-def _said() -> dict[str, Any]:
+def this_driver() -> dict[str, Any]:
+    """What a claim says of this process."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
 
 

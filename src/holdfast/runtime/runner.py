@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.clock import Reading
+from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import MemberUnreachable
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
@@ -100,6 +101,10 @@ class Runner(Protocol):
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
         """Call ``function`` on each member's share of items, there; all results."""
         ...
+
+    @property
+    def ownership(self) -> PartitionOwnership | None:
+        """Who keeps which partition, for the flow's state to know; None where one host keeps all."""
 
     def owners(self) -> tuple[str, ...]:
         """Partition → the member that keeps its layers."""

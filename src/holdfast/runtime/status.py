@@ -15,7 +15,7 @@ from holdfast.runtime.replication import Replication
 
 
 def status_of(
-    state: CompiledFlow,
+    compiled: CompiledFlow,
     last: int,
     partitions: int,
     latencies: Sequence[float],
@@ -28,7 +28,7 @@ def status_of(
 ) -> Status:
     """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
     what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them."""
-    declared = state.declared
+    declared = compiled.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
     return Status(
@@ -38,29 +38,29 @@ def status_of(
         views={
             name: {
                 "sql": declared.texts.get(name, ""),
-                "operator": state.flow.views[name],
+                "operator": compiled.flow.views[name],
                 "approximate": approximate is not None and name in approximate.views,
             }
             for name in declared.views
         },
         sources={name: {"waiting": source.waiting()} for name, source in declared.sources.items()},
         sinks=[
-            {"view": view, "kind": type(sink).__name__, "epoch": delivery.epochs[place]}
-            for place, (view, sink) in enumerate(declared.sinks)
+            {"view": view, "kind": type(sink).__name__, "epoch": delivery.progress.epochs[index]}
+            for index, (view, sink) in enumerate(declared.sinks)
         ],
-        traces=state.sizes(held),
+        traces=compiled.sizes(held),
         latency={"median": typical, "p99": ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0},
         partitions=partitions,
         maintenance=redacted({"merges": maintenance.merges, "busy": maintenance.busy, "failure": maintenance.failure}),
-        durability=redacted(_durability(state, durability, typical)),
+        durability=redacted(_durability(compiled, durability, typical)),
         placement=dict(placement),
         approximate=approximate,
     )
 
 
-def _durability(state: CompiledFlow, durability: Replication, typical: float) -> dict[str, Any]:
-    unsafe_bytes, unsafe_epochs = durability.unsafe
-    settings = durability.settings
+def _durability(compiled: CompiledFlow, durability: Replication, typical: float) -> dict[str, Any]:
+    copies, settings = durability.state.copies, durability.state.settings
+    unsafe_bytes, unsafe_epochs = copies.unsafe
     locations = []
     for number, location in enumerate(durability.locations):
         holding = durability.holdings.get(number)
@@ -77,12 +77,12 @@ def _durability(state: CompiledFlow, durability: Replication, typical: float) ->
         )
     return {
         "strategy": settings.strategy,
-        "safe": durability.safe,
-        "lineage": durability.flushed,
-        "levels": {name: durability.levels(state.traces_behind(name)) for name in state.declared.views},
+        "safe": copies.safe,
+        "lineage": copies.flushed,
+        "levels": {name: durability.levels(compiled.traces_behind(name)) for name in compiled.declared.views},
         "locations": locations,
         "unsafe": {"epochs": unsafe_epochs, "bytes": unsafe_bytes},
-        "back_pressure": settings.durable and not settings.bound.allows(unsafe_bytes, unsafe_epochs),
+        "back_pressure": not copies.has_room,
         # What losing this host would cost: the epochs that no location has, computed again.
         "recovery_seconds": unsafe_epochs * typical,
         "shipped": durability.shipped,
