@@ -247,11 +247,6 @@ class BeginBranch:
     """Have the members that are left begin a branch with their exact layers; or `BranchImpossible`."""
 
 
-@dataclass(frozen=True)
-class RecoverLost:
-    """Bring back what was lost: the flow goes on exactly."""
-
-
 Instruction = (
     Look
     | Enrol
@@ -281,5 +276,4 @@ Instruction = (
     | Refresh
     | HandOver
     | BeginBranch
-    | RecoverLost
 )
