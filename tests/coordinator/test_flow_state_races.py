@@ -36,10 +36,12 @@ from holdfast.coordinator.instructions import (
     HurryRounds,
     Instruction,
     Look,
+    MergeCopies,
     MergeLineage,
     NoteFailure,
     NoteTrouble,
     Refresh,
+    ReleaseInput,
     RemoveCopies,
     RemoveLayers,
     RepairLayers,
@@ -155,9 +157,9 @@ def test_lineage_goes_before_layers_and_claims_are_asked_after_both() -> None:
     assert case.shipped(0, Copied(0, "t", layer(0, 1), 100)) == [Look(0, ("t",))]
     assert case.seen(0, case.holding(0, 1)) == [CheckClaim(0)]
     assert (case.state.copies.safe, case.state.copies.cleared) == (1, -1), "safe, and not to be released yet"
-    assert case.state.release().upto == -1
+    assert case.state.release() == ReleaseInput(-1)
     case.claimed(0)
-    assert case.state.release().upto == 1
+    assert case.state.release() == ReleaseInput(1)
 
 
 def test_a_claim_that_comes_between_the_copies_and_the_question_stops_the_release() -> None:
@@ -592,9 +594,8 @@ def test_layers_that_are_to_be_removed_are_not_merged() -> None:
     case.seen(0, Holding({"t": {**many, layer(0, last - 1): 10}}, last, case.identities[0], (1, 0)))
     found = case.claimed(0)
     gone = set(of_kind(RemoveCopies, found).layers)
-    merged = {("t", name) for each in found if isinstance(each, CompactCopies) for one in each.merges
-              for name in one.compact.names}  # fmt: skip
-    assert gone and not gone & merged
+    merges: list[MergeCopies] = [one for each in found if isinstance(each, CompactCopies) for one in each.merges]
+    assert gone and not gone & {("t", name) for one in merges for name in one.compact.names}
 
 
 # -- folding ----------------------------------------------------------------------------------------------------------

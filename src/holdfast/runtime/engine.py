@@ -375,8 +375,10 @@ class Engine:
                     return Epoch(None)
                 continue  # others had their turn: what waited then may be taken
             try:
-                back = self._clock.accepts
-                lineage, outcome, following = self._epochs.run(offers, self._now(), back, self._intake.work(offers))
+                now = self._now()  # which may accept the host's clock, behind or ahead
+                lineage, outcome, following = self._epochs.run(
+                    offers, now, self._clock.accepts, self._intake.work(offers)
+                )
             except Exception as error:
                 if self._state.branch is not None:
                     raise  # what was offered is taken by an epoch of the branch
