@@ -60,9 +60,9 @@ class History(Sequence[Lineage]):
         if isinstance(epoch, slice):
             start, stop, _ = epoch.indices(first + len(records))
             return records[max(0, start - first) : max(0, stop - first)]
-        place = epoch - first if epoch >= 0 else epoch + len(records)
-        if 0 <= place < len(records):
-            return records[place]
+        index = epoch - first if epoch >= 0 else epoch + len(records)
+        if 0 <= index < len(records):
+            return records[index]
         if 0 <= epoch < first:
             raise EpochUnavailable(
                 f"the lineage of epoch {epoch} was folded: epochs up to {first} are behind what the flow retains",

@@ -130,4 +130,4 @@ class ViewVersions:
     def at(self, view: str, epoch: int) -> int:
         """Which of the view's spans its content as of ``epoch`` is of; the first for epochs before it."""
         past = self._spans[view]
-        return max((place for place, span in enumerate(past) if span.first <= epoch), default=0)
+        return max((index for index, span in enumerate(past) if span.first <= epoch), default=0)
