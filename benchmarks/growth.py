@@ -31,13 +31,13 @@ from rich.table import Table
 
 from holdfast.connectors.changelog import changelog
 from holdfast.connectors.files import files
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import HoldfastError
 from holdfast.log.location import LocalLocation
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing import Plan, faults
 from holdfast.testing.simulator.model import VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner

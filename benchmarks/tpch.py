@@ -179,7 +179,7 @@ def measure(
         middle = sorted(counted, key=lambda one: one.seconds)[len(counted) // 2]
         parts = ", ".join(f"{what} {seconds * 1000:.0f}" for what, seconds in middle.timings.items())
         console.print(f"{name}: {middle.seconds * 1000:.0f} ms: {parts}")
-    stages = flow._engine._state.flow.stages
+    stages = flow._engine._compiled.flow.stages
     paths = {table: data / ("final" if table in changing else "initial") / f"{table}.parquet" for table in sources}
     seconds, expected = recompute(spark, paths, sql)
     assert_same_rows(flow.read(name), expected, name)

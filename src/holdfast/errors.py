@@ -34,6 +34,7 @@
         ├── LogFormat             it was written by a newer Holdfast
         ├── LogDamaged            a layer or lineage record does not read back
         ├── LogUnreadable         a file of the log cannot be read now; nothing is known of what it holds
+        ├── MemberUnreachable     an executor that keeps layers of the flow cannot be reached
         ├── Fenced                another driver has taken over; this one must stop
         │   └── LeaseLost         … or may do so, since this one has lost its lease
         └── StoreError            a place that holds a copy of the log failed
@@ -190,6 +191,11 @@ class LogDamaged(LogError):
 class LogUnreadable(LogError):
     """A file of the log cannot be read now (permissions, too many open files, a failing mount). That says nothing of
     what it holds: it is left where it is, and what was asked for can be asked again."""
+
+
+class MemberUnreachable(LogError):
+    """An executor that keeps layers of the flow cannot be reached: it was lost, or its tasks do not come to run on it.
+    That says nothing of the layers. The flow looks who is there, and recovers without it."""
 
 
 class Fenced(LogError):

@@ -606,15 +606,15 @@ class Flow:
         if self._engine is not None and self._engine.torn:
             self._end()  # it was interrupted where only the log knows what counts
         if self._engine is None:
-            from holdfast.runtime.continuing import engine_of
             from holdfast.runtime.declaration import ConnectorProgress
+            from holdfast.runtime.engine import Engine
 
             self._told = self._told or ConnectorProgress()
             if self._local is None:
                 working_directory(ready.declared.locations)  # now it is made
             if self._lease is None:
                 redeclaration.opening(self, ready.declared.local, self._told)
-            engine = engine_of(ready, self._told, self._lease)
+            engine = Engine(ready, self._told, self._lease)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine

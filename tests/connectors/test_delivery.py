@@ -17,15 +17,14 @@ import pytest
 from holdfast.connectors import changelog, foreach
 from holdfast.connectors.changelog import committed, delivered
 from holdfast.connectors.sink import Sink
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.lineage import from_lines
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import SinkError
 from holdfast.plan.nodes import Field
-from holdfast.runtime.continuing import engine_of
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World
@@ -55,7 +54,7 @@ class Shop:
             settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=retain)),
         )
         runner = SimulatedRunner(self.world, 2)
-        self.engine = engine_of(PreparedFlow(declared, runner), told or ConnectorProgress())
+        self.engine = Engine(PreparedFlow(declared, runner), told or ConnectorProgress())
         return self.engine
 
     def die(self) -> None:

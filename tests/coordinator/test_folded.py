@@ -125,7 +125,7 @@ def test_the_stash_is_written_anew_with_the_base_and_goes_on(tmp_path: Path) -> 
     before = log.path.stat().st_size
     log.fold(folded(whole, 15))
     assert log.path.stat().st_size < before
-    log.append(whole[20])
+    log.append(whole[20], log.history.append)
     log.close()
     assert read_lineage(log.path) == [folded(whole, 15), *whole[16:21]]
     lines = log.path.read_bytes().splitlines(keepends=True)
@@ -148,7 +148,7 @@ def test_a_stash_whose_new_file_cannot_be_opened_loses_no_line(tmp_path: Path, m
         failing.setattr(os, "open", refuse)
         with pytest.raises(LogError, match="Too many open files"):
             log.fold(folded(whole, 15))
-    log.append(whole[20])
+    log.append(whole[20], log.history.append)
     log.close()
     assert read_lineage(log.path) == whole[:21]
 

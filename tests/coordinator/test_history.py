@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.true_history import Seen, choose, extend
 from holdfast.errors import LogDamaged, SinkError
@@ -73,8 +74,8 @@ def test_a_sink_of_another_log_is_an_error() -> None:
 
 def test_epochs_whose_layers_are_all_there_extend_the_history() -> None:
     history = chain(5)
-    assert extend(history[:3], history[3:], 3) == history[:4]
-    assert extend(history[:3], history[4:], 4) == history[:3]
+    assert extend(History(history[:3]), history[3:], 3) == history[:4]
+    assert extend(History(history[:3]), history[4:], 4) == history[:3]
 
 
 def test_lines_give_lineages_back_and_damage_shows() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention, parse_bound, parse_retention
 
@@ -33,7 +34,7 @@ def test_a_bound_is_epochs_or_a_size() -> None:
 
 
 def test_a_time_keeps_what_was_true_so_long_ago() -> None:
-    history = [Lineage(epoch, "", {}, epoch * HOUR, 0) for epoch in range(10)]
+    history = History([Lineage(epoch, "", {}, epoch * HOUR, 0) for epoch in range(10)])
     assert Retention(seconds=3600).floor(history, 9 * HOUR) == 8
     assert Retention(seconds=3 * 3600 + 1).floor(history, 9 * HOUR) == 5
     assert Retention(seconds=100 * 3600).floor(history, 9 * HOUR) == -1

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.log.location import Location
-from holdfast.runtime.continuing import engine_of
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, expected, left, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of
@@ -63,7 +62,7 @@ class Shop:
             expiring=left(world.flow),
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)
-        return engine_of(PreparedFlow(declared, runner), told or ConnectorProgress())
+        return Engine(PreparedFlow(declared, runner), told or ConnectorProgress())
 
     def feed(self) -> None:
         self._fed += 1

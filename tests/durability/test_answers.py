@@ -111,6 +111,7 @@ def test_a_new_view_that_asks_does_not_count_before_its_answers_are_safe(
         town.open()
     asked = town.calls
     monkeypatch.setattr(Replication, "_make_durable", working)
+    monkeypatch.setattr("holdfast.runtime.edits._FORMER_SAFE", SOON)
     flow = town.open()
     stop_rounds(flow)
     town.batches.append([(6, 0, 1)])

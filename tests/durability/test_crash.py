@@ -21,7 +21,7 @@ def test_all_marks_of_the_code_are_known() -> None:
         mark
         for path in root.rglob("*.py")
         if "simulator" not in path.parts  # its tasks have marks of their own
-        for mark in re.findall(r'marks\.reach\("([^"]+)"\)', path.read_text("utf-8"))
+        for mark in re.findall(r'failpoints\.reach\("([^"]+)"\)', path.read_text("utf-8"))
     ]
     assert sorted(found) == sorted(MARKS), "each mark is reached in one place, and listed in testing.MARKS"
 

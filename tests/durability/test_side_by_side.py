@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.coordinator.claim import Claim
 from holdfast.errors import StoreError
-from holdfast.log.replica import Claim, Replica
+from holdfast.log.replica import Replica
 from holdfast.runtime.replication import PAUSE
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation

@@ -101,7 +101,7 @@ def die(flow: hf.Flow) -> None:
 def kinds(flow: hf.Flow) -> list[str]:
     """The kinds of the operators that opening the flow filled."""
     engine: Any = flow._started()
-    return sorted(engine._state.flow.operators[mark].kind for mark in engine.recovery.partitions)
+    return sorted(engine._compiled.flow.operators[mark].kind for mark in engine.recovery.partitions)
 
 
 def test_the_sinks_of_an_edited_view_get_the_difference_and_nothing_else_is_rebuilt(shop: Shop) -> None:

@@ -63,7 +63,7 @@ def test_a_frame_held_for_many_epochs_reads_what_it_read_at_first(
         assert frames["now"].count() == len(before["now"])
         engine = flow._engine
         assert engine is not None
-        directory = engine._kept("v").directory
+        directory = engine._flow.log_of("v").directory
         assert pins.held(directory, -1)
         frames.clear()
         deadline = time.monotonic() + 20

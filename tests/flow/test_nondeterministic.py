@@ -117,7 +117,11 @@ def test_an_epoch_computed_again_draws_the_same_values_and_asks_nobody(spark: Sp
             for partitions in (1, 3):
                 again = engine.replay(epoch, partitions)
                 for view in VIEWS:
-                    assert _same_bits(again[view], engine._kept(view).change_at(epoch)), (view, epoch, partitions)
+                    assert _same_bits(again[view], engine._flow.log_of(view).change_at(epoch)), (
+                        view,
+                        epoch,
+                        partitions,
+                    )
         assert (tmp_path / "calls").read_text() == asked
 
 

@@ -70,7 +70,7 @@ def test_a_view_with_two_sinks_and_two_readers_runs_each_operator_once_per_epoch
         t.insert([(k, k) for k in range(10)])
         flow.step()
         assert seen == [10]
-        assert runs == [dict.fromkeys(engine._state.flow.operators, 2)]  # once per partition
+        assert runs == [dict.fromkeys(engine._compiled.flow.operators, 2)]  # once per partition
         files = sorted((tmp_path / "one").glob("*.parquet"))
         assert len(files) == 1
 
@@ -80,7 +80,7 @@ def test_an_operator_that_two_views_have_in_common_is_kept_once(spark: SparkSess
         flow.input("t", "k long, x long")
         flow.view("a", "SELECT k, sum(x) AS s FROM t GROUP BY k")
         flow.view("b", "SELECT k AS other, s AS names FROM (SELECT k, sum(x) AS s FROM t GROUP BY k)")
-        kinds = [operator.kind for operator in flow._started()._state.flow.operators.values()]
+        kinds = [operator.kind for operator in flow._started()._compiled.flow.operators.values()]
         assert kinds.count("aggregate") == 1
 
 

@@ -79,7 +79,7 @@ def test_any_epoch_gives_the_same_bits_again_with_any_number_of_partitions_after
                     )
         for view in VIEWS:
             for epoch in (0, 8):
-                logged = engine._kept(view).change_at(epoch)
+                logged = engine._flow.log_of(view).change_at(epoch)
                 _assert_same_bits(first[epoch][view], logged, f"the log of {view}, epoch {epoch}")
 
 

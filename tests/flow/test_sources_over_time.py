@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.connectors import Input, files
 from holdfast.connectors.source import Source
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import BadFile, SchemaChanged
 from holdfast.log.location import LocalLocation
@@ -24,7 +25,6 @@ from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 

@@ -242,7 +242,7 @@ def test_rows_of_a_source_expire(spark: SparkSession, tmp_path: Path) -> None:
                 assert_same_rows(flow.read(name), frame, f"{name} at {clock.now}")
         # Nothing of what has expired is kept, neither by the views nor by the input's own log.
         engine = flow._started()
-        assert engine._kept("events").rows(0, 2**64, engine.last).num_rows == 1
+        assert engine._flow.log_of("events").rows(0, 2**64, engine.last).num_rows == 1
         flow.view("later", "SELECT id, ts FROM events")
         assert [row.id for row in flow.read("later").collect()] == [90]
         flow.close()

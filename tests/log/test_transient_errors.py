@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from holdfast.coordinator.copy_plan import Copied
 from holdfast.errors import LogDamaged, LogError
-from holdfast.log.copying import Copied, Fetch, fetch_all
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.durable_layer import durable_name, encode_layer
 from holdfast.log.layer_sync import Unsynced, sync_all
 from holdfast.log.location import LocalLocation

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.coordinator.flow_state import FlowState
+from holdfast.coordinator.instructions import ReleaseInput
 from holdfast.log import durable_layer
 from holdfast.operators.step import Context
 from holdfast.operators.temporal import TemporalSpec
-from holdfast.runtime.engine import Engine
-from holdfast.runtime.replication import Replication
 from holdfast.task import stage
 from holdfast.task.messages import COUNT
 from holdfast.testing.simulator import SimulationFailure, run, shrink, simulate
@@ -31,10 +31,10 @@ def caught(seeds: int = SEEDS) -> tuple[int, SimulationFailure]:
 
 
 def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own_only(self: Replication, epoch: int, held: object = None) -> bytes:
-        return self._history[epoch].to_json().encode() + b"\n"
+    def own_only(self: FlowState, epoch: int, held: object = None) -> bytes:
+        return self.history[epoch].to_json().encode() + b"\n"
 
-    monkeypatch.setattr(Replication, "uncommitted", own_only)
+    monkeypatch.setattr(FlowState, "uncommitted", own_only)
     assert "the lineage between is in none of the places" in caught()[1].what
 
 
@@ -45,16 +45,7 @@ def test_a_skipped_digest_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_input_released_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = Engine._release
-
-    def early(self: Engine) -> None:
-        cleared, self._durability.cleared = self._durability.cleared, self.last
-        try:
-            release(self)
-        finally:
-            self._durability.cleared = cleared
-
-    monkeypatch.setattr(Engine, "_release", early)
+    monkeypatch.setattr(FlowState, "release", lambda self: ReleaseInput(self.last))
     assert "was released, and is read again" in caught()[1].what
 
 
@@ -74,7 +65,7 @@ def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Replication, "uncommitted", lambda self, epoch, held=None: self._history[epoch].to_json().encode() + b"\n"
+        FlowState, "uncommitted", lambda self, epoch, held=None: self.history[epoch].to_json().encode() + b"\n"
     )
     seed, failure = caught()
     again = simulate(seed)

@@ -17,7 +17,7 @@ import pytest
 from amounts import times
 from holdfast.connectors.source import Offer, Part
 from holdfast.errors import EpochUnavailable, InputError, StoreError
-from holdfast.runtime.continuing import ContinuingEngine
+from holdfast.runtime.engine import Engine
 from holdfast.runtime.merging import Merging
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
@@ -114,13 +114,11 @@ def _simulation(seed: int, root: Path) -> Iterator[Simulation]:
         driver.die()
 
 
-def _engine(simulation: Simulation) -> ContinuingEngine:
-    engine = simulation.drivers[0].open()
-    assert isinstance(engine, ContinuingEngine)
-    return engine
+def _engine(simulation: Simulation) -> Engine:
+    return simulation.drivers[0].open()
 
 
-def _run(simulation: Simulation, epochs: int) -> ContinuingEngine:
+def _run(simulation: Simulation, epochs: int) -> Engine:
     engine = _engine(simulation)
     for _ in range(epochs):
         _feed(simulation)
@@ -229,8 +227,8 @@ def test_the_repaired_epochs_took_what_they_had_taken_at_the_clock_that_they_had
     _run(simulation, 2)
     _lose(simulation)
     engine = _run(simulation, 3)
-    assert engine._branch is not None
-    before = engine._branch.history[2:]
+    assert engine._state.branch is not None
+    before = engine._state.branch.history[2:]
     engine.repair()
     again = engine.history[2:]
     assert [(one.epoch, one.offers, one.clock) for one in again] == [
@@ -315,7 +313,7 @@ def test_a_branch_may_be_long(counting: Simulation) -> None:
     for _ in range(3):
         _run(counting, Merging.tolerated + 1)
         engine.upkeep()
-    assert engine._branch is not None and engine._branch.maintenance.merges > 0
+    assert engine._continuing.branch is not None and engine._continuing.branch.maintenance.merges > 0
     assert check_approximate(engine, counting.world) == 2
     engine.repair()
     counting.finish()
@@ -422,5 +420,5 @@ def test_pushed_rows_that_only_approximate_epochs_took_survive(
 
 
 def test_a_repair_that_leaves_an_epoch_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ContinuingEngine, "_run_exactly", lambda self, taken: None)
+    monkeypatch.setattr(Engine, "_run_exactly", lambda self, taken: None)
     assert any(run(seed, _schedule(seed), scattered=True, on_loss="continue") for seed in range(20))

@@ -41,10 +41,10 @@ def test_a_round_that_begins_while_an_epoch_is_counted_finds_it_in_the_chain_or_
     def round_now() -> None:
         durability.upkeep()
         assert durability.failure is None and durability.damaged == []
-        seen.append((engine.history.last, engine._coordinator.chain().end))
+        seen.append((engine.history.last, engine._state.epochs.chain().end))
 
     with monkeypatch.context() as patch:
-        _around(engine._coordinator, "complete", round_now, patch)
+        _around(engine._state.epochs, "complete", round_now, patch)
         _around(engine.history, "append", round_now, patch)
         for epoch in range(3):
             simulation.world.feed("orders", [((10 * epoch + n, n, 5 * n + 1), 1) for n in range(4)])

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import AfterEpoch, HoldfastError, LogError
 from holdfast.log.stash import LineageLog, read_stash
-from holdfast.runtime import engine as engine_module
+from holdfast.runtime import exact_epochs
 from holdfast.runtime.engine import Engine
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.run import Simulation
@@ -66,7 +66,7 @@ POINTS: dict[str, tuple[bool, Inject]] = {
     # what fails: whether the epoch counts
     "the job": (False, lambda engine, patch: _once(engine._job, "run", _full, patch)),
     "the question who leads": (False, lambda engine, patch: _once(engine._lead, "demand", _full, patch)),
-    "the answers": (False, lambda engine, patch: _once(engine_module, "answers_of", _full, patch)),
+    "the answers": (False, lambda engine, patch: _once(exact_epochs, "answers_of", _full, patch)),
     "the write of the stash": (False, lambda engine, patch: _stash(patch, engine, None)),
     "half of the write": (False, lambda engine, patch: _stash(patch, engine, 20)),
     "half of the write, and cutting it off": (False, lambda engine, patch: _stash(patch, engine, 20, truncates=False)),
@@ -78,7 +78,7 @@ POINTS: dict[str, tuple[bool, Inject]] = {
         lambda engine, patch: _once(engine.declared.sinks[0][1], "commit", _full, patch),
     ),
     "a sink that has the epoch": (True, _after_commit),
-    "following tasks": (True, lambda engine, patch: _once(engine._homes, "follow", _full, patch)),
+    "following tasks": (True, lambda engine, patch: _once(engine._layers, "ran", _full, patch)),
     "folding": (True, lambda engine, patch: _once(engine._folding, "maybe", _full, patch)),
 }
 
@@ -173,7 +173,7 @@ def test_an_engine_that_was_interrupted_while_counting_does_not_guess(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine._coordinator, "complete", interrupted)
+        patch.setattr(engine._state.epochs, "complete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.step()
     assert engine.torn
@@ -191,7 +191,7 @@ def test_an_error_that_is_not_ours_is_told_as_one_after_the_epoch(
     simulation.do(act.Feed(1))
     engine = simulation.drivers[0].open()
     with monkeypatch.context() as patch:
-        _once(engine._homes, "follow", _full, patch)
+        _once(engine._layers, "ran", _full, patch)
         with pytest.raises(AfterEpoch, match=r"looking after layers failed: OSError.*No space left") as raised:
             engine.step()
     assert raised.value.fields == {"flow": "simulated", "epoch": 0, "complete": True}
@@ -203,7 +203,7 @@ def test_a_line_without_its_end_is_none(tmp_path: Path, simulation: Simulation) 
     engine.step()
     path = tmp_path / "stash" / "log.jsonl"
     log = LineageLog(path, [])
-    log.append(engine.history[0])
+    log.append(engine.history[0], log.history.append)
     log.close()
     assert [record.epoch for record in read_stash(path)[0]] == [0]
     path.write_bytes(path.read_bytes()[:-1])

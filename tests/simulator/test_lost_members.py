@@ -55,7 +55,7 @@ def test_losing_a_member_recomputes_only_what_was_its_own_and_in_no_copy(simulat
     _run(simulation, 1)
     recovery = engine.recovery
     assert recovery.epochs == [4, 5, 6] and recovery.filled is None
-    assert recovery.partitions.keys() == engine._state.traces.keys()
+    assert recovery.partitions.keys() == engine._compiled.traces.keys()
     assert all(some == before[lost] for some in recovery.partitions.values())
     assert len(recovery.members) >= 2 and lost not in recovery.members
     assert recovery.layers_fetched > 0
@@ -109,7 +109,7 @@ def test_no_layer_is_left_with_a_member_that_does_not_keep_its_partition(simulat
     simulation.world.add_member()
     _run(simulation, 20)
     assert len(_owned(engine)) == 5
-    for trace in engine._state.layouts:
+    for trace in engine._compiled.layouts:
         ranges: dict[str, set[str]] = {}
         for member, place in simulation.world.members.items():
             for path in place.glob(f"*/traces-*/{trace}/*.arrow"):
@@ -126,5 +126,5 @@ def test_a_driver_of_an_earlier_term_cannot_use_the_members_layers(simulation: S
     simulation.drivers[0].engine = None
     _run(simulation, 1)
     with pytest.raises(Fenced):
-        old._homes.take()
+        old._layers.take()
     assert "HOLDFAST_LOCAL" not in os.environ

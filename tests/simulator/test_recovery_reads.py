@@ -28,7 +28,7 @@ class Losing:
             world.feed("orders", [((10 * epoch + n, (epoch + n) % 12, 5 * n + 1), 1) for n in range(6)])
             world.feed("users", [((2 * epoch + n, n), 1) for n in range(2)])
             self.simulation.do(act.Step(0))
-        self.flow = self.driver.open()._state.flow
+        self.flow = self.driver.open()._compiled.flow
         self.simulation.do(act.Kill(0))
 
     def operator(self, kind: str) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from holdfast.errors import HoldfastError
 from holdfast.trace.cover import Chain, covered, garbage
 from holdfast.trace.merge import plan_merge
 from holdfast.trace.name import ALL, LayerName
@@ -53,6 +54,30 @@ class Ship:
     after: int
     upto: int
     locations: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A layer that is in a location now."""
+
+    location: int
+    trace: str
+    name: LayerName
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What did not work: a location that failed (``location`` ≥ 0), a damaged layer (``path`` names it), or the local
+    disk."""
+
+    location: int
+    trace: str
+    error: HoldfastError
+    name: LayerName | None = None
+
+
+ShipResult = Copied | Failed
 
 
 @dataclass(frozen=True)

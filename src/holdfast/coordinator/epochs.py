@@ -6,9 +6,10 @@ digests by which tasks tell true layers from stale ones). It knows no Spark, sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage
 from holdfast.trace.cover import Chain
 
@@ -19,13 +20,18 @@ WINDOW = 256
 class Coordinator:
     """Hands out epochs, one at a time."""
 
-    def __init__(self, history: Sequence[Lineage] = (), term: int = 0) -> None:
+    def __init__(self, history: History | None = None, term: int = 0) -> None:
         """``history``: the complete epochs of the log, all of them, in order. ``term``: this driver's."""
         self.term = term
-        self._chain = Chain(len(history) - 1, ())
+        self._chain = Chain(history.last if history is not None else -1, ())
         self._head = history[-1].digest if history else GENESIS
         self._clock = history[-1].clock if history else 0
         self._running: Lineage | None = None
+        self.is_torn = False
+        """Whether it is not known here if the last epoch counts: only the log knows."""
+
+        self.undone: set[str] = set()
+        """The digests of epochs that failed and whose layers are not removed yet."""
 
     @property
     def last(self) -> int:
@@ -62,8 +68,15 @@ class Coordinator:
         self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self.term, views=views)
         return self._running
 
+    def ran(self, lineage: Lineage) -> None:
+        """All layers of the epoch are written, and it is about to be counted. Until `counted` or `abandon` nobody but
+        the log knows whether it is."""
+        if self._running is None or self._running.digest != lineage.digest:
+            raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
+        self.is_torn = True
+
     def complete(self, lineage: Lineage) -> None:
-        """All layers of the epoch are written: it is part of the history now."""
+        """The epoch's line is in the stash: it is part of the history now."""
         if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
@@ -73,8 +86,19 @@ class Coordinator:
         forgotten = max(0, len(digests) - WINDOW)
         self._chain = Chain(self._chain.base + forgotten, digests[forgotten:])
 
+    def counted(self) -> None:
+        """Everybody in this process knows that the last epoch counts."""
+        self.is_torn = False
+
     def abandon(self, lineage: Lineage) -> None:
-        """The epoch failed. What it wrote carries a digest that no history has; its number is free again."""
-        if self._running is not lineage:
+        """The epoch failed. What it wrote carries a digest that no history has; its number is free again. Its layers
+        are to be removed."""
+        if self._running is None or self._running.digest != lineage.digest:
             raise RuntimeError(f"epoch {lineage.epoch} is not the one that runs")
         self._running = None
+        self.is_torn = False
+        self.undone.add(lineage.digest)
+
+    def removed(self, digest: str) -> None:
+        """The layers of a failed epoch are gone."""
+        self.undone.discard(digest)

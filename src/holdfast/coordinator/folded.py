@@ -6,7 +6,7 @@ the safe point and what the flow retains that is over, and what is left of the e
 * their end: its number, digest, clock and term, so that the next epoch follows it;
 * what they took of each source, folded by the source (`Source.fold`): a new view is filled from it, and a source that
   is opened again is told of it;
-* the forms of the views that may still matter (`coordinator/view_versions.py`);
+* the versions of the views that may still matter (`coordinator/view_versions.py`);
 * the digests of those epochs with which layers or segments end that there still are, so that these can be told from
   stale ones.
 
@@ -40,7 +40,7 @@ class Folded(Lineage):
 
     taken: Taken = field(default_factory=dict)
     forms: Mapping[str, Any] = field(default_factory=dict)
-    """What `Forms.folded` gives."""
+    """What `ViewVersions.folded` gives; `forms` in the format."""
 
     ends: Mapping[int, str] = field(default_factory=dict)
     """Epoch → digest, of epochs before with which something ends that is still there."""

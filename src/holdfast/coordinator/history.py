@@ -1,7 +1,7 @@
 """A history as it grows: a base, and the lineage of the epochs after it, by their numbers.
 
-Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``len(history)`` the number of
-the next epoch, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
+Epochs are numbers, not places in a list: ``history[e]`` is the lineage of epoch ``e``, ``history.last`` the number of
+the last one, and a slice has the records of its epochs. What lies behind the base is in one record (`Folded`), which
 is that of the base's own epoch, and first in any slice that reaches back so far.
 
 Appended to and folded by one thread; read by any. A fold replaces the list, so a reader sees it before or after.
@@ -60,9 +60,9 @@ class History(Sequence[Lineage]):
         if isinstance(epoch, slice):
             start, stop, _ = epoch.indices(first + len(records))
             return records[max(0, start - first) : max(0, stop - first)]
-        place = epoch - first if epoch >= 0 else epoch + len(records)
-        if 0 <= place < len(records):
-            return records[place]
+        index = epoch - first if epoch >= 0 else epoch + len(records)
+        if 0 <= index < len(records):
+            return records[index]
         if 0 <= epoch < first:
             raise EpochUnavailable(
                 f"the lineage of epoch {epoch} was folded: epochs up to {first} are behind what the flow retains",

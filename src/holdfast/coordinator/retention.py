@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.coordinator.history import History
-from holdfast.coordinator.lineage import Lineage
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -20,17 +18,16 @@ class Retention:
     epochs: int | None = None
     seconds: float | None = None
 
-    def floor(self, history: Sequence[Lineage], now: int) -> int:
+    def floor(self, history: History, now: int) -> int:
         """Epochs up to this one may be collapsed; -1: none may. ``now``: microseconds since 1970."""
-        last = len(history) - 1
         if self.epochs is not None:
-            return max(-1, last - self.epochs)
+            return max(-1, history.last - self.epochs)
         if self.seconds is None:
             return -1
         # The last epoch that was over so long ago: what was true then can still be read. Clocks of one history grow,
         # up to a step back of the host's clock, which can only keep more.
         horizon = now - int(self.seconds * 1e6)
-        low, high = history.first if isinstance(history, History) else 0, len(history)
+        low, high = history.first, history.last + 1
         while low < high:
             middle = (low + high) // 2
             if history[middle].clock <= horizon:

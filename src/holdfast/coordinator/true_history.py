@@ -80,7 +80,7 @@ class _Tree:
         """The history that begins with a base, or with epoch 0."""
         history = History([] if base is None else [base])
         head = GENESIS if base is None else base.digest
-        while branches := [each for each in self._children.get(head, []) if each.epoch == len(history)]:
+        while branches := [each for each in self._children.get(head, []) if each.epoch == history.last + 1]:
             claimed = [branch for branch in branches if self._holds[branch.digest]]
             if len(claimed) > 1:
                 raise _disagree(claimed, self._holds, self._required)
@@ -99,9 +99,9 @@ def extend(history: History, records: Iterable[Lineage], complete: int) -> Histo
     before it said that they were complete, but whose layers are all there."""
     following = {record.parent: record for record in sorted(records, key=lambda each: (each.term, each.digest))}
     grown = history.copy()
-    while len(grown) <= complete:
+    while grown.last < complete:
         after = following.get(grown[-1].digest if len(grown) else GENESIS)
-        if after is None or after.epoch != len(grown):
+        if after is None or after.epoch != grown.last + 1:
             break
         grown.append(after)
     return grown
@@ -124,14 +124,14 @@ def _check_seen(history: History, required: Mapping[str, Seen]) -> None:
             continue
         if history.base is not None and one.epoch < history.base.epoch:
             continue  # it is not known any more what that epoch was; what the sink lacks is compacted, or nothing
-        if one.epoch < len(history):
+        if one.epoch <= history.last:
             raise SinkError(
                 f"{one.subject}: it has epoch {one.epoch} of another history than the log's; "
                 "give it the log that it belongs to, or start it anew in an empty place",
                 epoch=one.epoch,
             )
         raise LogDamaged(
-            f"{one.subject}: it has epoch {one.epoch}, and the log's history ends with epoch {len(history) - 1}: "
+            f"{one.subject}: it has epoch {one.epoch}, and the log's history ends with epoch {history.last}: "
             "the lineage between is in none of the places that were looked at; give the flow all its log locations, "
             "or start the sink anew in an empty place",
             epoch=one.epoch,

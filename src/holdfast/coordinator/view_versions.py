@@ -1,21 +1,21 @@
 """What a view was, epoch by epoch: which log held its rows, so that sinks stay right when its query is edited.
 
-A view's rows are kept by a log, and the log's name says what the view means. A *form* is a log with the types of its
-columns and the key by which it is arranged. The lineage of an epoch at which forms changed says what they all are from
-then on, so the past of every view is part of the history itself: it is as durable as that, it goes out with every
+A view's rows are kept by a log, and the log's name says what the view means. A *version* is a log with the types of its
+columns and the key by which it is arranged. The lineage of an epoch at which versions changed says what they all are
+from then on, so the past of every view is part of the history itself: it is as durable as that, it goes out with every
 commit to a sink, and two drivers that edited the same log at once are told apart by their digests.
 
-The **content** of a view as of epoch *e* is the rows of the log that was its form then, as of *e*. A view that was
+The **content** of a view as of epoch *e* is the rows of the log that was its version then, as of *e*. A view that was
 dropped for a while keeps, for that while, the rows that it had last. What a sink is given for epoch *e* is
 
     content(e) - content(e - 1)
 
-whatever the forms: the log's own change where the form is the same, the difference of two logs where it was edited. It
-is a function of the history and the logs alone, so it is the same however often it is tried; and the sum of what a sink
-was given up to *e* is content(e), in whatever order edits, crashes and commits came.
+whatever the versions: the log's own change where the version is the same, the difference of two logs where it was
+edited. It is a function of the history and the logs alone, so it is the same however often it is tried; and the sum of
+what a sink was given up to *e* is content(e), in whatever order edits, crashes and commits came.
 
-Before its first record a view is taken to have had its first form: nothing of a log is delivered before an epoch says
-that it is the view's form (`runtime/delivery.py`).
+Before its first record a view is taken to have had its first version: nothing of a log is delivered before an epoch
+says that it is the view's version (`runtime/delivery.py`).
 
 Pure: history in, spans out. O(n) for n records.
 """
@@ -52,15 +52,15 @@ class ViewVersion:
 
 @dataclass(frozen=True)
 class Span:
-    """Epochs in which a view had one form. ``last`` is None for the present one."""
+    """Epochs in which a view had one version. ``last`` is None for the present one."""
 
     first: int
     last: int | None
-    form: ViewVersion
+    version: ViewVersion
 
 
 def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewVersion]:
-    """The forms that a log's description tells (``collections.json``)."""
+    """The versions that a log's description tells (``collections.json``)."""
     return {
         name: ViewVersion(entry["fingerprint"], tuple(kind for _, kind in entry["fields"]), tuple(entry["key"]))
         for name, entry in collections.items()
@@ -68,13 +68,13 @@ def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewVer
 
 
 class ViewVersions:
-    """The forms of all views of a flow, from the first epoch on."""
+    """The versions of all views of a flow, from the first epoch on."""
 
     def __init__(self, history: Iterable[Lineage] = (), before: Mapping[str, ViewVersion] | None = None) -> None:
         """``before``: what the views were at first, in a log whose history does not say so."""
         self._spans: dict[str, list[Span]] = {}
         self.changed = -1
-        """The last epoch whose lineage says what the forms are; -1 if none does."""
+        """The last epoch whose lineage says what the versions are; -1 if none does."""
 
         if before is not None:
             self._take(-1, before)
@@ -82,13 +82,13 @@ class ViewVersions:
             self.add(lineage)
 
     def folded(self, epoch: int) -> dict[str, Any]:
-        """What a base of epochs up to this one must say, for `add`: the forms since, and the one before them."""
+        """What a base of epochs up to this one must say, for `add`: the versions since, and the one before them."""
         spans = {}
         for name, past in self._spans.items():
             known = [span for span in past if span.first <= epoch]
-            # A form that ends later is ended by the epoch that says so.
+            # A version that ends later is ended by the epoch that says so.
             spans[name] = [
-                [span.first, None if span.last is None or span.last > epoch else span.last, span.form.to_json()]
+                [span.first, None if span.last is None or span.last > epoch else span.last, span.version.to_json()]
                 for span in [span for span in known if span.last is None or span.last >= epoch] or known[-1:]
             ]
         changed = self.changed
@@ -108,26 +108,26 @@ class ViewVersions:
             self.changed = lineage.epoch
             self._take(lineage.epoch, {name: ViewVersion.from_json(said) for name, said in lineage.views.items()})
 
-    def _take(self, epoch: int, forms: Mapping[str, ViewVersion]) -> None:
-        for name in {**self._spans, **forms}:
-            past, form = self._spans.setdefault(name, []), forms.get(name)
+    def _take(self, epoch: int, versions: Mapping[str, ViewVersion]) -> None:
+        for name in {**self._spans, **versions}:
+            past, version = self._spans.setdefault(name, []), versions.get(name)
             present = past[-1] if past and past[-1].last is None else None
-            if present is not None and present.form == form:
+            if present is not None and present.version == version:
                 continue
             if present is not None:
                 past[-1] = replace(present, last=epoch - 1)
-            if form is not None:
-                past.append(Span(epoch, None, form))
+            if version is not None:
+                past.append(Span(epoch, None, version))
 
     def of(self, view: str) -> Sequence[Span]:
-        """The forms that a view ever had, in order."""
+        """The versions that a view ever had, in order."""
         return self._spans.get(view, ())
 
     def present(self) -> dict[str, ViewVersion]:
         """What the views are, as the history says."""
-        return {name: past[-1].form for name, past in self._spans.items() if past and past[-1].last is None}
+        return {name: past[-1].version for name, past in self._spans.items() if past and past[-1].last is None}
 
     def at(self, view: str, epoch: int) -> int:
         """Which of the view's spans its content as of ``epoch`` is of; the first for epochs before it."""
         past = self._spans[view]
-        return max((place for place, span in enumerate(past) if span.first <= epoch), default=0)
+        return max((index for index, span in enumerate(past) if span.first <= epoch), default=0)

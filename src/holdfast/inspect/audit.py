@@ -218,7 +218,7 @@ class Audit:
     def _judge(self) -> None:
         records = records_of(self.lineages.values())
         self.history = choose(records)
-        lines = len(self.history) - self.history.first
+        lines = self.history.last + 1 - self.history.first
         self.whole = not orphans(records) and not any(
             damage.line > lines for found in self.lineages.values() for damage in found.damaged
         )
@@ -237,7 +237,7 @@ class Audit:
         return is_true(name, self.history)
 
     def _judge_lineage(self, place: Place) -> None:
-        found, last = self.lineages[place], len(self.history) - 1
+        found, last = self.lineages[place], self.history.last
         for damage in found.damaged:
             line = f"line {damage.line}: " if damage.line else ""
             lost = "" if self.whole else "; no other copy was found, and the flow will look for one in its layers"
@@ -274,7 +274,7 @@ class Audit:
             for name in layers
             if not self._true(name)
             # What lies beyond the end may be of an epoch that runs right now, or of the part that is lost.
-            and (name.last < len(self.history) or (self.whole and not self.is_running and place.level == LOCAL))
+            and (name.last <= self.history.last or (self.whole and not self.is_running and place.level == LOCAL))
         ]
         if stale:
             self._found(place, Kind.STALE, f"{len(stale)} layers of epochs that were abandoned or did not complete")
@@ -297,7 +297,7 @@ class Audit:
             # Lineage comes here before layers do. (In a working directory layers come first.)
             known = {record.digest for record in records}
             layers = [name for trace in self.traces for name in self.layers[place].get(trace, ())]
-            lost |= {n.last for n in layers if n.last >= len(self.history) and n.digest not in known}
+            lost |= {n.last for n in layers if n.last > self.history.last and n.digest not in known}
         for first, last in _ranges(sorted(lost)):
             message = f"the lineage of {_epochs(first, last)}, which is in none of these places"
             self._found(place, Kind.MISSING, message, first=first, last=last)
@@ -327,7 +327,7 @@ class Audit:
 
     def report(self, holder: dict[str, Any] | None) -> AuditReport:
         return AuditReport(
-            self.flow, len(self.history) - 1, holder, [self._checked(place) for place in self.places], self.findings
+            self.flow, self.history.last, holder, [self._checked(place) for place in self.places], self.findings
         )
 
     def _checked(self, place: Place) -> Checked:
@@ -346,7 +346,7 @@ class Audit:
         checked.bytes = sum(sizes)
         checked.checked = len(sizes) - sum(where is place for where, _, _ in self.unread)
         checked.lineage = self.lineages[place].upto(self.history)
-        last = len(self.history) - 1
+        last = self.history.last
         checked.covered = {
             trace: covered(self.true_layers(place, trace), 0, ALL, trusting(last)) if last >= 0 else -1
             for trace in self.traces

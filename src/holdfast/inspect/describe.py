@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
+from holdfast.coordinator.copy_plan import Copied, Failed, Holding, reached, safe_point, trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
@@ -34,7 +34,7 @@ from holdfast.inspect.places import (
     read_history,
     running,
 )
-from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.location import Location
 from holdfast.log.replica import is_true
 from holdfast.operators.log import LogSpec
@@ -65,7 +65,7 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
     # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
     listed = {place: {trace: place.layers(trace) for trace in {*place.traces(), *traces}} for place in places}
     history, lineage = read_history(places)
-    last = len(history) - 1
+    last = history.last
     holdings = {
         place: Holding(
             {trace: {n: size for n, size in layers[trace].items() if is_true(n, history)} for trace in traces},
@@ -192,7 +192,7 @@ def _rows(kept: ViewLog, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
 
 
 def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place], history: History) -> int:
-    last = len(history) - 1
+    last = history.last
     if not 0 <= (last if at is None else at) <= last:
         there = f"epochs 0 to {last} are complete" if history else "no epoch is complete yet"
         raise EpochUnavailable(

@@ -117,7 +117,7 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     for name, entry in kept.items():
         if name not in state.flow.views:
             changes.append(PlannedChange(name, "source" if entry.get("kind") == "source" else "view", "drops"))
-    return FlowPlan(state.declared.name, len(history) - 1, tuple(changes), log.driver())
+    return FlowPlan(state.declared.name, history.last, tuple(changes), log.driver())
 
 
 def _read_again(

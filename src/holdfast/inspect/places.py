@@ -269,7 +269,7 @@ def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:
     history = choose(records)
     for place, each in found.items():
         for damage in each.damaged:
-            if history.first + damage.line > len(history):
+            if history.first + damage.line > history.last + 1:
                 raise LogDamaged(
                     f"lineage {place.uri}/{damage.path}: line {damage.line}: {damage.why}, and no other copy of it was "
                     "found; give all log locations",

@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.coordinator.copy_plan import Ship, trusting
+from holdfast.coordinator.copy_plan import Copied, Ship, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.inspect.places import Durable, Place, Sizes, Working, chain_of
-from holdfast.log.copying import Copied, Fetch, Shipment, fetch_all, read_intact, ship_all
+from holdfast.log.copying import Fetch, Shipment, fetch_all, read_intact, ship_all
 from holdfast.log.replica import Segment
 from holdfast.log.stash import LineageLog
 from holdfast.log.working_directory import LogDirectory
@@ -39,7 +39,7 @@ class Repair:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._history = audit.history
-        self._last = len(audit.history) - 1
+        self._last = audit.history.last
         self._chain = trusting(self._last)
         self._places = list(audit.reachable)
         self._durable = [place for place in self._places if isinstance(place, Durable)]

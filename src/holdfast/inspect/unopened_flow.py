@@ -32,7 +32,7 @@ from holdfast.results.flow_results import (
 if TYPE_CHECKING:
     from holdfast.connectors.sink import Sink
     from holdfast.connectors.source import Source
-    from holdfast.runtime.replication import DurabilitySettings
+    from holdfast.coordinator.durability_settings import DurabilitySettings
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.coordinator.copy_plan import Compact, Ship, trusting
+from holdfast.coordinator.copy_plan import Compact, Copied, Failed, Ship, ShipResult, trusting
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, StoreError
 from holdfast.foundation.os_errors import fix
 from holdfast.foundation.processor_priority import in_spare_time
@@ -42,30 +42,6 @@ _ENCODING = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 4))
 
 
 @dataclass(frozen=True)
-class Copied:
-    """A layer that is in a location now."""
-
-    location: int
-    trace: str
-    name: LayerName
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Failed:
-    """What did not work: a location that failed (``location`` ≥ 0), a damaged layer (``path`` names it), or the local
-    disk."""
-
-    location: int
-    trace: str
-    error: HoldfastError
-    name: LayerName | None = None
-
-
-Result = Copied | Failed
-
-
-@dataclass(frozen=True)
 class Shipment:
     """A `Ship` with all that a task needs to know."""
 
@@ -78,7 +54,7 @@ class Shipment:
     metadata: dict[str, str]
 
 
-def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[Result]:
+def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[ShipResult]:
     """Make the copies, several at a time."""
     if not shipments:
         return []
@@ -86,7 +62,7 @@ def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> li
         return [result for found in pool.map(lambda one: _ship(one, locations), shipments) for result in found]
 
 
-def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
+def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[ShipResult]:
     ship = shipment.ship
     try:
         name, data = _durable(shipment)
@@ -95,8 +71,8 @@ def _ship(shipment: Shipment, locations: Sequence[Location]) -> list[Result]:
     return _write(ship, name, data, locations)
 
 
-def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Location]) -> list[Result]:
-    results: list[Result] = []
+def _write(ship: Ship, name: LayerName, data: bytes, locations: Sequence[Location]) -> list[ShipResult]:
+    results: list[ShipResult] = []
     for number in ship.locations:
         replica = Replica(locations[number])
         try:
@@ -183,7 +159,7 @@ class Fetch:
     """The partition that needs it begins here."""
 
 
-def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[Result]:
+def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[ShipResult]:
     """Bring layers back, several at a time."""
     if len(fetches) < 2:
         return [result for one in fetches for result in _fetch(one, locations)]
@@ -191,8 +167,8 @@ def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[R
         return [result for found in pool.map(lambda one: _fetch(one, locations), fetches) for result in found]
 
 
-def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[Result]:
-    results: list[Result] = []
+def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[ShipResult]:
+    results: list[ShipResult] = []
     for number in fetch.locations:
         replica = Replica(locations[number])
         try:
@@ -261,13 +237,13 @@ class LayersToCompact:
     last: int
 
 
-def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[Result]:
+def compact_all(compactions: Sequence[Compaction], locations: Sequence[Location]) -> list[ShipResult]:
     """Merge layers inside their locations, several at a time. Nothing is removed."""
     with ThreadPoolExecutor(_STREAMS) as pool:
         return [result for found in pool.map(lambda one: _merged(one, locations), compactions) for result in found]
 
 
-def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[Result]:
+def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[ShipResult]:
     try:
         name, data = _durable(compaction.shipment, exactly=True)
     except HoldfastError:
@@ -275,7 +251,7 @@ def _merged(compaction: Compaction, locations: Sequence[Location]) -> list[Resul
     return _write(compaction.shipment.ship, name, data, locations)
 
 
-def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Result:
+def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> ShipResult:
     compact = compaction.compact
     replica, chain = Replica(locations[compact.location]), trusting(compaction.last)
     try:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from holdfast.coordinator.claim import Claim
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
@@ -50,14 +51,6 @@ AtOnce = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     return [work(item) for item in items]
-
-
-@dataclass(frozen=True, order=True)
-class Claim:
-    """A driver's claim to a log. Of two, the greater wins."""
-
-    term: int
-    owner: str
 
 
 @dataclass(frozen=True, order=True)

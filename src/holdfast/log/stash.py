@@ -94,10 +94,9 @@ class LineageLog:
         except OSError as error:
             raise LogError(f"lineage {path}: {error.strerror}", path=str(path)) from error
 
-    def append(self, lineage: Lineage, written: Callable[[Lineage], None] = lambda _: None) -> None:
+    def append(self, lineage: Lineage, written: Callable[[Lineage], object]) -> None:
         """Say that an epoch is complete: all of its line is there, or, if this raises `LogError`, none that counts.
-        ``written`` is called when the line is there, before the history has the epoch: what other threads must know of
-        an epoch that they find in the history."""
+        ``written`` is called when the line is there: it has the history take the epoch."""
         line = lineage.to_json().encode() + b"\n"
         try:
             if self._stray or not os.path.lexists(self.path):
@@ -117,17 +116,16 @@ class LineageLog:
             ) from error
         self._size += len(line)
         written(lineage)
-        self.history.append(lineage)
 
     def fold(self, base: Folded) -> None:
-        """Epochs up to the base's are one line from now on. If this raises, all is as it was."""
+        """Epochs up to the base's are one line from now on; the history is to be told. If this raises, all is as it
+        was."""
         folded = self.history.copy()
         folded.fold(base)
         try:
             self._replace(to_lines(folded))
         except OSError as error:
             raise LogError(f"lineage {self.path}: {error.strerror}", path=str(self.path)) from error
-        self.history.fold(base)
 
     def _cut(self) -> None:
         """Take away what a write left that failed in the middle."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.durability_settings import LiveTrace
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.operators.linear_step import is_native
 from holdfast.operators.log import LogSpec
@@ -16,7 +17,6 @@ from holdfast.plan.drawing import drawing
 from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
-from holdfast.runtime.replication import LiveTrace
 from holdfast.task.program import Compiled, Program, compile_program
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain
@@ -88,18 +88,18 @@ class CompiledFlow:
         flow = build(wanted, kept, is_native, given)
         return flow, compile_program(flow)
 
-    def forms(self) -> dict[str, ViewVersion]:
+    def versions(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
-        return {name: self._form(operator_id) for name, operator_id in self.flow.views.items()}
+        return {name: self._version(operator_id) for name, operator_id in self.flow.views.items()}
 
-    def _form(self, operator_id: str) -> ViewVersion:
+    def _version(self, operator_id: str) -> ViewVersion:
         operator = self.flow.operators[operator_id]
         return ViewVersion(operator_id, tuple(field.type for field in operator.fields), operator.keys[0])
 
-    def kept_as(self, name: str, form: ViewVersion, chain: Chain) -> ViewLog:
-        """The log of a view in a form that it has, or had."""
-        spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, name)
-        return ViewLog(str(self.directory / form.trace), spec, self.fields(name), chain)
+    def kept_as(self, name: str, version: ViewVersion, chain: Chain) -> ViewLog:
+        """The log of a view in a version that it has, or had."""
+        spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, name)
+        return ViewLog(str(self.directory / version.trace), spec, self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
@@ -154,7 +154,7 @@ class CompiledFlow:
         ]
 
 
-def log_layout(form: ViewVersion) -> Layout:
-    """The layout of a log of that form."""
-    spec = LogSpec(tuple(arrow_type(kind) for kind in form.types), form.key, False, "")
+def log_layout(version: ViewVersion) -> Layout:
+    """The layout of a log of that version."""
+    spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, "")
     return spec.arrangement.layout

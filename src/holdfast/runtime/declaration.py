@@ -8,11 +8,11 @@ from pathlib import Path
 
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Source
-from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.claim import Claim
+from holdfast.coordinator.durability_settings import DurabilitySettings
+from holdfast.coordinator.history import History
 from holdfast.log.location import Location
-from holdfast.log.replica import Claim
 from holdfast.plan import nodes
-from holdfast.runtime.replication import DurabilitySettings
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ class ConnectorProgress:
     claim: Claim | None = None
     """The claim of the engine before this one."""
 
-    history: Sequence[Lineage] = ()
+    history: History = field(default_factory=History)
     """The lineage of all epochs that it completed."""

@@ -11,7 +11,7 @@ to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -19,22 +19,22 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.connectors.sink import LostEpochs, Sink
-from holdfast.coordinator.history import History
+from holdfast.coordinator.events import CommitBegan, SinkAnswered, SinkStarted
+from holdfast.coordinator.instructions import CatchUp, Commit
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
+from holdfast.coordinator.sink_progress import SinkProgress
 from holdfast.coordinator.true_history import Seen
-from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
+from holdfast.coordinator.view_versions import Span, ViewVersion
 from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause, logger
 from holdfast.runtime.delivery_numbers import DeliveryNumbers, names
+from holdfast.runtime.guarded_state import GuardedState
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
 
 _LOG = logger("holdfast.sinks")
-
-Held = tuple[int, int]
-"""The first and the last epoch of the lineage that a sink holds, without a gap."""
 
 
 class Delivery:
@@ -50,23 +50,19 @@ class Delivery:
         self._sinks = sinks
         self._fields = fields
         self._known = known
-        self.epochs: list[int | None] = []
-        """The last epoch that each sink has; None for one that cannot tell and was not given any yet."""
-
-        self._held: list[Held | None] = [None] * len(sinks)
-        self._doubtful: set[int] = set()
-        """Sinks whose last commit raised: they may have taken it."""
+        self.progress = SinkProgress([view for view, _ in sinks])
+        """What each sink has: a part of the flow's state, once there is one (`attach`)."""
 
         self._names: dict[int, str] = {}
-        """Place → the name of a sink that cannot tell."""
+        """Index → the name of a sink that cannot tell."""
 
         self._deliveries: DeliveryNumbers | None = None
         try:
-            for place, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
+            for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 opened = sink.open(view, fields(view))
-                self.epochs.append(known.get(sink) if opened is None else opened)
+                self.progress.opened(known.get(sink) if opened is None else opened)
                 if opened is None:
-                    self._names[place] = name
+                    self._names[index] = name
         except BaseException:
             with suppress(Exception):
                 self.close()
@@ -76,7 +72,7 @@ class Delivery:
         """What the sinks have seen, and the lineage that they were given with it. (One that was given everything by
         this process needs not be asked.)"""
         found = []
-        for place, ((view, sink), epoch) in enumerate(zip(self._sinks, self.epochs, strict=True)):
+        for index, ((view, sink), epoch) in enumerate(zip(self._sinks, self.progress.epochs, strict=True)):
             if epoch is None or epoch < 0:
                 continue
             try:
@@ -85,7 +81,7 @@ class Delivery:
                 raise SinkError(f"sink of view '{view}': its lineage is damaged: {error}", view=view) from None
             if lineages:
                 if sink.keeps_lineage:
-                    self._held[place] = _unbroken(lineages)
+                    self.progress.given(index, lineages)
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
@@ -93,32 +89,24 @@ class Delivery:
         """Find out which of the sinks that cannot tell are new to their views; ``deliveries`` gives what was written
         down of those with these names."""
         self._deliveries = deliveries(list(self._names.values()))
-        for place, name in self._names.items():
-            if self.epochs[place] is None and self._deliveries.is_new(name):
-                self.epochs[place] = -1
+        for index, name in self._names.items():
+            if self.progress.epochs[index] is None and self._deliveries.is_new(name):
+                self.progress.is_new(index)
 
     def attach(
-        self,
-        kept: Callable[[str, ViewVersion], ViewLog],
-        forms: ViewVersions,
-        declared: Mapping[str, ViewVersion],
-        history: History,
-        carried: Callable[[int, Held | None], bytes],
-        flushed: Callable[[], int] = lambda: -1,
+        self, kept: Callable[[str, ViewVersion], ViewLog], guard: GuardedState, declared: Mapping[str, ViewVersion]
     ) -> None:
-        """``kept`` gives the log of a form of a view; ``forms`` are the views' as the history says, ``declared`` what
-        they are now; ``history`` is the lineage of all complete epochs, as it grows; ``carried`` is the lineage that a
-        commit of an epoch must carry to a sink that holds some already; the lineage up to ``flushed`` is durable."""
+        """``kept`` gives the log of a version of a view; ``declared``: what the views are now."""
         self._kept = kept
-        self._forms = forms
+        self._guard = guard
+        self._state = guard.state
+        self._versions = guard.state.versions
+        self._history = guard.state.history
         self._declared = declared
-        self._history = history
-        self._carried = carried
-        self._flushed = flushed
-        for (view, _), has in zip(self._sinks, self.epochs, strict=True):
-            if has is not None and has >= len(history):
+        for (view, _), has in zip(self._sinks, self.progress.epochs, strict=True):
+            if has is not None and has > self._history.last:
                 raise SinkError(
-                    f"sink of view '{view}': it has epoch {has}, and the log ends with epoch {len(history) - 1}; "
+                    f"sink of view '{view}': it has epoch {has}, and the log ends with epoch {self._history.last}; "
                     "give it the log that it belongs to, or start it anew in an empty place",
                     view=view,
                     epoch=has,
@@ -127,69 +115,43 @@ class Delivery:
 
     def _check_types(self, view: str, has: int | None, now: ViewVersion) -> None:
         """A sink has one kind of columns: a view that has others now needs another sink."""
-        past = self._forms.of(view)
+        past = self._versions.of(view)
         if not past or (has is not None and has < 0):
             return
-        for span in past[self._forms.at(view, len(self._history) - 1 if has is None else has) :]:
-            if span.form.types != now.types:
+        for span in past[self._versions.at(view, self._history.last if has is None else has) :]:
+            if span.version.types != now.types:
                 raise SinkError(
-                    f"sink of view '{view}': the view's columns were of types ({', '.join(span.form.types)}), and now "
-                    f"are ({', '.join(now.types)}): the sink has rows of the old ones, which cannot be taken back in "
-                    "the new; give the view another name, or the sink another place, for the new form",
+                    f"sink of view '{view}': the view's columns were of types ({', '.join(span.version.types)}), and "
+                    f"now are ({', '.join(now.types)}): the sink has rows of the old ones, which cannot be taken back "
+                    "in the new; give the view another name, or the sink another place, for the new form",
                     view=view,
-                    expected=list(span.form.types),
+                    expected=list(span.version.types),
                     found=list(now.types),
                 )
 
-    def behind(self, views: Container[str]) -> int | None:
-        """The least epoch from which on a sink needs the present log of one of these views; None if none does."""
-        found = []
-        for (view, sink), has in zip(self._sinks, self.epochs, strict=True):
-            past = self._forms.of(view)
-            # One that cannot tell what it has will be given the last epoch again.
-            needs = len(self._history) - 2 if has is None else has
-            if view in views and needs >= 0 and past and past[-1].form == self._declared[view]:
-                needs = max(0, min([needs, *(lost.first - 1 for lost in sink.lost())]))
-                # What was before is in another log. (A view's first form is taken to have been there always.)
-                found.append(needs if len(past) == 1 else max(needs, past[-1].first))
-        return min(found, default=None)
-
-    def former(self) -> dict[ViewVersion, tuple[int, str]]:
-        """The logs that views had before and that sinks must still be brought away from, each with the epoch as of
-        which it is needed, and a view; those that the next epoch will replace among them."""
-        last = len(self._history) - 1
-        found: dict[ViewVersion, tuple[int, str]] = {}
-        for (view, _), has in zip(self._sinks, self.epochs, strict=True):
-            past = self._forms.of(view)
-            if not past or (has is not None and has < 0):
-                continue
-            for span in past[self._forms.at(view, max(0, last - 1) if has is None else has) :]:
-                if span.last is not None or span.form != self._declared[view]:
-                    upto = last if span.last is None else span.last
-                    found[span.form] = max(found.get(span.form, (-1, view)), (upto, view))
-        return found
+    def lost(self) -> dict[int, int]:
+        """Sink → the first epoch of what it had and lost."""
+        found = {index: [lost.first for lost in sink.lost()] for index, (_, sink) in enumerate(self._sinks)}
+        return {index: min(epochs) for index, epochs in found.items() if epochs}
 
     def check_former(self) -> None:
         """Raise `LogDamaged` unless the logs that sinks must be brought away from can be read."""
-        for form, (upto, view) in self.former().items():
-            self._kept(view, form).check(view, upto)
+        for version, (upto, view) in self._state.edits.former().items():
+            self._kept(view, version).check(view, upto)
 
-    def commit(self, lineage: Lineage, changes: Callable[[str], pa.Table]) -> None:
-        """Give each sink the change of an epoch that has just completed."""
-        for place, (view, _) in enumerate(self._sinks):
-            past = self._forms.of(view)
-            # The very first epoch of a view's first form is like any other if the sink has all before it.
-            fresh = past[-1].first == lineage.epoch and lineage.epoch > 0
-            if fresh or self.epochs[place] != lineage.epoch - 1:
-                self._catch_up(place, lineage.epoch)
-            else:
-                self._commit(place, lineage, changes(view))
+    def carry_out(self, instruction: Commit | CatchUp, changes: Callable[[str], pa.Table]) -> None:
+        """Give a sink the change of an epoch that has just completed; or, from the logs, all that it lacks up to it."""
+        match instruction:
+            case Commit(sink=index, epoch=epoch):
+                self._commit(index, self._history[epoch], changes(self._sinks[index][0]))
+            case CatchUp(sink=index, upto=upto):
+                self._catch_up(index, upto)
 
     def catch_up(self, last: int) -> None:
         """Give each sink the epochs up to ``last`` that it lacks, and those that it had and lost."""
-        for place in range(len(self._sinks)):
-            self._restore(place)
-            self._catch_up(place, last)
+        for index in range(len(self._sinks)):
+            self._restore(index)
+            self._catch_up(index, last)
 
     @property
     def is_maintained(self) -> bool:
@@ -210,8 +172,8 @@ class Delivery:
                     extra={"view": view, "error": str(error)},
                 )
 
-    def _restore(self, place: int) -> None:
-        view, sink = self._sinks[place]
+    def _restore(self, index: int) -> None:
+        view, sink = self._sinks[index]
         for lost in sink.lost():
             try:
                 epochs = range(max(lost.first, lost.start), lost.last + 1)
@@ -227,52 +189,53 @@ class Delivery:
                     last=lost.last,
                 ) from error
             carried = to_lines([self._history[lost.last]])
-            self._calling(place, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
+            self._calling(index, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
 
     def _content_change(self, view: str, lost: LostEpochs, epoch: int) -> pa.Table:
         """What a sink was given for an epoch, with ``_epoch``: content(e) - content(e - 1)."""
-        past = self._forms.of(view)
-        now = past[self._forms.at(view, epoch)]
-        before = past[self._forms.at(view, max(0, epoch - 1))]
-        kept = self._kept(view, now.form)
+        past = self._versions.of(view)
+        now = past[self._versions.at(view, epoch)]
+        before = past[self._versions.at(view, max(0, epoch - 1))]
+        kept = self._kept(view, now.version)
         if epoch == lost.start and epoch > 0:
             change = kept.snapshot(0, 2**64, epoch).drop_columns(["_epoch"])
         elif before == now:
             change = kept.change_at(epoch)
         else:
-            change = difference(kept, epoch, self._kept(view, before.form), epoch - 1)
+            change = difference(kept, epoch, self._kept(view, before.version), epoch - 1)
         named = self._named(view, change, epoch)
         return named.append_column("_epoch", pa.array(np.full(named.num_rows, epoch, dtype=np.int64)))
 
-    def _catch_up(self, place: int, last: int) -> None:
-        view, _ = self._sinks[place]
-        past = self._forms.of(view)
+    def _catch_up(self, index: int, last: int) -> None:
+        view, _ = self._sinks[index]
+        past = self._versions.of(view)
         if not past:
             return  # the next epoch will say what it is
-        has = self.epochs[place]
+        has = self.progress.epochs[index]
         if has is None:
             # It cannot tell what it has: the last epoch may have reached it or not, so it gets that one again. One that
             # is as new as its view has nothing.
             new = len(past) == 1 and past[0].first == last
-            self.epochs[place] = has = -1 if new else max(-1, last - 1)
-        if has < 0 and past[-1].form != self._declared[view]:
+            has = -1 if new else max(-1, last - 1)
+            self._guard.tell(SinkStarted(index, has))
+        if has < 0 and past[-1].version != self._declared[view]:
             return  # it has nothing, and need not be given what the next epoch would take back
         while has < last:
             step = self._next(view, has, last)
             if step is None:
                 return
             epoch, change = step
-            self._commit(place, self._history[epoch], change)
+            self._commit(index, self._history[epoch], change)
             has = epoch
 
     def _next(self, view: str, has: int, last: int) -> tuple[int, pa.Table] | None:
         """The epoch up to ``last`` that a sink needs after ``has``, and its change; None if there is none."""
-        past = self._forms.of(view)
+        past = self._versions.of(view)
         if has < 0:
             return self._start(view, past)
-        now = past[self._forms.at(view, has)]
-        after = past[self._forms.at(view, has) + 1 :]
-        kept = self._kept(view, now.form)
+        now = past[self._versions.at(view, has)]
+        after = past[self._versions.at(view, has) + 1 :]
+        kept = self._kept(view, now.version)
         try:
             if has < self._history.first:
                 # The epochs after it were folded: nothing says any more what they were.
@@ -282,11 +245,11 @@ class Delivery:
             if not after or after[0].first > last:
                 return None
             span = after[0]
-            new = self._kept(view, span.form)
+            new = self._kept(view, span.version)
             first = _readable(new, span.first)
             if span.last is not None and first > span.last:
-                # All of that form is forgotten: it goes by.
-                span, new = past[-1], self._kept(view, past[-1].form)
+                # All of that version is forgotten: it goes by.
+                span, new = past[-1], self._kept(view, past[-1].version)
                 first = _readable(new, span.first)
             return first, difference(new, first, kept, now.last)
         except EpochUnavailable as error:
@@ -302,7 +265,7 @@ class Delivery:
 
     def _start(self, view: str, past: Sequence[Span]) -> tuple[int, pa.Table]:
         """What a sink gets that has nothing: the changes from the very first on, or the rows as they are."""
-        kept = self._kept(view, past[-1].form)
+        kept = self._kept(view, past[-1].version)
         if len(past) == 1 and self._history.base is None:
             try:
                 return 0, kept.change_at(0)
@@ -311,50 +274,47 @@ class Delivery:
         first = _readable(kept, max(self._history.first, 0 if len(past) == 1 else past[-1].first))
         return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
 
-    def _commit(self, place: int, lineage: Lineage, change: pa.Table) -> None:
-        view, sink = self._sinks[place]
+    def _commit(self, index: int, lineage: Lineage, change: pa.Table) -> None:
+        view, sink = self._sinks[index]
         epoch = lineage.epoch
-        if not self._was_taken(place, epoch):
+        records: int | None = None
+        if not self._was_taken(index, epoch):
             if sink.keeps_lineage:
-                self._calling(place, epoch, lambda: sink.release_lineage(self._flushed()))
-            carried = self._carried(epoch, self._held[place])
+                self._calling(index, epoch, lambda: sink.release_lineage(self._state.copies.flushed))
+            carried = self._state.uncommitted(epoch, self.progress.held[index])
             if lineage.views is not None and not carried:
                 # A sink must remember that it went through an edit, also if nothing came of it.
                 carried = to_lines([lineage])
             failpoints.reach("sink.before_commit")
-            self._doubtful.add(place)
-            number = self._number(place, epoch)
-            self._calling(place, epoch, lambda: sink.commit(number, self._named(view, change, epoch), carried))
+            self._guard.tell(CommitBegan(index))
+            number = self._number(index, epoch)
+            self._calling(index, epoch, lambda: sink.commit(number, self._named(view, change, epoch), carried))
             failpoints.reach("sink.after_commit")
-            if sink.keeps_lineage:
-                self._held[place] = _grown(self._held[place], epoch, carried.count(b"\n"))
-        self._doubtful.discard(place)
-        self.epochs[place] = self._known[sink] = epoch
-        if self._deliveries is not None and place in self._names:
-            self._deliveries.given(self._names[place])
+            records = carried.count(b"\n") if sink.keeps_lineage else None
+        self._guard.tell(SinkAnswered(index, epoch, records))
+        self._known[sink] = epoch
+        if self._deliveries is not None and index in self._names:
+            self._deliveries.given(self._names[index])
 
-    def _number(self, place: int, epoch: int) -> int:
+    def _number(self, index: int, epoch: int) -> int:
         """The number of an epoch for a sink: one that cannot tell what it has must never see one again for another."""
-        return self._deliveries.numbers.of(epoch) if self._deliveries is not None and place in self._names else epoch
+        return self._deliveries.numbers.of(epoch) if self._deliveries is not None and index in self._names else epoch
 
-    def _has_all(self, place: int) -> bool:
-        return place not in self._doubtful and self.epochs[place] == len(self._history) - 1
-
-    def _was_taken(self, place: int, epoch: int) -> bool:
+    def _was_taken(self, index: int, epoch: int) -> bool:
         """Whether a commit that raised was made all the same: the sink is asked before it is made again."""
-        if place not in self._doubtful:
+        if not self.progress.is_doubtful(index):
             return False
         found: list[int | None] = []
-        self._calling(place, epoch, lambda: found.append(self._sinks[place][1].taken()))
+        self._calling(index, epoch, lambda: found.append(self._sinks[index][1].taken()))
         return found[0] is not None and found[0] >= epoch
 
     def _named(self, view: str, change: pa.Table, epoch: int) -> pa.Table:
         named = change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
         return named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
 
-    def _calling(self, place: int, epoch: int, work: Callable[[], None]) -> None:
+    def _calling(self, index: int, epoch: int, work: Callable[[], None]) -> None:
         """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
-        view, _ = self._sinks[place]
+        view, _ = self._sinks[index]
         try:
             work()
         except HoldfastError:
@@ -362,12 +322,15 @@ class Delivery:
         except Exception as error:
             raise SinkError(f"sink of view '{view}': epoch {epoch}: {error}", view=view, epoch=epoch) from cause(error)
 
+    def _all_have_all(self) -> bool:
+        return all(self.progress.has_all(index, self._history.last) for index in self._names)
+
     def close(self) -> None:
         """Close every sink, whatever the others do. The errors that they raise come at the end."""
         with ExitStack() as closing:
-            if self._deliveries is not None and self._names and all(self._has_all(place) for place in self._names):
-                closing.callback(self._deliveries.close, len(self._history) - 1)
-            for (view, sink), _ in reversed(list(zip(self._sinks, self.epochs, strict=False))):
+            if self._deliveries is not None and self._names and self._all_have_all():
+                closing.callback(self._deliveries.close, self._history.last)
+            for (view, sink), _ in reversed(list(zip(self._sinks, self.progress.epochs, strict=False))):
                 closing.callback(_close, view, sink)
 
 
@@ -381,20 +344,6 @@ def _close(view: str, sink: Sink) -> None:
         raise SinkError(
             f"sink of view '{view}': it cannot be closed: {type(error).__name__}: {error}", view=view
         ) from cause(error)
-
-
-def _unbroken(lineages: Sequence[Lineage]) -> Held:
-    """The longest row of epochs without a gap that ends these."""
-    first = last = lineages[-1].epoch
-    for lineage in reversed(lineages):
-        first = lineage.epoch if lineage.epoch == first - 1 else first
-    return first, last
-
-
-def _grown(held: Held | None, epoch: int, carried: int) -> Held:
-    """The lineage that a sink holds after a commit that carried so many records, the last one of ``epoch``."""
-    first = epoch + 1 - carried
-    return (held[0], epoch) if held is not None and held[0] <= first <= held[1] + 1 else (first, epoch)
 
 
 def _readable(kept: ViewLog, epoch: int) -> int:

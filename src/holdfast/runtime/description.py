@@ -39,6 +39,7 @@ class FlowDescription:
         self._directory = directory
         self._replicas = replicas
         self._old_forms: dict[str, Any] = {}
+        self._description: dict[str, Any] | None = None
 
     def before(self, history: History) -> dict[str, ViewVersion] | None:
         """What the views were before the history said so: a log of old says it in its description alone."""
@@ -94,8 +95,9 @@ class FlowDescription:
                 recovery.unreachable[replica.location.uri] = str(error)
 
     def renew(self, replica: Replica) -> None:
-        """Have a location that has lost what it held say what the flow keeps."""
-        replica.write_collections(self._description)
+        """Have a location that has lost what it held say what the flow keeps, once that is written down at all."""
+        if self._description is not None:
+            replica.write_collections(self._description)
 
     def check_session(self, flow: str, session: Mapping[str, str]) -> None:
         """DeclarationError if the log says that views were computed under other settings than ``session``."""

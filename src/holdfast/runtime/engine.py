@@ -3,34 +3,37 @@
 `Flow` records what the user declares; an `Engine` is made of those declarations when the first epoch is asked for, and
 made anew when they change. Opening it finds the history and recovers what is missing (`runtime/recovery/`). An operator
 whose state the log does not hold (a new view, or one whose meaning changed) is filled from the history of its sources;
-all others are left as they are. Durability and merging go on beside it, in the background (`runtime/replication.py`,
-`runtime/merging.py`). When members are lost with their layers, what they had is brought back at once; a flow that is to
-continue without has an engine of its own kind (`runtime/continuing.py`).
+all others are left as they are.
 
-The engine knows no Spark: a `Runner` does the work.
+What happens next is decided by the flow's state (`coordinator/flow_state.py`); the engine asks it, and carries out what
+it says: exact epochs by `runtime/exact_epochs.py`, epochs without lost members by `runtime/continuing.py`, copies and
+merges beside epochs by `runtime/replication.py` and `runtime/merging.py`.
+
+The engine knows no Spark: a `Runner` does the work. (This file is longer than others: it is the one place that puts the
+parts of an open flow together, and all that `Flow` asks of them.)
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 
 from holdfast.connectors.source import Offer
+from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
-from holdfast.coordinator.copy_plan import reached
-from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.flow_state import FlowState, Mode
 from holdfast.coordinator.history import History
+from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery_plan import Replay
-from holdfast.coordinator.view_versions import ViewVersions
+from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
     EpochUnavailable,
@@ -39,13 +42,14 @@ from holdfast.errors import (
     InputError,
     LogDamaged,
     LogError,
+    MemberUnreachable,
     SchemaChanged,
     SchemaError,
     StoreError,
 )
 from holdfast.foundation import failpoints
 from holdfast.log.begun_epochs import FILE, Begun
-from holdfast.log.host_paths import host_path, traces_of
+from holdfast.log.host_paths import traces_of
 from holdfast.log.stash import LineageLog
 from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
@@ -55,21 +59,26 @@ from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
+from holdfast.runtime.compiled_flow import log_layout
+from holdfast.runtime.continuing import Continuing
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.delivery_numbers import DeliveryNumbers
 from holdfast.runtime.description import FlowDescription
-from holdfast.runtime.edits import Edits
+from holdfast.runtime.edits import secure_answers, secure_former
+from holdfast.runtime.epoch_spec import epoch_spec
+from holdfast.runtime.exact_epochs import ExactEpochs
 from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.folding import Folding
+from holdfast.runtime.guarded_state import GuardedState
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.known_sources import KnownSources
+from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.merging import MergeRequest, Merging
-from holdfast.runtime.opening import Opening, say
-from holdfast.runtime.outcomes import answers_of, crowded, delivered, due_of, result_of, written_by
-from holdfast.runtime.partition_owners import PartitionOwners
+from holdfast.runtime.open_flow import OpenFlow
+from holdfast.runtime.opening import Opening, say, this_driver
+from holdfast.runtime.outcomes import crowded, delivered, due_of, result_of
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
@@ -82,7 +91,7 @@ from holdfast.runtime.status import status_of
 from holdfast.runtime.view_changes import EditedChange, LoggedSpan, changes_since
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
-from holdfast.task.stage import EpochSpec
+from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 
 _LOG = logger("holdfast.epochs")
@@ -111,12 +120,6 @@ class Engine:
         """Entered while an epoch waits for storage: others may use the engine then, or close it."""
 
         self.closed = False
-        self._torn = False
-        """Whether it is not known here if the last epoch counts: only the log knows."""
-
-        self._undone: set[str] = set()
-        """The digests of epochs that failed and whose layers could not be removed yet."""
-
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
@@ -132,8 +135,8 @@ class Engine:
         )
         self._lead = Leadership(self._directory, lease, lambda: self.stopping)
         try:
-            self._state, self._job = ready.state, ready.job
-            self._state.directory = self._directory.traces
+            self._compiled, self._job = ready.state, ready.job
+            self._compiled.directory = self._directory.traces
             self._open()
         except BaseException:
             with suppress(Exception):  # the error that stopped it is the one to know
@@ -146,115 +149,118 @@ class Engine:
     @speaking
     def _open(self) -> None:
         recovery = RecoveryRecord()
-        self._delivery = Delivery(self.declared.sinks, self._state.fields, self._told.delivered)
+        compiled, runner = self._compiled, self._runner
+        self._delivery = Delivery(self.declared.sinks, compiled.fields, self._told.delivered)
         stash = self._directory.lineage / "log.jsonl"
         with timed(recovery, "lineage"):
-            opening = Opening(self.declared, self._told, recovery, self._runner.threads)
+            opening = Opening(self.declared, self._told, recovery, runner.threads)
             replicas = opening.replicas
             self._lead.check()
-            claim = opening.claim(self._runner.draw())
+            claim = opening.claim(runner.draw())
             self._lead.check()
-            if self._runner.scattered:
-                self._state.directory = traces_of(self.declared.local, claim.term)
+            if runner.scattered:
+                compiled.directory = traces_of(self.declared.local, claim.term)
             # Of layers on other hosts only the names are looked at: an epoch that nobody knows of was seen by nobody.
-            directories = (
-                [] if self._runner.scattered else [self._state.directory / each for each in self._state.layouts]
-            )
-            asking = {each: self._state.directory / self._state.traces[each][0] for each in self._asking}
+            directories = [] if runner.scattered else [compiled.directory / each for each in compiled.layouts]
+            asking = {each: compiled.directory / compiled.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
             history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
             opening.check_found(history)
-            enrolment = opening.enrol(claim, len(history) - 1)
+            enrolment = opening.enrol(claim, history.last)
         failpoints.reach("recovery.found_history")
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
-        self._coordinator = Coordinator(self.history, claim.term)
+        history = self._lineage.history
+        descriptions = FlowDescription(self._directory, replicas)
+        descriptions.check_session(self.declared.name, self.declared.session)
+        recovery.otherwise = descriptions.otherwise(compiled)
+        versions = compiled.versions()
+        self._guard = GuardedState(
+            FlowState(
+                history,
+                claim,
+                self.declared.settings,
+                uris=[location.uri for location in self.declared.locations],
+                reaches={trace: live.reach for trace, live in compiled.live_traces().items()},
+                ranges=[partition_range(each, self.partitions) for each in range(self.partitions)],
+                enrolment=enrolment,
+                sinks=self._delivery.progress,
+                declared=versions,
+                before=descriptions.before(history),
+                ownership=runner.ownership,
+                continues=self.declared.on_loss == "continue",
+            )
+        )
+        self._state = self._guard.state
         self._clock = FlowClock(
             self.declared.name,
             self.declared.max_clock_jump,
-            self.history[-1].clock if self.history else None,
+            history[-1].clock if history else None,
             self._directory.read_clock(),
         )
-        self._pushed = HeldInput()
-        self._census = Census(self.partitions, self._coordinator.last)
-        self._homes = PartitionOwners(self._runner, self._state, self._directory, self.history)
-        self._intake = Intake(self.declared.sources, self._told, self.history)
+        self._census = Census(self.partitions, history.last)
+        self._layers = MemberLayers(runner, compiled, self._directory, history)
+        self._intake = Intake(self.declared.sources, self._told, history)
         self._durability = Replication(
-            self._runner,
+            runner,
+            self.declared.name,
             self.declared.locations,
-            self.declared.settings,
-            self._state.live_traces(),
-            self._state.directory,
-            self.history,
-            self._coordinator.chain,
+            self._guard,
+            compiled.layouts,
+            compiled.directory,
             claim,
-            enrolment,
+            this_driver(),
+            descriptions.renew,
         )
         self._lead.attach(self._durability)
-        self._maintenance = Merging(
-            self._runner,
-            lambda: (self._coordinator.chain(), self._durability.live_after),
-        )
-        self._beside_sinks = Background(self._runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
-        descriptions = FlowDescription(self._directory, replicas)
-        descriptions.check_session(self.declared.name, self.declared.session)
-        recovery.otherwise = descriptions.otherwise(self._state)
-        self._forms = ViewVersions(self.history, descriptions.before(self.history))
+        self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
+        self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         self._delivery.remember(
-            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, self.last, claim.term)
+            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, history.last, claim.term)
         )
-        self._delivery.attach(
-            lambda view, form: self._homes.readable(self._state.kept_as(view, form, self._coordinator.chain())),
-            self._forms,
-            self._state.forms(),
-            self.history,
-            self._durability.uncommitted,
-            lambda: self._durability.flushed,
-        )
-        self._edits = Edits(self._state, self._forms, self._delivery, self._durability)
-        known = KnownSources(descriptions.sources(), self._state, self.last)
+        self._delivery.attach(self._log_as, self._guard, versions)
+        known = KnownSources(descriptions.sources(), compiled, history.last)
         known.check(self._intake.taken)
-        self._durability.absent = known.absent_traces
-        self._durability.is_settled = self._edits.settled
-        self._durability.retained = self._edits.retained
+        absent = {each.version.trace: log_layout(each.version) for each in known.absent.values()}
+        self._durability.keep_absent(absent, known.absent_traces, {})
         self._intake.catch_up()
-        fresh = descriptions.fresh(self._state, self.last) - known.returned
-        self._recoverer = Recoverer(
-            self._state,
-            self._runner,
-            self._durability,
-            self._delivery,
-            self._intake.taken,
-            self._kept,
-            lambda: self._coordinator.last,
-            self._run_again,
-            fresh,
-            self._edits.later(),
-            self._pushed,
-            self._homes.take,
-            recovery,
-        )
-        self._recoverer.rested = frozenset(known.returned)
-        self._recover(known)
-        if fresh & self._asking and self.last >= 0:
-            self._edits.secure_answers(self.last)
-        self._edits.absent = self._recoverer.kept_for(known.absent)
-        self._edits.keep()
-        self._begun = Begun(begun, self.history.since(self._durability.flushed))
-        self._folding = Folding(
-            self._runner,
-            self._state.directory,
+        fresh = descriptions.fresh(compiled, history.last) - known.returned
+        self._flow = OpenFlow(
+            compiled,
+            self._guard,
+            runner,
+            self._directory,
             self._lineage,
-            self._durability,
-            self._delivery,
             self._intake,
-            self._forms,
+            self._delivery,
+            self._durability,
+            self._layers,
+            HeldInput(),
+        )
+        self._recoverer = Recoverer(self._flow, self._run_again, fresh, known.returned, recovery)
+        self._recover(known)
+        if fresh & self._asking and history.last >= 0:
+            secure_answers(self.declared.name, self._durability, history.last)
+        self._durability.keep_absent(absent, known.absent_traces, self._recoverer.whole(known.absent))
+        self._begun = Begun(begun, history.since(self._state.copies.flushed))
+        self._folding = Folding(self._flow)
+        self._continuing = Continuing(
+            self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
+        )
+        self._epochs = ExactEpochs(
+            self._flow,
+            self._job,
+            self._begun,
+            self._lead,
+            self._recoverer,
+            self._census,
+            self._asking,
+            self._continuing.goes_on_without,
         )
         # Only now: a crash before this leaves an operator that is new as new as it was.
-        description = {**self._state.description(), "sources": known.to_json()}
-        descriptions.write(description, self.last, self._edits.declared, recovery)
-        enrolment.describe = descriptions.renew
+        description = {**compiled.description(), "sources": known.to_json()}
+        descriptions.write(description, history.last, self._state.edits.is_unsaid, recovery)
         say(self._recoverer.recovery)
-        self._told.claim, self._told.history = claim, self.history
+        self._told.claim, self._told.history = claim, history
         self._durability.request()
 
     def _recover(self, known: KnownSources) -> None:
@@ -267,37 +273,38 @@ class Engine:
 
     @property
     def last(self) -> int:
-        """The last complete epoch; -1 before the first."""
-        return self._coordinator.last
+        """The last complete epoch, approximate or not; -1 before the first."""
+        return self._state.last
 
     @property
     def history(self) -> History:
         """The lineage of all complete epochs that are exact, as it grows."""
-        return self._lineage.history
+        return self._state.history
 
     @property
     def approximate(self) -> Approximation | None:
         """What the views are made of, if not of everything."""
-        return None
+        return self._continuing.said
 
     @property
     def lost(self) -> frozenset[int]:
         """The partitions that are left out of what is read."""
-        return frozenset()
+        return self._state.lost
 
     def repair(self) -> RecoveryRecord | None:
-        """Make exact what is approximate; None if nothing was."""
-        return None
+        """Make exact what is approximate; None if nothing was. If it fails, what is done counts, and the next call goes
+        on."""
+        return self._continuing.repair()
 
     @property
     def sources(self) -> Collection[str]:
         """The sources that views read."""
-        return self._state.flow.sources
+        return self._compiled.flow.sources
 
     @property
     def safe(self) -> int:
         """The safe point."""
-        return self._durability.safe
+        return self._state.copies.safe
 
     @property
     def recovery(self) -> RecoveryRecord:
@@ -311,8 +318,8 @@ class Engine:
         view over nothing has a result too. ``patient``: as in `Intake.poll`."""
         self._patient = patient
         try:
-            if self._durability.fenced is not None:
-                raise self._durability.fenced
+            if self._state.fenced is not None:
+                raise self._state.fenced
             return self._step() if self._lead.check() else Epoch(None)
         except Fenced:
             raise
@@ -324,18 +331,33 @@ class Engine:
 
     @speaking
     def _step(self) -> Epoch:
-        if self._torn:
+        if self._state.epochs.is_torn:
             raise LogError(
                 f"flow '{self.declared.name}': an epoch was interrupted while it was being counted; close the flow and "
                 "open it again: the log says whether it was"
             )
-        self._forget_undone()
+        if self._state.may_branch and self._runner.membership_change == "lost":
+            before = self._runner.owners()
+            if not self._continuing.goes_on_without():
+                # Those that were lost are back, or all are lost.
+                self._recoverer.adopted(self._runner.owners() != before)
+        if self._state.branch is None:
+            try:
+                return self._step_exactly()
+            except MemberUnreachable:
+                if self._state.branch is None:
+                    raise
+        return self._step_on_branch()
+
+    def _step_exactly(self) -> Epoch:
+        """Run an exact epoch, if anything waits. `MemberUnreachable` if the flow goes on without that member."""
+        self._epochs.remove_undone()
         self._intake.settle()
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
             self._maintenance.damaged.clear()
             self._durability.damaged.clear()
             self._recoverer.repair(found)
-        self._homes.adopt(self._durability, self._recoverer)
+        self._follow_members()
         self._with_recovery(lambda: self._delivery.catch_up(self.last))
         self._release()
         waited = 0.0
@@ -343,19 +365,24 @@ class Engine:
             started = time.perf_counter() - waited
             # A source that no view reads keeps what it has, for the view that will.
             offers = self._intake.poll(self.sources, self._patient)
-            if self.last >= 0 and self._edits.awaited():
-                self._edits.secure(self._with_recovery)
-            elif not offers and self.last >= 0 and not self._is_time() and not self._edits.edited():
+            if self.last >= 0 and self._state.edits.is_awaited():
+                secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
+            elif not offers and self.last >= 0 and not self._is_time() and not self._state.edits.is_edited():
                 return Epoch(None)
-            if not self._durability.has_room:
+            if not self._state.copies.has_room:
                 with self.meanwhile():
                     waited += self._durability.wait_for_room(lambda: self.stopping or self.closed, self._say_waiting)
                 if self.stopping or self.closed:
                     return Epoch(None)
                 continue  # others had their turn: what waited then may be taken
             try:
-                lineage, outcome = self._run(offers, self._now(), self._intake.work(offers))
+                now = self._now()  # which may accept the host's clock, behind or ahead
+                lineage, outcome, following = self._epochs.run(
+                    offers, now, self._clock.accepts, self._intake.work(offers)
+                )
             except Exception as error:
+                if self._state.branch is not None:
+                    raise  # what was offered is taken by an epoch of the branch
                 # A driver that another has taken over from fails at many things; it should say the real reason.
                 self._lead.check()
                 self._durability.check_claims()
@@ -365,7 +392,90 @@ class Engine:
             except (KeyboardInterrupt, SystemExit):
                 self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
                 raise
-            return self._completed(lineage, outcome, started, waited)
+            return self._completed(lineage, outcome, following, started, waited)
+
+    def _follow_members(self) -> None:
+        """If members came or went, have partitions kept by those that are there now."""
+        for instruction in self._guard.tell(events.MembershipChanged(self._runner.membership_change)):
+            match instruction:
+                case instructions.HurryRounds():
+                    self._durability.hurry()
+                case instructions.Refresh(settle=settle):
+                    self._recoverer.adopt(settle)
+
+    def _step_on_branch(self) -> Epoch:
+        """Run an approximate epoch, if anything waits; an exact one, after a repair, if nothing is left to go on
+        with."""
+        branch = self._continuing.branch
+        assert branch is not None
+        try:
+            branch.stay()
+            if self._runner.membership_change == "lost":
+                branch.look()
+            if branch.branch.left:
+                return self._run_on_branch()
+        except (LogDamaged, MemberUnreachable):
+            self._lead.check()
+        # Nothing is left to go on with, or what is wrong is not for want of a member.
+        self.repair()
+        return self._step()
+
+    def _run_on_branch(self) -> Epoch:
+        branch = self._continuing.branch
+        assert branch is not None
+        self._intake.settle()
+        while True:
+            started = time.perf_counter()
+            offers = self._intake.poll(self.sources, self._patient)
+            if not offers and not self._is_time():
+                return Epoch(None, approximate=branch.said())
+            self._continuing.warn_unsafe()
+            work = self._intake.work(offers)
+            for one in work:
+                if not one.source.replayable:
+                    self._flow.pushed.hold(one.name, self.last + 1, one.source.parts(one.offers[0]))
+            subject = f"{self.declared.name}: epoch {self.last + 1}, approximate"
+            try:
+                lineage, outcome = branch.run(offers, self._now(), self._job, work, subject)
+            except (LogDamaged, MemberUnreachable):
+                raise
+            except Exception as error:
+                self._lead.check()
+                if self._intake.reject(offers, error):
+                    continue
+                raise
+            break
+        try:
+            failpoints.reach("branch.ran")
+            self._lead.demand()
+        except BaseException:
+            branch.abandon(lineage)
+            raise
+        branch.complete(lineage, outcome)
+        self._due = due_of(outcome)
+        after = EpochFollowUp(self.declared.name, lineage.epoch)
+        with after.doing("telling the sources"):
+            self._intake.advance(lineage.epoch, offers)
+        failpoints.reach("branch.complete")
+        result = replace(self._result(lineage.epoch, outcome, started), approximate=branch.said())
+        after.check()
+        return result
+
+    def _run_exactly(self, taken: Lineage) -> None:
+        """Run an epoch of the branch again: with what it took, at the clock that it had."""
+        started = time.perf_counter()
+        if self._state.edits.is_awaited():
+            secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
+        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        work = []
+        for name, offer in taken.offers.items():
+            source = self.declared.sources[name]
+            if source.replayable:
+                work.append(Work(name, source, [offer]))
+            else:
+                work.append(Work(name, self._flow.pushed.source(name, [taken.epoch], tuple(source.fields)), [{}]))
+        lineage, outcome, following = self._epochs.run(taken.offers, taken.clock, self._clock.accepts, work)
+        self._completed(lineage, outcome, following, started, waited)
 
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
@@ -373,7 +483,7 @@ class Engine:
 
     @property
     def _is_timed(self) -> bool:
-        return any(operator.timed for operator in self._state.program.operators)
+        return any(operator.timed for operator in self._compiled.program.operators)
 
     def accept_clock(self) -> None:
         """Take the host's clock for the next epoch as it is, ahead or behind."""
@@ -400,16 +510,17 @@ class Engine:
         return now
 
     def _completed(
-        self, lineage: Lineage, outcome: Outcome, started: float, waited: float, *, again: bool = False
+        self, lineage: Lineage, outcome: Outcome, following: Sequence[Instruction], started: float, waited: float
     ) -> Epoch:
-        """An epoch counts: what remains to be done. Whatever fails now, and is raised, says that it counts.
-        ``again``: sources know already what it took."""
+        """An epoch counts: what remains to be done. Whatever fails now, and is raised, says that it counts."""
         self._due = due_of(outcome)
         after = EpochFollowUp(self.declared.name, lineage.epoch)
-        self._complete(lineage, outcome, again, after)
+        self._clock.completed(lineage.clock)
+        self._follow(following, outcome, after)
         result = self._result(lineage.epoch, outcome, started, waited)
-        with after.doing("looking after layers"):
-            self._maintain(outcome)
+        if self._state.mode is not Mode.APPROXIMATE:
+            with after.doing("looking after layers"):
+                self._maintain(outcome)
         with after.doing("folding the history"):
             self._folding.maybe()
         after.check()
@@ -420,64 +531,52 @@ class Engine:
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
         self._statistics.add(outcome.reports)
-        logs = {view: self._state.flow.views[view] for view in self.declared.views}
+        logs = {view: self._compiled.flow.views[view] for view in self.declared.views}
         return result_of(epoch, outcome, logs, seconds, waited)
 
-    def _count(self, lineage: Lineage, outcome: Outcome) -> None:
-        """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
-        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not.
-
-        Rounds go on meanwhile, and go by the history: the chain has an epoch before the history does, so that none is
-        copied whose layers the chain does not know yet."""
-        self._torn = True
-        try:
-            self._lineage.append(lineage, self._coordinator.complete)
-        except LogError:
-            self._torn = False
-            raise
-        self._forms.add(lineage)
-        self._intake.take(lineage)
-        self._census.add(outcome.reports)
-        self._torn = False
-        self._note_begun(lineage)
-
-    def _complete(self, lineage: Lineage, outcome: Outcome, again: bool, after: EpochFollowUp) -> None:
+    def _follow(self, following: Sequence[Instruction], outcome: Outcome, after: EpochFollowUp) -> None:
         """The epoch counts: now it may be seen."""
-        self._clock.completed(lineage.clock)
-        if not again:
-            with after.doing("telling the sources"):
-                self._intake.advance(lineage.epoch, lineage.offers)
-        failpoints.reach("epoch.complete")
-        with after.doing("asking for copies"):
-            self._durability.completed(lineage.epoch, written_by(outcome))
-        if self.declared.settings.strategy == "synchronous-log":
-            with after.doing("waiting for copies"):
-                self._durability.wait(lineage.epoch)
-            if not after.well:
-                return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
+        deliveries: list[instructions.Commit | instructions.CatchUp] = []
+        for instruction in following:
+            match instruction:
+                case instructions.AdvanceSources(lineage=lineage):
+                    with after.doing("telling the sources"):
+                        self._intake.advance(lineage.epoch, lineage.offers)
+                case instructions.RequestCopies():
+                    failpoints.reach("epoch.complete")
+                    with after.doing("asking for copies"):
+                        self._durability.request()
+                case instructions.AwaitSafe(epoch=epoch):
+                    with after.doing("waiting for copies"):
+                        self._durability.wait(epoch)
+                    if not after.well:
+                        return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
+                case instructions.Commit() | instructions.CatchUp():
+                    deliveries.append(instruction)
         with after.doing("delivering to sinks"):
-            # Where a view was edited this reads logs, which may be damaged; what a sink has it is not given again.
-            self._with_recovery(
-                lambda: self._delivery.commit(lineage, lambda view: delivered(outcome, self._state.flow.views[view]))
-            )
-            if self._durability.former:
-                self._edits.keep()
+            try:
+                for each in deliveries:
+                    # Where a view was edited this reads logs, which may be damaged; what a sink has it is not given
+                    # again.
+                    self._with_recovery(partial(self._delivery.carry_out, each, partial(self._change, outcome)))
+            except MemberUnreachable:
+                if self._state.branch is None:
+                    raise
+                # The flow goes on without that member: sinks get it at the repair.
 
-    def _note_begun(self, lineage: Lineage) -> None:
-        """The epoch's answers are known; what locations have needs no second copy here."""
-        with suppress(LogError):  # it is in the stash
-            unsafe = self.history.since(self._durability.flushed)
-            if self._begun.grown(len(unsafe)):
-                self._begun.shorten(unsafe)
-            elif lineage.answers:
-                self._begun.add(lineage)
+    def _change(self, outcome: Outcome, view: str) -> pa.Table:
+        return delivered(outcome, self._compiled.flow.views[view])
 
     def _with_recovery(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
-        return self._recoverer.repairing(work)
+        return self._recoverer.repairing(work, self._gives_up)
+
+    def _gives_up(self, error: Exception) -> bool:
+        """Whether the flow goes on without what the error says is lost."""
+        return isinstance(error, MemberUnreachable) and self._continuing.goes_on_without()
 
     def _say_waiting(self) -> None:
-        size, epochs = self._durability.unsafe
+        size, epochs = self._state.copies.unsafe
         troubles = [trouble.error for trouble in list(self._durability.troubles.values())]
         why = f": {troubles[0]}" if troubles else ""
         _LOG.warning(
@@ -489,159 +588,67 @@ class Engine:
             extra={"flow": self.declared.name, "unsafe_bytes": size, "unsafe_epochs": epochs},
         )
 
-    def _run(self, offers: dict[str, Offer], clock: int, work: Sequence[Work]) -> tuple[Lineage, Outcome]:
-        """Run an exact epoch to its end, and have it count. If it fails, nothing of it does."""
-        while True:
-            back = self._clock.accepts
-            lineage = self._coordinator.begin(offers, clock, self._runner.draw(), self._edits.said(), back)
-            try:
-                self._begun.add(lineage)
-                outcome = self._with_recovery(partial(self._attempt, lineage, work))
-                self._lead.demand()
-            except BaseException as error:
-                self._undo(lineage, error)
-                if not isinstance(error, RestartEpoch):
-                    raise
-                self._recoverer.recover_from(error.damage)
-                continue
-            try:
-                failpoints.reach("epoch.ran")
-                counted = lineage.answered(answers_of(outcome.reports))
-                self._count(counted, outcome)
-            except Exception as error:
-                if not self._torn:
-                    self._undo(lineage, error)
-                raise
-            return counted, outcome
-
-    def _undo(self, lineage: Lineage, error: BaseException) -> None:
-        """An epoch failed: nothing of it is to count. Its layers must go: if all of them stayed, whoever opens the log
-        would take it for one whose driver died before it could say that it was complete."""
-        self._coordinator.abandon(lineage)
-        self._undone.add(lineage.digest)
-        with suppress(LogError):  # a disk that is full: its layers are gone all the same
-            self._begun.abandon(lineage)
-        try:
-            self._forget_undone()
-        except Exception as trouble:
-            if isinstance(error, HoldfastError):
-                error.fields["complete"] = None
-            error.add_note(
-                f"holdfast: the layers of epoch {lineage.epoch}, which failed, could not be removed ({trouble}): if "
-                "the flow is closed before its next epoch, and opened again, that one may count"
-            )
-
-    def _forget_undone(self) -> None:
-        for digest in sorted(self._undone):
-            self._remove_layers(digest)
-            self._undone.discard(digest)
-
-    def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
-        if self._runner.scattered and self.declared.settings.durable:
-            for one in work:
-                if not one.source.replayable:
-                    self._pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
-        deliver = frozenset(self._state.flow.views[view] for view, _ in self.declared.sinks)
-        epoch = self._epoch(lineage, deliver=deliver)
-        try:
-            return self._job.run(epoch, work, f"{self.declared.name}: epoch {lineage.epoch}")
-        except LogDamaged as damage:
-            self._lead.check()  # layers that another driver has taken away need no repair
-            # What was asked outside is fixed by a file of the member that is gone: others would get other answers, and
-            # under this digest there must be one set of them.
-            if damage.fields.get("moved") and self._asking:
-                raise RestartEpoch(damage) from damage
-            raise
-
     def _run_again(self, replay: Replay, work: Sequence[Work], job: Job | None) -> set[str]:
         """Compute something again; who did it."""
         single = replay.first == replay.epoch
         what = f"epoch {replay.epoch} again" if single else f"filling views as of epoch {replay.epoch}"
-        lineage = self.history[replay.epoch]
-        epoch = self._epoch(
-            lineage, first=replay.first, again=True, run=replay.run, write=replay.write, asking=replay.asking
+        epoch = epoch_spec(
+            self._flow,
+            self.history[replay.epoch],
+            first=replay.first,
+            again=True,
+            run=replay.run,
+            write=replay.write,
+            asking=replay.asking,
         )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
         return {report.member for report in outcome.reports if report.written}
-
-    def _epoch(
-        self,
-        lineage: Lineage,
-        *,
-        first: int | None = None,
-        again: bool = False,
-        deliver: frozenset[str] = frozenset(),
-        run: Mapping[str, frozenset[int]] | None = None,
-        write: Mapping[str, frozenset[int]] | None = None,
-        asking: frozenset[str] = frozenset(),
-        partitions: int | None = None,
-    ) -> EpochSpec:
-        return EpochSpec(
-            number=lineage.epoch,
-            first=lineage.epoch if first is None else first,
-            digest=lineage.digest,
-            chain=self._coordinator.chain(),
-            partitions=partitions or self.partitions,
-            traces=str(self._state.directory),
-            parent=lineage.parent,
-            deliver=deliver,
-            clock=lineage.clock,
-            before=self.history[(first or lineage.epoch) - 1].clock if lineage.epoch else -(2**63),
-            seed=lineage.seed,
-            answers=lineage.answers if again else None,
-            asking=asking,
-            run=run,
-            write=write,
-            copies=self.declared.locations if self._runner.scattered and self.declared.settings.durable else (),
-        )
 
     def replay(self, number: int, partitions: int) -> dict[str, pa.Table]:
         """Compute a past epoch again, from its lineage and the traces as of the epoch before; nothing is written.
         View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
         lineage = self.history[number]
-        views = self._state.flow.views
+        views = self._compiled.flow.views
         if self._runner.scattered:
             partitions = self.partitions  # others would need layers of several members
-        epoch = self._epoch(lineage, again=True, deliver=frozenset(views.values()), write={}, partitions=partitions)
+        deliver = frozenset(views.values())
+        epoch = epoch_spec(self._flow, lineage, again=True, deliver=deliver, write={}, partitions=partitions)
         work = []
         for name, offer in lineage.offers.items():
             source = self.declared.sources[name]
             if source.replayable:
                 work.append(Work(name, source, [offer]))
             else:
-                work.append(Work(name, LoggedChange(source.fields, self._kept(name), number, partitions), [{}]))
+                work.append(Work(name, LoggedChange(source.fields, self._flow.log_of(name), number, partitions), [{}]))
         outcome = self._job.run(epoch, work, f"{self.declared.name}: epoch {number} again")
         return {view: delivered(outcome, operator_id) for view, operator_id in views.items()}
 
     def _release(self) -> None:
-        """Tell the sources what they may forget: the input of epochs that are safe, unless another driver took over."""
-        self._pushed.release(self._durability.cleared)
-        self._intake.release(self._durability.cleared)
-
-    def _remove_layers(self, digest: str) -> None:
-        if self._runner.membership_change == "lost":
-            return  # whoever is there then removes them when it is known who is
-        with suppress(LogDamaged):  # one that cannot be reached: what it has is never read
-            self._runner.everywhere(
-                "removing layers", partial(_remove_layers, self._state.directory, list(self._state.layouts), digest)
-            )
+        """Tell the sources what they may forget."""
+        upto = self._state.release().upto
+        self._flow.pushed.release(upto)
+        self._intake.release(upto)
 
     # -- beside epochs --------------------------------------------------------------------------------------------
 
     def _maintain(self, outcome: Outcome) -> None:
-        self._homes.follow(outcome.reports, self._recoverer)
+        for instruction in self._guard.tell(events.TasksRan(self._layers.ran(outcome.reports))):
+            assert isinstance(instruction, instructions.HandOver)
+            self._runner.hand_over(instruction.moves)
+            self._recoverer.rebalance()
         if self._delivery.is_maintained:
             self._beside_sinks.request()
         if many := crowded(outcome, self._maintenance.tolerated):
+            copies, now = self._state.copies, self._runner.clock()
             self._maintenance.request(
                 [
                     MergeRequest(
-                        self._state.directory / trace,
+                        self._compiled.directory / trace,
                         layout,
-                        self._durability.since(trace),
-                        self._durability.floor(trace, self.history),
+                        copies.since(trace, now),
+                        copies.floor(trace, self.history, now),
                     )
-                    for trace, layout in self._state.layouts.items()
+                    for trace, layout in self._compiled.layouts.items()
                     if trace in many
                 ]
             )
@@ -649,6 +656,8 @@ class Engine:
     @speaking
     def upkeep(self) -> None:
         """Do in this thread what was asked of the background, for those who drive without threads."""
+        if self._continuing.branch is not None:
+            self._continuing.branch.maintenance.upkeep()
         self._maintenance.upkeep()
         self._beside_sinks.now()
         self._durability.upkeep()
@@ -657,6 +666,12 @@ class Engine:
         """Wait until ``epoch`` (by default the last) is safe, or the engine was closed by another thread. The safe
         point."""
         wanted = self.last if epoch is None else epoch
+        if (said := self.approximate) is not None and self.safe < wanted <= self.last:
+            raise EpochUnavailable(
+                f"flow '{self.declared.name}': epoch {wanted} does not become safe before flow.repair(): the flow is "
+                f"{said}",
+                epoch=wanted,
+            )
         if wanted > self.last:
             raise EpochUnavailable(f"epoch {wanted} is not there yet; the last is {self.last}", epoch=wanted)
         if not self.declared.settings.durable:
@@ -666,21 +681,17 @@ class Engine:
             raise StoreError(
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:.3g} s: {why}", epoch=wanted
             )
-        return self._durability.safe
+        return self.safe
 
     def is_held(self, location: int) -> bool:
         """Whether a log location holds everything, as far as the last look at it told."""
-        holding = self._durability.holdings.get(location)
-        return (
-            holding is not None
-            and self._durability.counts(location)
-            and reached(holding, list(self._state.layouts), self._coordinator.last) == self._coordinator.last
-        )
+        return self._durability.is_whole(location)
 
     # -- views ----------------------------------------------------------------------------------------------------
 
-    def _kept(self, name: str) -> ViewLog:
-        return self._homes.readable(self._state.kept(name, self._coordinator.chain()))
+    def _log_as(self, view: str, version: ViewVersion) -> ViewLog:
+        """The log of a view in a version that it has, or had."""
+        return self._layers.readable(self._compiled.kept_as(view, version, self._state.epochs.chain()))
 
     @speaking
     def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
@@ -696,24 +707,39 @@ class Engine:
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
-        past, now = self._forms.of(view), self._state.forms()[view]
-        if self.approximate is None and since >= 0 and since <= self.last and past:
-            place = self._forms.at(view, since)
-            if place < len(past) - 1 or past[-1].form != now:
-                kept = partial(self._state.kept_as, view, chain=self._coordinator.chain())
-                return changes_since(
-                    view, since, self.last, past, place, lambda form: self._homes.readable(kept(form)), now
-                )
+        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        if self._state.branch is None and 0 <= since <= self.last and past:
+            index = self._state.versions.at(view, since)
+            if index < len(past) - 1 or past[-1].version != now:
+                return changes_since(view, since, self.last, past, index, partial(self._log_as, view), now)
         return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
 
     def _checked(self, view: str, epoch: int) -> ViewLog:
         """The log of a view, which can be read as of an epoch."""
-        self._with_recovery(lambda: self._kept(view).check(view, epoch))
-        return self._kept(view)
+        lost = self._state.may_branch and self._runner.membership_change == "lost"
+        if self._state.branch is None and not (lost and self._continuing.goes_on_without()):
+            try:
+                return self._checked_exactly(view, epoch)
+            except MemberUnreachable:
+                if self._state.branch is None:
+                    raise
+        branch = self._continuing.branch
+        assert branch is not None
+        try:
+            branch.stay()
+            branch.insist(lambda: branch.log_of(view).check(view, epoch))
+        except (LogDamaged, MemberUnreachable):
+            self.repair()
+            return self._checked_exactly(view, epoch)
+        return branch.log_of(view)
+
+    def _checked_exactly(self, view: str, epoch: int) -> ViewLog:
+        self._with_recovery(lambda: self._flow.log_of(view).check(view, epoch))
+        return self._flow.log_of(view)
 
     def fields(self, view: str) -> tuple[nodes.Field, ...]:
         """The columns of a view, with Spark's types."""
-        return self._state.fields(view)
+        return self._compiled.fields(view)
 
     def order(self, view: str) -> tuple[nodes.Order, ...]:
         """The order in which a person expects to see the rows of a view, or of a source, which has none."""
@@ -721,7 +747,7 @@ class Engine:
 
     def keeps(self, name: str) -> bool:
         """Whether the rows of a collection are kept: those of a view, and of some sources."""
-        return name in self._state.flow.views
+        return name in self._compiled.flow.views
 
     def taken(self, source: str, at: int) -> list[Offer]:
         """What epochs up to this one took of a source."""
@@ -733,23 +759,23 @@ class Engine:
 
     def drawing(self) -> Drawing:
         """The whole dataflow, with what each operator keeps and did."""
-        measured = self._statistics.measured(self._state.traces, self._homes.local(rows=True))
-        return drawing(self._state.flow, measured)
+        measured = self._statistics.measured(self._compiled.traces, self._layers.local(rows=True))
+        return drawing(self._compiled.flow, measured)
 
     @speaking
     def status(self) -> Status:
         """How the flow stands."""
         host = self._runner.clock()
         status = status_of(
-            self._state,
+            self._compiled,
             self.last,
             self.partitions,
             self._latencies,
             self._delivery,
             self._maintenance,
             self._durability,
-            self._homes.local(rows=False),
-            self._homes.status(),
+            self._layers.local(rows=False),
+            self._layers.status(),
             self.approximate,
         )
         last = self.history[-1].clock if self.history else None
@@ -767,35 +793,29 @@ class Engine:
     @property
     def torn(self) -> bool:
         """Whether this engine does not know what counts: it must be closed, and another opened."""
-        return self._torn
+        return self._state.epochs.is_torn
 
     @speaking
     def close(self) -> None:
-        """Stop. What is not durable yet is given one more round. Whatever fails, the log is let go of."""
+        """Stop. What is approximate is repaired first; if that fails, the log ends where it is exact: whoever opens it
+        takes from the sources again what came after that, and only rows that code pushed since are lost. What is not
+        durable yet is given one more round. Whatever fails, the log is let go of."""
+        try:
+            self.repair()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
         self.closed = True
         with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
             closing.callback(self.abandon)
             closing.callback(self._delivery.close)
             closing.callback(self._release)
-            if self._torn:
+            if self._state.epochs.is_torn:
                 closing.callback(self._durability.abandon)
             else:
                 closing.callback(self._durability.close)
-                closing.callback(self._forget_undone)
+                closing.callback(self._epochs.remove_undone)
             closing.callback(self._beside_sinks.close)
             closing.callback(self._maintenance.close)
-
-
-class RestartEpoch(Exception):
-    """An epoch must begin again, as another one."""
-
-    def __init__(self, damage: LogDamaged) -> None:
-        super().__init__(str(damage))
-        self.damage = damage
-
-
-def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:
-    for trace in traces:
-        for name in local_layers(host_path(directory) / trace):
-            if name.digest == digest:
-                (host_path(directory) / trace / name.text()).unlink(missing_ok=True)
+            closing.callback(self._continuing.close)

@@ -39,7 +39,7 @@ class Known:
     """The last epoch while it was declared; None while it is."""
 
     @property
-    def form(self) -> ViewVersion:
+    def version(self) -> ViewVersion:
         assert self.log is not None
         return ViewVersion(self.log, tuple(kind for _, kind in self.fields), self.key)
 

@@ -1,4 +1,4 @@
-"""The log locations of an open flow: what they hold, which of them fail, and whether this driver may still write.
+"""The log locations of an open flow: operations on them, and which of them fail.
 
 A location that fails is left alone for a while, and costs the others nothing. Operations are made at once where they
 can be: over storage that takes a second for each, the time that a round takes is how many follow each other.
@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.history import History
-from holdfast.errors import Fenced, LogDamaged, StoreError
+from holdfast.errors import LogDamaged, StoreError
 from holdfast.log.location import Location
-from holdfast.log.replica import Claim, Replica
+from holdfast.log.replica import Replica
 from holdfast.trace.name import LayerName
 
 T = TypeVar("T")
@@ -41,15 +41,13 @@ class Trouble:
 class Locations:
     """Known by their numbers."""
 
-    def __init__(self, locations: Sequence[Location], history: History, claim: Claim, threads: bool) -> None:
+    def __init__(self, locations: Sequence[Location], history: History, threads: bool) -> None:
         """``history`` is the lineage of all complete epochs, as it grows; ``threads``: whether several things may be
         done at once."""
         self.all = list(locations)
         self.replicas = [Replica(location) for location in locations]
         self.troubles: dict[int, Trouble] = {}
-        self.fenced: Fenced | None = None
         self._history = history
-        self._claim = claim
         self._threads = threads
 
     def able(self) -> list[int]:
@@ -106,25 +104,6 @@ class Locations:
 
         self.each(numbers, look)
         return {number: found[number] for number in numbers if number in found}
-
-    def check_claims(self, numbers: Collection[int]) -> bool:
-        """Whether all these say that this driver is the last one to have claimed the log."""
-        said: list[int] = []
-
-        def check(number: int) -> None:
-            claims = self.replicas[number].claims()
-            said.append(number)
-            if claims and claims[-1] > self._claim:
-                by = self.replicas[number].claimed_by(claims[-1])
-                self.fenced = Fenced(
-                    f"log {self.all[number].uri}: another driver has taken over "
-                    f"(process {by.get('pid', '?')} on {by.get('host', '?')}, term {claims[-1].term}); "
-                    f"this one, of term {self._claim.term}, has stopped, and nothing that it wrote since counts",
-                    term=claims[-1].term,
-                )
-
-        self.each(numbers, check)
-        return self.fenced is None and len(said) == len(numbers)
 
     def flush(self, number: int, has: int, last: int) -> None:
         """Write the lineage after ``has`` to a location."""

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from holdfast.coordinator.claim import Claim
+from holdfast.coordinator.enrolment import Enrolment
 from holdfast.coordinator.history import History
 from holdfast.coordinator.roster import Roster
 from holdfast.errors import DeclarationError, StoreError, TooFewLocations
 from holdfast.log.location import Location
-from holdfast.log.replica import Claim, Replica
+from holdfast.log.replica import Replica
 from holdfast.reporting.redaction import logger
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
-from holdfast.runtime.enrolment import Enrolment
 from holdfast.runtime.recovery.record import RecoveryRecord
 
 T = TypeVar("T")
@@ -165,7 +166,7 @@ class Opening:
         that refuse are done without. ``drawn`` tells two drivers apart that claim at once."""
         terms = [claim.term for claims in self._each(Replica.claims) for claim in claims]
         claim = Claim(max(terms, default=0) + 1, f"{drawn:016x}")
-        self._each(lambda replica: replica.claim(claim, _said()))
+        self._each(lambda replica: replica.claim(claim, this_driver()))
         if self._declared.settings.durable:
             if not self.replicas:
                 raise StoreError(next(iter(self._recovery.unreachable.values())))
@@ -175,15 +176,15 @@ class Opening:
     def check_found(self, history: History) -> None:
         """The history was found: see that what could not be read cannot have made it longer."""
         before = self._told.history
-        if self._goes_on and len(before) and history.digest(len(before) - 1) != before[-1].digest:
+        if self._goes_on and len(before) and history.digest(before.last) != before[-1].digest:
             self._goes_on = False
             self._told.claim = None
             self._check_enough()
         unread = {uri: why for uri, why in self._recovery.unreachable.items() if uri in self.replicas}
         for uri, replica in self.replicas.items():
-            if later := [segment for segment in replica.torn if segment.last >= len(history)]:
+            if later := [segment for segment in replica.torn if segment.last > history.last]:
                 first, last = min(each.first for each in later), max(each.last for each in later)
-                unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, len(history)), last)}")
+                unread.setdefault(uri, f"has a damaged lineage of {_epochs(max(first, history.last + 1), last)}")
         if unread:
             self._check_enough(unread)
         # To begin anew would be to forget what a location may have that does not answer.
@@ -201,14 +202,12 @@ class Opening:
                 roster = self._found_anew(roster, claim)
         numbers = {location.uri: number for number, location in enumerate(self._declared.locations)}
         return Enrolment(
-            self._declared.name,
             roster,
             {numbers[uri]: replica.identity for uri, replica in self.replicas.items()},
-            self._declared.locations,
+            [location.uri for location in self._declared.locations],
             last,
             settings.min_replicas,
             claim,
-            _said(),
         )
 
     def _found_anew(self, before: Roster, claim: Claim) -> Roster:
@@ -232,7 +231,8 @@ def _identify(replica: Replica, roster: Roster) -> None:
         replica.write_roster(roster, secrets.token_hex(8))
 
 
-def _said() -> dict[str, Any]:
+def this_driver() -> dict[str, Any]:
+    """What a claim says of this process."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
 
 

@@ -20,9 +20,11 @@ def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:
     return found
 
 
-def delivered(outcome: Outcome, mark: str) -> pa.Table:
+def delivered(outcome: Outcome, operator_id: str) -> pa.Table:
     """What the tasks delivered of one log's change."""
-    return pa.concat_tables([decode(report.outputs[mark]) for report in outcome.reports if mark in report.outputs])
+    return pa.concat_tables(
+        [decode(report.outputs[operator_id]) for report in outcome.reports if operator_id in report.outputs]
+    )
 
 
 def due_of(outcome: Outcome) -> int | None:

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.clock import Reading
-from holdfast.errors import LogDamaged
+from holdfast.coordinator.partition_ownership import PartitionOwnership
+from holdfast.errors import MemberUnreachable
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
 from holdfast.task.program import Program
@@ -40,10 +41,10 @@ class Outcome:
     seconds: float
 
 
-def moved(error: Exception | str) -> LogDamaged:
-    """What is raised when tasks could not run where their layers are: whoever repairs looks who is there."""
+def unreachable(error: Exception | str) -> MemberUnreachable:
+    """The error to raise when tasks could not run where their layers are. Recovery then looks who is there."""
     why = next((line.strip() for line in str(error).split("\n") if MISPLACED in line), "")
-    return LogDamaged(f"a member that has layers of the flow cannot be reached: {why}", moved=True)
+    return MemberUnreachable(f"a member that has layers of the flow cannot be reached: {why}")
 
 
 class Beside(Enum):
@@ -100,6 +101,10 @@ class Runner(Protocol):
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
         """Call ``function`` on each member's share of items, there; all results."""
         ...
+
+    @property
+    def ownership(self) -> PartitionOwnership | None:
+        """Who keeps which partition, for the flow's state to know; None where one host keeps all."""
 
     def owners(self) -> tuple[str, ...]:
         """Partition → the member that keeps its layers."""

@@ -15,8 +15,8 @@ from holdfast.foundation import arguments
 from holdfast.reporting.redaction import logger
 
 if TYPE_CHECKING:
+    from holdfast.coordinator.durability_settings import DurabilitySettings
     from holdfast.log.location import Location
-    from holdfast.runtime.replication import DurabilitySettings
 
     Place: TypeAlias = str | Path | Location
 
@@ -79,9 +79,9 @@ def parse_settings(
     accept_loss: object = False,
 ) -> tuple[list[Place], DurabilitySettings]:
     """The log locations, and what is wanted of them, checked."""
+    from holdfast.coordinator.durability_settings import DurabilitySettings
     from holdfast.coordinator.retention import parse_bound, parse_retention
     from holdfast.log.location import Location
-    from holdfast.runtime.replication import DurabilitySettings
 
     places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
     if not places:

@@ -26,7 +26,7 @@ from holdfast.runtime.replication import Replication
 
 
 def status_of(
-    state: CompiledFlow,
+    compiled: CompiledFlow,
     last: int,
     partitions: int,
     latencies: Sequence[float],
@@ -39,7 +39,7 @@ def status_of(
 ) -> Status:
     """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
     what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them."""
-    declared = state.declared
+    declared = compiled.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
     return Status(
@@ -49,29 +49,29 @@ def status_of(
         views={
             name: ViewStatus(
                 declared.texts.get(name, ""),
-                state.flow.views[name],
+                compiled.flow.views[name],
                 approximate is not None and name in approximate.views,
             )
             for name in declared.views
         },
         sources={name: SourceStatus(source.waiting()) for name, source in declared.sources.items()},
         sinks=tuple(
-            SinkStatus(view, type(sink).__name__, delivery.epochs[place])
-            for place, (view, sink) in enumerate(declared.sinks)
+            SinkStatus(view, type(sink).__name__, delivery.progress.epochs[index])
+            for index, (view, sink) in enumerate(declared.sinks)
         ),
-        traces=tuple(state.sizes(held)),
+        traces=tuple(compiled.sizes(held)),
         latency=Latency(typical, ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0),
         partitions=partitions,
         maintenance=MaintenanceStatus(maintenance.merges, maintenance.busy, redacted(maintenance.failure)),
-        durability=_durability(state, durability, typical),
+        durability=_durability(compiled, durability, typical),
         placement=placement,
         approximate=approximate,
     )
 
 
-def _durability(state: CompiledFlow, durability: Replication, typical: float) -> DurabilityStatus:
-    unsafe_bytes, unsafe_epochs = durability.unsafe
-    settings = durability.settings
+def _durability(compiled: CompiledFlow, durability: Replication, typical: float) -> DurabilityStatus:
+    copies, settings = durability.state.copies, durability.state.settings
+    unsafe_bytes, unsafe_epochs = copies.unsafe
     locations = []
     for number, location in enumerate(durability.locations):
         holding = durability.holdings.get(number)
@@ -88,12 +88,13 @@ def _durability(state: CompiledFlow, durability: Replication, typical: float) ->
         )
     return DurabilityStatus(
         strategy=settings.strategy,
-        safe=durability.safe,
-        lineage=durability.flushed,
-        levels={name: durability.levels(state.traces_behind(name)) for name in state.declared.views},
+        safe=copies.safe,
+        lineage=copies.flushed,
+        levels={name: durability.levels(compiled.traces_behind(name)) for name in compiled.declared.views},
         locations=tuple(locations),
         unsafe=Unsafe(unsafe_epochs, unsafe_bytes),
-        back_pressure=settings.durable and not settings.bound.allows(unsafe_bytes, unsafe_epochs),
+        back_pressure=not copies.has_room,
+        # What losing this host would cost: the epochs that no location has, computed again.
         recovery_seconds=unsafe_epochs * typical,
         shipped=durability.shipped,
         busy=durability.busy,

@@ -1,8 +1,8 @@
 """What changed in a view since an epoch, also if it was edited since.
 
-The content of a view as of an epoch is what `coordinator/view_versions.py` says: the rows of the log that was its form
-then. What changed since is the sum of the logs' own changes, and, where the view was edited, of the difference of two
-logs, at the epoch that says so. Whoever adds it to the rows as of ``since`` has the rows as they are.
+The content of a view as of an epoch is what `coordinator/view_versions.py` says: the rows of the log that was its
+version then. What changed since is the sum of the logs' own changes, and, where the view was edited, of the difference
+of two logs, at the epoch that says so. Whoever adds it to the rows as of ``since`` has the rows as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.coordinator.view_versions import Span, ViewVersion
-from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
 
@@ -40,17 +40,17 @@ def changes_since(
     since: int,
     last: int,
     past: Sequence[Span],
-    place: int,
+    index: int,
     kept: Callable[[ViewVersion], ViewLog],
     now: ViewVersion,
 ) -> list[LoggedSpan | EditedChange]:
-    """What makes the content as of ``last`` of that as of ``since``. ``past`` are the forms of the view, the one as of
-    ``since`` at ``place``; ``now`` is its declared form."""
+    """What makes the content as of ``last`` of that as of ``since``. ``past`` are the versions of the view, the one
+    as of ``since`` at ``index``; ``now`` is its declared version."""
     found: list[LoggedSpan | EditedChange] = []
     has = since
-    for span, following in zip(past[place:-1], past[place + 1 :], strict=True):
+    for span, following in zip(past[index:-1], past[index + 1 :], strict=True):
         assert span.last is not None  # another one follows
-        if following.form.types != now.types or span.form.types != now.types:
+        if following.version.types != now.types or span.version.types != now.types:
             raise EpochUnavailable(
                 f"view '{view}': it was edited at epoch {following.first}, and its columns are of other types since: "
                 f"changes cannot be told across that; read it anew, and ask for the changes since epoch "
@@ -59,13 +59,13 @@ def changes_since(
                 epoch=since,
                 earliest=following.first,
             )
-        old, new = kept(span.form), kept(following.form)
+        old, new = kept(span.version), kept(following.version)
         try:
             if has < span.last:
                 old.check(view, has)
                 found.append(LoggedSpan(old, has, span.last))
             found.append(EditedChange(following.first, difference(new, following.first, old, span.last)))
-        except (EpochUnavailable, LogDamaged) as error:
+        except (EpochUnavailable, LogDamaged, MemberUnreachable) as error:
             raise EpochUnavailable(
                 f"view '{view}': it was edited at epoch {following.first}, and its rows before that are not kept any "
                 f"more: read it anew, and ask for the changes since epoch {following.first}",
@@ -74,7 +74,7 @@ def changes_since(
                 earliest=following.first,
             ) from error
         has = following.first
-    if past[-1].form.types != now.types:
+    if past[-1].version.types != now.types:
         raise EpochUnavailable(
             f"view '{view}': it was edited, and its columns are of other types since: run an epoch, read it anew, and "
             f"ask for the changes since epoch {last + 1}",
@@ -83,5 +83,5 @@ def changes_since(
             earliest=last + 1,
         )
     if has < last:
-        found.append(LoggedSpan(kept(past[-1].form), has, last))
+        found.append(LoggedSpan(kept(past[-1].version), has, last))
     return found

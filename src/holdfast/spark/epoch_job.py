@@ -25,7 +25,7 @@ from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
 from holdfast.log.location import Location
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runtime.runner import Outcome, Work, moved
+from holdfast.runtime.runner import Outcome, Work, unreachable
 from holdfast.spark.crossing import (
     MESSAGE,
     Crossing,
@@ -172,7 +172,7 @@ class EpochJob:
             if known is not None:
                 raise known from None
             if self._placement is not None and self._placement.is_cause(error, losses, self._heals):
-                raise moved(error) from error
+                raise unreachable(error) from error
             if (apart := not_exchanged(error, subject)) is not None:
                 raise apart from error
             if (gone := lost(error, subject)) is not None:

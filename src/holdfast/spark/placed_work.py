@@ -1,7 +1,7 @@
 """Work on the hosts that have the layers.
 
 A member is a host directory (`log/host_paths.py`); which partition belongs to which member is a function of the
-membership alone (`coordinator/partition_assignment.py`). A partition's tasks are given its member's hosts as their
+membership alone (`coordinator/partition_ownership.py`). A partition's tasks are given its member's hosts as their
 preferred location: what the stage makes is packed into one element, zipped with a collection that has that location,
 and Spark runs the whole narrow chain there. A preference is not an order; so each task looks where it is. Elsewhere, a
 task of an epoch takes its layers from the log's copies, if they hold them (`task/missing_layers.py`); any other task
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pyspark import RDD, SparkContext, cloudpickle
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from holdfast.coordinator.partition_assignment import assign, inherit
+from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import TooFewMembers
 from holdfast.foundation.retries import attempts, wait_until
 from holdfast.log.host_paths import MISPLACED, Misplaced, member
@@ -46,21 +46,15 @@ class PlacedWork:
 
     def __init__(self, context: SparkContext, partitions: int) -> None:
         self._context = context
-        self._partitions = partitions
         self._hosts: dict[str, str] = {}
         """Member → its host."""
 
-        self._owners: tuple[str, ...] = ()
-        self.asked: frozenset[str] = frozenset()
-        """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
-        may stand still."""
+        self.ownership = PartitionOwnership(partitions)
+        """Who keeps which partition."""
 
         self._executors: dict[str, str] = {}
         self.losses = 0
         """How often a host was left without an executor."""
-
-        self.provisional = False
-        """Whether partitions were inherited after a loss, and the assignment at rest is another."""
 
         self._places: tuple[tuple[str, ...], RDD[bytes]] | None = None
         """Hosts, and a collection whose partitions prefer them: it is the same until members change."""
@@ -95,7 +89,7 @@ class PlacedWork:
     @property
     def scattered(self) -> bool:
         """Whether layers are on several hosts' own disks."""
-        return bool(self._owners)
+        return bool(self.ownership.owners)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -103,7 +97,7 @@ class PlacedWork:
 
     def owners(self) -> tuple[str, ...]:
         """Partition → member; nothing if layers are not scattered."""
-        return self._owners
+        return self.ownership.owners
 
     def host(self, name: str) -> str:
         """Where a member is; "" if it is gone."""
@@ -112,18 +106,12 @@ class PlacedWork:
     def refresh(self, settle: bool = False) -> bool:
         """Look who is there, and assign partitions to them; whether a partition has another member than before.
         ``settle``: have the assignment at rest; otherwise, after a loss, what was lost is inherited, and no more."""
-        before, known = self._owners, self._hosts.keys()
         hosts, names = self._look()
-        found = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
+        self._hosts = {name: host for name, host in zip(names, hosts, strict=True) if names.count(name) == 1}
         if not all(names):
-            self._owners = ()  # hosts without directories of their own: all have the same, as far as we know
-        elif found.keys() != known or settle:
-            self.provisional = not settle and bool(known - found.keys()) and bool(found.keys() & set(before))
-            self._owners = inherit(before, found) if self.provisional else assign(self._partitions, found)
-            self.provisional = self._owners != assign(self._partitions, found)
-            self.asked = frozenset(found)
-        self._hosts = found
-        return self._owners != before
+            # Hosts without directories of their own: all have the same, as far as we know.
+            return self.ownership.shared(self._hosts)
+        return self.ownership.seen(self._hosts, settle)
 
     def await_members(self, names: Collection[str], seconds: float = _GRACE) -> None:
         """Give members that are known by name a little time to be there."""
@@ -138,14 +126,9 @@ class PlacedWork:
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
         """Have these partitions kept by other members, until members change."""
-        if not set(moves.values()) <= self._hosts.keys():
+        if not self.ownership.is_known(moves.values()):
             self.refresh()  # one that has just joined
-        before = set(self._owners)
-        self._owners = tuple(
-            moves[partition] if moves.get(partition) in self._hosts else owner
-            for partition, owner in enumerate(self._owners)
-        )
-        self.asked = (self.asked - before) | set(self._owners)
+        self.ownership.hand_over(moves)
 
     def _await_some(self) -> None:
         if not wait_until(lambda: present(self._context), _PATIENCE, 0.1):

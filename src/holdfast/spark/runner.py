@@ -14,12 +14,13 @@ from pyspark import InheritableThread, cloudpickle
 from pyspark.sql import SparkSession
 
 from holdfast.coordinator.clock import Reading
+from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import DeclarationError
 from holdfast.foundation.processor_priority import yield_to_epochs
 from holdfast.log.host_paths import LOCAL
 from holdfast.log.location import Location
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runtime.runner import Beside, Job, R, T, moved
+from holdfast.runtime.runner import Beside, Job, R, T, unreachable
 from holdfast.spark import background_slots
 from holdfast.spark.epoch_job import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
@@ -75,6 +76,10 @@ class SparkRunner:
         placement = self.placement if self.scattered else None
         return EpochJob(self._own, flow, program, self.partitions, placement, self._heals, self._copies)
 
+    @property
+    def ownership(self) -> PartitionOwnership | None:
+        return self.placement.ownership if self.scattered else None
+
     def owners(self) -> tuple[str, ...]:
         return self.placement.owners() or ("",) * self.partitions
 
@@ -95,7 +100,7 @@ class SparkRunner:
 
     @property
     def membership_change(self) -> str:
-        return self._news or ("unsettled" if self.placement.provisional else "")
+        return self._news or ("unsettled" if self.placement.ownership.is_provisional else "")
 
     def refresh(self, settle: bool = False) -> bool:
         if not self.scattered:
@@ -121,7 +126,7 @@ class SparkRunner:
         if not self.scattered:
             return {"": function()}
         self._low_weight(what)
-        members = sorted(self.placement.asked)
+        members = sorted(self.placement.ownership.asked)
         results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
         return dict(zip(members, results, strict=True))
 
@@ -135,7 +140,7 @@ class SparkRunner:
             return self.placement.run(_yielding(function), shares)
         except Exception as error:
             if self.placement.is_cause(error, losses, self._heals):
-                raise moved(error) from error
+                raise unreachable(error) from error
             raise
 
     def _low_weight(self, what: str) -> None:

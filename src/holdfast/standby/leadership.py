@@ -17,8 +17,8 @@ from holdfast.standby.lease import Lease
 class Claims(Protocol):
     """Who claimed the log locations last (`runtime/replication.py`)."""
 
-    fenced: Fenced | None
-    """Set once another driver has taken over; then nothing more is made durable."""
+    def fence(self, error: Fenced) -> None:
+        """Another driver may lead: nothing more is made durable."""
 
     def check_claims(self) -> None:
         """Raise `Fenced`, and say by whom, if another driver has taken over."""
@@ -52,7 +52,7 @@ class Leadership:
         except Fenced as error:
             if self._claims is not None:
                 self._claims.check_claims()
-                self._claims.fenced = error
+                self._claims.fence(error)
             raise
 
     def demand(self) -> None:

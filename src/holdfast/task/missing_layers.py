@@ -16,11 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from holdfast.coordinator.copy_plan import trusting
+from holdfast.coordinator.copy_plan import Copied, trusting
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.log.copying import Copied, Fetch, fetch_all
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.host_paths import Misplaced, host_path, member
 from holdfast.log.lineage_copies import read_location
 from holdfast.log.location import Location

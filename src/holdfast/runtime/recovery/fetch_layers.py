@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from holdfast.coordinator.copy_plan import Holding, trusting
+from holdfast.coordinator.copy_plan import Copied, Failed, Holding, trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogError, LogFormat, LogUnreadable, StoreError
 from holdfast.foundation import failpoints
 from holdfast.foundation.atomic_files import remove_temporary
-from holdfast.log.copying import Copied, Failed, Fetch, fetch_all
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica, is_true

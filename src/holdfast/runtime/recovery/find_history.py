@@ -69,20 +69,20 @@ def find_history(
         recovery.damaged += [f"{stash}: line {each.line}: {each.why}" for each in damaged]
     history = choose(records, seen_by_sinks)
     # Where every record has its parent nothing is lost: later epochs are of a branch that was not chosen.
-    if damaged and orphans(records) and any(record.epoch >= len(history) for record in records):
+    if damaged and orphans(records) and any(record.epoch > history.last for record in records):
         where = f"lineage {stash}: line {damaged[0].line}"
         raise LogDamaged(f"{where}: {damaged[0].why}, and no other copy of it was found", path=str(stash))
     following = [
         completed
         for record in others
-        if record.epoch >= len(history) and (completed := _completed(record, asking)) is not None
+        if record.epoch > history.last and (completed := _completed(record, asking)) is not None
     ]
     if following and directories:
         tentative = extend(history, following, max(record.epoch for record in following))
         complete = min(_complete(directory, tentative) for directory in directories)
         history = extend(history, following, complete)
         _found(recovery, "layers", history.last)
-    recovery.epoch = len(history) - 1
+    recovery.epoch = history.last
     return history
 
 
@@ -119,4 +119,4 @@ def _completed(record: Lineage, asking: Mapping[str, Path]) -> Lineage | None:
 
 def _complete(directory: Path, history: History) -> int:
     names = [name for name in local_layers(directory) if is_true(name, history)]
-    return covered(names, 0, ALL, trusting(len(history) - 1))
+    return covered(names, 0, ALL, trusting(history.last))

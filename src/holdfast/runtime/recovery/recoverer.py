@@ -21,25 +21,18 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.connectors.source import Offer
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
-from holdfast.errors import LogDamaged, SinkError, StoreError
+from holdfast.errors import LogDamaged, MemberUnreachable, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import host_path
-from holdfast.runtime.compiled_flow import CompiledFlow, log_layout
-from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.known_sources import Known
+from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_again, remove_others, set_aside
-from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.layer_transfer import hand_over
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.replay import Again, ReplayRun
-from holdfast.runtime.replication import Replication
-from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import ViewLog
-from holdfast.trace.rows import Layout
 
 _LOOKS = 3
 _REPAIRS = 10
@@ -62,44 +55,27 @@ class Recoverer:
     """Keeps every live trace of an open flow at its last epoch."""
 
     def __init__(
-        self,
-        state: CompiledFlow,
-        runner: Runner,
-        durability: Replication,
-        delivery: Delivery,
-        offers: Mapping[str, Sequence[tuple[int, Offer]]],
-        kept: Callable[[str], ViewLog],
-        last: Callable[[], int],
-        again: Again,
-        fresh: Collection[str],
-        later: Collection[str],
-        pushed: HeldInput,
-        take: Callable[[], None],
-        recovery: RecoveryRecord,
+        self, flow: OpenFlow, again: Again, fresh: Collection[str], rested: Collection[str], recovery: RecoveryRecord
     ) -> None:
-        """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
-        ``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``later``:
-        those that the flow has had for some epochs only; ``pushed``: rows that are in no source; ``take`` has the
-        members' layers for this driver; ``recovery``: the record of opening the flow."""
-        self._state = state
-        self._runner = runner
-        self._durability = durability
-        self._delivery = delivery
-        self._offers = offers
-        self._last = last
-        self._replaying = ReplayRun(state, runner, offers, kept, pushed, again)
+        """``again`` runs a replay, by the flow's own job or another; ``fresh``: the operators that are new; ``rested``:
+        those that keep inputs which were not declared for a while, and in that time got nothing; ``recovery``: the
+        record of opening the flow."""
+        self._flow = flow
+        self._compiled = flow.compiled
+        self._state = flow.state
+        self._runner = flow.runner
+        self._durability = flow.durability
+        self._replaying = ReplayRun(flow, again)
         self._fresh: Collection[str] = fresh
-        self._later = later
-        self._pushed = pushed
-        self._take = take
+        self._rested = frozenset(rested)
+        self._later = flow.state.edits.later(flow.compiled.flow)
+        """The operators that the flow has had for some epochs only."""
+
         self._taken = False
         self._looked = False
         self._opening = True
-        self.together = False
+        self._together = False
         """Whether what is met from now on belongs to the same recovery."""
-
-        self.rested: frozenset[str] = frozenset()
-        """The operators that keep inputs which were not declared for a while: in that time they got nothing."""
 
         self.recovery = recovery
         """What the last recovery did."""
@@ -112,9 +88,18 @@ class Recoverer:
         self._fresh = ()  # what is lost from now on was there
         self._durability.look()
 
+    @contextmanager
+    def one_record(self) -> Iterator[RecoveryRecord]:
+        """Have all that is met in the meantime be one recovery; its record."""
+        self.recovery, self._together = RecoveryRecord(epoch=self._state.epochs.last), True
+        try:
+            yield self.recovery
+        finally:
+            self._together = False
+
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
-        self.recovery = RecoveryRecord(epoch=self._last())
+        self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self._opening = True
         for error in found:
             self.repairing(partial(self._set_aside, error))
@@ -136,31 +121,34 @@ class Recoverer:
         """Partitions have other members than before: bring what they lack. What the members before have of them is of
         no use then."""
         self._taken = False
-        if not self.together:
-            self.recovery = RecoveryRecord(epoch=self._last())
+        if not self._together:
+            self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self.open()
-        directory, owners = self._state.directory, self._runner.owners()
-        with suppress(LogDamaged):  # one that cannot be reached keeps it
+        directory, owners = self._compiled.directory, self._runner.owners()
+        with suppress(MemberUnreachable):  # one that cannot be reached keeps it
             self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
 
-    def repairing(self, work: Callable[[], T]) -> T:
-        """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again."""
-        told = self._opening or self.together  # one record for all that is met on the way
+    def repairing(self, work: Callable[[], T], gives_up: Callable[[Exception], bool] = lambda error: False) -> T:
+        """Do ``work``; when it meets a layer that is damaged or gone, recover, and do it again; unless ``gives_up``
+        says of the error that it is to be raised."""
+        told = self._opening or self._together  # one record for all that is met on the way
         for _ in range(_REPAIRS):
             try:
                 return work()
-            except LogDamaged as error:
+            except (LogDamaged, MemberUnreachable) as error:
+                if gives_up(error):
+                    raise
                 damage = error
             if not told:
-                self.recovery, told = RecoveryRecord(epoch=self._last()), True
+                self.recovery, told = RecoveryRecord(epoch=self._state.epochs.last), True
             self.recover_from(damage)
         return work()
 
-    def recover_from(self, error: LogDamaged) -> None:
+    def recover_from(self, error: LogDamaged | MemberUnreachable) -> None:
         """Set a damaged layer aside and recover without it; raise the error again if that changes nothing."""
         for attempt in range(_REPAIRS):
             aside, before = False, self.recovery.work
-            if error.fields.get("moved"):
+            if isinstance(error, MemberUnreachable):
                 # Somebody cannot be reached: see who can, and go on with those.
                 if attempt:
                     time.sleep(0.2 * attempt if self._runner.threads else 0.0)
@@ -170,7 +158,7 @@ class Recoverer:
             try:
                 aside = self._set_aside(error) or aside
                 self._recover()
-            except LogDamaged as another:
+            except (LogDamaged, MemberUnreachable) as another:
                 if not aside and str(another) == str(error):
                     raise
                 error = another
@@ -180,13 +168,13 @@ class Recoverer:
             raise error
         raise error
 
-    def _set_aside(self, error: LogDamaged) -> bool:
+    def _set_aside(self, error: LogDamaged | MemberUnreachable) -> bool:
         """Take a damaged layer out of use; False if the error does not name one. (One that is gone needs no taking
         away; what to do is the same.)"""
         path = error.fields.get("path")
         if not isinstance(path, str):
             return False
-        directory, name, unfit = self._state.directory, Path(path), bool(error.fields.get("unfit"))
+        directory, name, unfit = self._compiled.directory, Path(path), bool(error.fields.get("unfit"))
 
         def aside() -> bool:
             own = host_path(directory)
@@ -199,12 +187,12 @@ class Recoverer:
         return True
 
     def _recover(self) -> None:
-        last, recovery = self._last(), self.recovery
+        last, recovery = self._state.epochs.last, self.recovery
         self._take_over()
         if last < 0:
             return
-        traces = list(self._state.layouts)
-        directory = self._state.directory
+        traces = list(self._compiled.layouts)
+        directory = self._compiled.directory
         ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
         self._fetch_former(ranges)
 
@@ -218,7 +206,7 @@ class Recoverer:
             if not whole and self._look_again():
                 layers = self._layers(traces, {})
                 whole = all(layers.has(trace) >= last for trace in traces)
-        if not whole and self._durability.settings.durable:
+        if not whole and self._durability.is_durable:
             with timed(recovery, "fetch"):
                 layers = self._fetch(look, traces, ranges)
         if not whole and self._runner.scattered:
@@ -239,29 +227,31 @@ class Recoverer:
         if self._looked:
             return False
         self._looked = True
-        self._durability.look_again(self._state.layouts)
-        directory = self._state.directory
+        self._durability.look_again(self._compiled.layouts)
+        directory = self._compiled.directory
         found = self._runner.everywhere("looking again at what was set aside", lambda: look_again(directory))
         return any(found.values())
 
     def _layers(self, traces: Sequence[str], holdings: Mapping[int, Holding]) -> Layers:
         found = dict(holdings)  # rounds go on meanwhile
-        return Layers(self._runner, traces, self._state.directory, self._last(), found, self._durability.history)
+        return Layers(
+            self._runner, traces, self._compiled.directory, self._state.epochs.last, found, self._state.history
+        )
 
     def _take_over(self) -> None:
         if not self._taken:
-            self._take()
+            self._flow.layers.take()
             self._taken = True
 
     def _with_readers(self, operators: Collection[str]) -> set[str]:
-        flow, new = self._state.flow, set(operators)
+        flow, new = self._compiled.flow, set(operators)
         return new | {operator for operator in flow.operators if flow.ancestors({operator}) & new}
 
     def _as_new(self, layers: Layers) -> Iterator[str]:
         """The operators that were filled once, and lost before any copy had what they were filled with. The input of
         the epochs before may have been released: they are filled again."""
-        for operator in set(self._later) - self._state.drawing:
-            if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._state.traces[operator]):
+        for operator in set(self._later) - self._compiled.drawing:
+            if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._compiled.traces[operator]):
                 yield operator
 
     def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
@@ -277,7 +267,9 @@ class Recoverer:
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
         """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
         computed again, so that is waited for a little, and then an error."""
-        kept = [trace for mark, some in self._state.traces.items() if mark not in self._fresh for trace in some]
+        kept = [
+            trace for operator, some in self._compiled.traces.items() if operator not in self._fresh for trace in some
+        ]
         for attempt in range(_LOOKS):
             layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
             troubles = dict(self._durability.troubles)
@@ -296,9 +288,9 @@ class Recoverer:
         """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
         from them. They cannot be computed again: what they meant is not declared any more."""
         former = {
-            form.trace: needed
-            for form, needed in self._delivery.former().items()
-            if form.trace not in self._state.layouts
+            version.trace: needed
+            for version, needed in self._state.edits.former().items()
+            if version.trace not in self._compiled.layouts
         }
 
         def lacking(layers: Layers) -> list[str]:
@@ -313,10 +305,10 @@ class Recoverer:
 
         layers = self._layers(traces, {})
         whole = all(layers.has(trace) >= upto for trace, (upto, _) in former.items())
-        if not whole and self._durability.settings.durable:
+        if not whole and self._durability.is_durable:
             layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
         if not whole and self._runner.scattered:
-            layers = hand_over(self._runner, look, traces, ranges, self._state.directory, self.recovery)
+            layers = hand_over(self._runner, look, traces, ranges, self._compiled.directory, self.recovery)
         for trace in lacking(layers):
             upto, view = former[trace]
             reach = layers.reach(trace, 0, 2**64)
@@ -330,10 +322,10 @@ class Recoverer:
             )
 
     def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]], without: Collection[str] = ()) -> list[Replay]:
-        last = self._last()
+        last = self._state.epochs.last
         covers = {
             (operator, partition): min(layers.reach(trace, low, high) for trace in traces)
-            for operator, traces in self._state.traces.items()
+            for operator, traces in self._compiled.traces.items()
             if operator not in without
             for partition, (low, high) in enumerate(ranges)
         }
@@ -342,20 +334,21 @@ class Recoverer:
             return []
         self._check_input(covers)
         rested = self._after_a_rest(covers, last)
-        behind = self._delivery.behind({name for name, mark in self._state.flow.views.items() if mark in lost})
+        views = {name for name, operator in self._compiled.flow.views.items() if operator in lost}
+        behind = self._state.edits.behind(views, self._flow.delivery.lost())
         return rested + plan_recovery(
-            self._state.flow,
+            self._compiled.flow,
             covers,
             len(ranges),
             last,
-            last if behind is None else max(min(behind, last), self._durability.history.first),
+            last if behind is None else max(min(behind, last), self._state.history.first),
             lambda operator, partition, epoch: all(
                 layers.readable(trace, *ranges[partition], epoch, covers[operator, partition])
-                for trace in self._state.traces[operator]
+                for trace in self._compiled.traces[operator]
             ),
             fresh=self._fresh,
-            drawing=self._state.drawing,
-            base=base.epoch if (base := self._durability.history.base) is not None else -1,
+            drawing=self._compiled.drawing,
+            base=base.epoch if (base := self._state.history.base) is not None else -1,
         )
 
     def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
@@ -363,34 +356,40 @@ class Recoverer:
         have done is taken as done in ``covers``."""
         places: dict[int, dict[str, set[int]]] = {}
         for (operator, partition), upto in covers.items():
-            if operator in self.rested and 0 <= upto < last:
+            if operator in self._rested and 0 <= upto < last:
                 places.setdefault(upto, {}).setdefault(operator, set()).add(partition)
                 covers[operator, partition] = last
         replays = []
         for upto, write in sorted(places.items()):
             frozen = {operator: frozenset(where) for operator, where in write.items()}
-            replays.append(Replay(upto + 1, last, frozen, demand(self._state.flow, frozen, self._runner.partitions)))
+            replays.append(Replay(upto + 1, last, frozen, demand(self._compiled.flow, frozen, self._runner.partitions)))
         return replays
 
-    def kept_for(self, absent: Mapping[str, Known]) -> dict[str, tuple[Layout, int]]:
-        """The logs of inputs that are not declared which are whole here, and so can be copied."""
-        logs = {known.form.trace: (log_layout(known.form), known.upto or 0) for known in absent.values()}
+    def whole(self, absent: Mapping[str, Known]) -> dict[str, int]:
+        """The logs of inputs that are not declared which are whole here, and so can be copied: trace → last epoch."""
+        logs = {known.version.trace: known.upto or 0 for known in absent.values()}
         if not logs or self._runner.scattered:
             return {}
         layers = self._layers(list(logs), {})
-        return {trace: kept for trace, kept in logs.items() if layers.has(trace) >= kept[1]}
+        return {trace: upto for trace, upto in logs.items() if layers.has(trace) >= upto}
 
     def _check_input(self, covers: Mapping[tuple[str, int], int]) -> None:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
-        for name, source in self._state.declared.sources.items():
-            mark = self._state.flow.views.get(name)
-            if source.replayable or mark is None or name not in self._offers:
+        for name, source in self._compiled.declared.sources.items():
+            log = self._compiled.flow.views.get(name)
+            if source.replayable or log is None or name not in self._flow.intake.taken:
                 continue
-            upto = min((cover for (operator, _), cover in covers.items() if operator == mark), default=self._last())
-            lost = [epoch for epoch, _ in self._offers[name] if epoch > upto and (name, epoch) not in self._pushed]
+            upto = min(
+                (cover for (operator, _), cover in covers.items() if operator == log), default=self._state.epochs.last
+            )
+            lost = [
+                epoch
+                for epoch, _ in self._flow.intake.taken[name]
+                if epoch > upto and (name, epoch) not in self._flow.pushed
+            ]
             if lost:
                 raise LogDamaged(
-                    f"log {self._state.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
+                    f"log {self._compiled.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
                     f"{lost[-1]} are not complete, and there is no copy to take them from",
                     name=name,
                     first=lost[0],

@@ -12,20 +12,17 @@ computed apart: the lower one from the log, the upper one from what is before it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.connectors.source import Offer
 from holdfast.coordinator.recovery_plan import Replay, demand, sources_of
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
-from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
-from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange, LoggedRows
 from holdfast.runtime.recovery.record import RecoveryRecord
-from holdfast.runtime.runner import Job, Runner, Work
-from holdfast.task.view_log import ViewLog
+from holdfast.runtime.runner import Job, Work
 
 Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
@@ -42,25 +39,14 @@ class _Reading:
 class ReplayRun:
     """Carries out replays, and takes note of what they ran and read."""
 
-    def __init__(
-        self,
-        state: CompiledFlow,
-        runner: Runner,
-        offers: Mapping[str, Sequence[tuple[int, Offer]]],
-        kept: Callable[[str], ViewLog],
-        pushed: HeldInput,
-        again: Again,
-    ) -> None:
-        """``offers``: source → the epochs that took something of it, and what; ``kept`` gives a collection's log;
-        ``pushed``: rows that are in no source; ``again`` runs a replay, by the flow's own job or another."""
-        self._state = state
-        self._runner = runner
-        self._offers = offers
-        self._kept = kept
-        self._pushed = pushed
+    def __init__(self, flow: OpenFlow, again: Again) -> None:
+        """``again`` runs a replay, by the flow's own job or another."""
+        self._open = flow
+        self._compiled = flow.compiled
+        self._runner = flow.runner
         self._again = again
         self._readings: dict[tuple[frozenset[str], frozenset[str]], _Reading] = {}
-        self._names = {log: name for name, log in reversed(state.flow.views.items())}
+        self._names = {log: name for name, log in reversed(flow.compiled.flow.views.items())}
 
     def carry_out(self, replay: Replay, layers: Layers, recovery: RecoveryRecord) -> None:
         """Write what the replay is to write; ``layers`` are those that there are."""
@@ -72,7 +58,7 @@ class ReplayRun:
 
     def _parts(self, replay: Replay, layers: Layers) -> Iterator[tuple[Replay, _Reading]]:
         """The replay, or several if logs lie between operators that are to be written."""
-        flow = self._state.flow
+        flow = self._compiled.flow
         filling = replay.first == 0
         # What an epoch changed can be told from what was before only if neither was collapsed into the other.
         first = replay.epoch if filling else replay.epoch - 1
@@ -99,10 +85,10 @@ class ReplayRun:
 
     def _read_from(self, operators: Collection[str], logs: Collection[str]) -> _Reading:
         if logs:
-            flow, program = self._state.reading(operators, logs)
+            flow, program = self._compiled.reading(operators, logs)
             if read := flow.sources.keys() & set(logs):
                 return _Reading(flow, frozenset(read), self._runner.job(flow, program))
-        return _Reading(self._state.flow, frozenset(), None)
+        return _Reading(self._compiled.flow, frozenset(), None)
 
     def _narrowed(self, replay: Replay, operators: Collection[str], reading: _Reading) -> Replay:
         write = {operator: where for operator, where in replay.write.items() if operator in operators}
@@ -114,27 +100,27 @@ class ReplayRun:
         for log in sorted(replay.sources & reading.logs):
             name = self._names[log]
             recovery.note_read(recovery.logs, name, [replay.epoch], filling=replay.first == 0)
-            yield Work(log, self._from_log(replay, name, self._state.flow.operators[log].fields), [{}])
+            yield Work(log, self._from_log(replay, name, self._compiled.flow.operators[log].fields), [{}])
 
     def _from_log(self, replay: Replay, name: str, fields: tuple[Field, ...]) -> LoggedChange | LoggedRows:
         kind = LoggedRows if replay.first == 0 else LoggedChange
-        return kind(fields, self._kept(name), replay.epoch, self._runner.partitions)
+        return kind(fields, self._open.log_of(name), replay.epoch, self._runner.partitions)
 
     def _work(self, replay: Replay, recovery: RecoveryRecord) -> Iterator[Work]:
         """What the epochs of a replay took of its sources."""
         filling = replay.first == 0
-        for name in sorted(replay.sources & self._state.declared.sources.keys()):
-            source = self._state.declared.sources[name]
-            taken = [each for each in self._offers.get(name, ()) if replay.first <= each[0] <= replay.epoch]
+        for name in sorted(replay.sources & self._compiled.declared.sources.keys()):
+            source = self._compiled.declared.sources[name]
+            taken = [each for each in self._open.intake.taken.get(name, ()) if replay.first <= each[0] <= replay.epoch]
             epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
             if not offers:
                 continue
             if source.replayable:
                 recovery.note_read(recovery.sources, name, epochs, filling)
                 yield Work(name, source, offers)
-            elif all((name, epoch) in self._pushed for epoch in epochs):
+            elif all((name, epoch) in self._open.pushed for epoch in epochs):
                 recovery.note_read(recovery.sources, name, epochs, filling)
-                yield Work(name, self._pushed.source(name, epochs, tuple(source.fields)), [{}])
+                yield Work(name, self._open.pushed.source(name, epochs, tuple(source.fields)), [{}])
             else:
                 recovery.note_read(recovery.logs, name, [replay.epoch], filling)
                 yield Work(name, self._from_log(replay, name, tuple(source.fields)), [{}])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import SinkError, StoreError
-from holdfast.runtime.continuing import ContinuingEngine
+from holdfast.runtime.engine import Engine
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 from holdfast.testing.simulator.model import Bag, edition_of, expected
@@ -18,27 +18,25 @@ from holdfast.testing.simulator.world import Broken, World, bag_of, difference
 from holdfast.trace.name import ALL
 
 
-def check_approximate(
-    engine: ContinuingEngine, world: World, whole: Callable[[History], Sequence[Lineage]] = list
-) -> int:
+def check_approximate(engine: Engine, world: World, whole: Callable[[History], Sequence[Lineage]] = list) -> int:
     """Of a view whose operators all have one key, the rows of the keys that are left are there, and no others. How many
     views were read that are approximate. ``whole`` gives the epochs of a history that were folded, too."""
-    branch, said = engine._branch, engine.approximate
-    if branch is None or said is None or not all(branch._homes[number] in world.members for number in branch.left):
+    branch, said = engine._state.branch, engine.approximate
+    if branch is None or said is None or not all(branch.homes[number] in world.members for number in branch.left):
         return 0  # it is exact, or more was lost since the last epoch
     if said.coverage.partitions != len(branch.left) or set(said.lost) != set(range(engine.partitions)) - branch.left:
         raise Broken(f"it says that it is {said}, and partitions {sorted(branch.left)} are left")
     bags, clock = world.upto(whole(branch.history)), branch.history[-1].clock
     checked = 0
     for view in world.flow:
-        log = engine._state.flow.views[view]
-        if engine._state.flow.operators[log].stage > 1:
+        log = engine._compiled.flow.views[view]
+        if engine._compiled.flow.operators[log].stage > 1:
             continue  # it has contributions of other partitions, some as old as the loss
         try:
             kept, last = engine.readable(view, None)
         except (StoreError, SinkError):
             break  # nothing is left to read, and the repair failed
-        if engine._branch is not branch or branch.lost != set(said.lost):
+        if engine._state.branch is not branch or branch.lost != set(said.lost):
             break  # a layer turned out to be damaged
         found = bag_of(kept.rows(0, ALL, last))
         edition = edition_of(log) if view == "spend" else 0

@@ -34,16 +34,15 @@ from holdfast.connectors.changelog import changelog
 from holdfast.connectors.changelog_files import DataFile, data_files, listed
 from holdfast.connectors.files import files
 from holdfast.connectors.source import Offer, Part, Source
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import HoldfastError, InputError
 from holdfast.foundation import failpoints
 from holdfast.log.location import LocalLocation
 from holdfast.plan.nodes import Field
-from holdfast.runtime.continuing import engine_of
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.faulty.layer import Faults, faults
 from holdfast.testing.faulty.plan import Plan
 from holdfast.testing.quiet_logs import quiet_logs
@@ -179,7 +178,7 @@ class FaultySimulation:
                 expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))
-            self.engine = engine_of(PreparedFlow(declared, runner), ConnectorProgress())
+            self.engine = Engine(PreparedFlow(declared, runner), ConnectorProgress())
             if not self.last <= self.engine.last <= self.last + self.crashed:
                 raise Broken(f"epoch {self.last} was the last that counted, and the flow opens with {self.engine.last}")
             self.last, self.crashed = self.engine.last, False

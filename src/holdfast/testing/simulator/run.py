@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
@@ -18,11 +19,9 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.log.replica import Replica
-from holdfast.runtime.continuing import ContinuingEngine, engine_of
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
@@ -109,7 +108,7 @@ class SimulatedDriver:
             partitions = world.random.choice((2, 3, 4) if world.members else (1, 2, 2, 3))
             runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
-            self.engine = engine_of(PreparedFlow(declared, runner), ConnectorProgress())
+            self.engine = Engine(PreparedFlow(declared, runner), ConnectorProgress())
             self.filled = max(self.filled, self.engine.recovery.filled or -1)
             self.safe = -1
         return self.engine
@@ -241,7 +240,7 @@ class Simulation:
             failpoints.hook = None
         self._check_safe(driver)
         self._healed(driver)
-        if self.latest is driver and isinstance(driver.engine, ContinuingEngine):
+        if self.latest is driver and driver.engine is not None:
             self.approximate += check_approximate(driver.engine, self.world, self.whole)
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)

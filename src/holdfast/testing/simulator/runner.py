@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from holdfast.coordinator.clock import Reading
-from holdfast.coordinator.partition_assignment import assign, inherit
-from holdfast.errors import HoldfastError
+from holdfast.coordinator.partition_ownership import PartitionOwnership
+from holdfast.errors import HoldfastError, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import LOCAL, MISPLACED, Misplaced
 from holdfast.plan.dataflow import Dataflow
-from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, moved
+from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, unreachable
 from holdfast.task.messages import Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
@@ -47,10 +47,7 @@ class SimulatedRunner:
         self._world = world
         self.partitions = partitions
         self.scattered = bool(world.members)
-        self._owners: tuple[str, ...] = ("",) * partitions
-        self._known: frozenset[str] = frozenset()
-        self._provisional = False
-        self._asked: frozenset[str] = frozenset() if self.scattered else frozenset({""})
+        self.ownership = PartitionOwnership(partitions) if self.scattered else None
         self.refresh()
 
     def job(self, flow: Dataflow, program: Program) -> Job:
@@ -58,41 +55,31 @@ class SimulatedRunner:
 
     @property
     def membership_change(self) -> str:
+        if self.ownership is None:
+            return ""
         now = self._world.members.keys()
-        if self._known != now:
-            return "lost" if self._known - now else "joined"
-        return "unsettled" if self._provisional else ""
+        if self.ownership.members != now:
+            return "lost" if self.ownership.members - now else "joined"
+        return "unsettled" if self.ownership.is_provisional else ""
 
-    def refresh(self, fetch_missing_layers: bool = False) -> bool:
-        before, known = self._owners, self._known
-        self._known = frozenset(self._world.members)
-        if self._known != known or (fetch_missing_layers and self.scattered):
-            inherited = not fetch_missing_layers and bool(known - self._known) and bool(self._known & set(before))
-            rest = assign(self.partitions, self._known)
-            self._owners = inherit(before, self._known) if inherited else rest
-            self._provisional = self._owners != rest
-            self._asked = self._known
-        return self._owners != before
+    def refresh(self, settle: bool = False) -> bool:
+        return self.ownership is not None and self.ownership.seen(self._world.members, settle)
 
     def await_members(self, names: Sequence[str]) -> None:
         pass
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
-        if not set(moves.values()) <= self._known:
+        assert self.ownership is not None  # only members have partitions
+        if not self.ownership.is_known(moves.values()):
             self.refresh()
-        before = set(self._owners)
-        self._owners = tuple(
-            moves[partition] if moves.get(partition) in self._known else owner
-            for partition, owner in enumerate(self._owners)
-        )
-        self._asked = (self._asked - before) | set(self._owners)
+        self.ownership.hand_over(moves)
 
     def on(self, member: str, function: Callable[[], R]) -> R:
         """Call ``function`` on a member. One that is gone, or goes in the meantime, cannot be reached."""
         if not self.scattered:
             return function()
         if member not in self._world.members:
-            raise moved(f"{MISPLACED}: {member} is gone")
+            raise unreachable(f"{MISPLACED}: {member} is gone")
         place = self._world.members[member]
         os.environ[LOCAL] = str(place)
         try:
@@ -104,11 +91,11 @@ class SimulatedRunner:
             del os.environ[LOCAL]
         if member not in self._world.members:
             shutil.rmtree(place, ignore_errors=True)  # what it wrote when it was gone already
-            raise moved(f"{MISPLACED}: {member} is gone")
+            raise unreachable(f"{MISPLACED}: {member} is gone")
         return result
 
     def owner(self, low: int) -> str:
-        return self._owners[int(np.searchsorted(bounds(self.partitions), np.uint64(low), side="right")) - 1]
+        return self.owners()[int(np.searchsorted(bounds(self.partitions), np.uint64(low), side="right")) - 1]
 
     def tasks(
         self,
@@ -126,7 +113,7 @@ class SimulatedRunner:
         return results
 
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
-        return {member: self.on(member, function) for member in sorted(self._asked)}
+        return {member: self.on(member, function) for member in self._asked()}
 
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
         found: list[R] = []
@@ -135,11 +122,14 @@ class SimulatedRunner:
             found += self.on(member, partial(function, share))
         return found
 
+    def _asked(self) -> list[str]:
+        return [""] if self.ownership is None else sorted(self.ownership.asked)
+
     def owners(self) -> tuple[str, ...]:
-        return self._owners
+        return ("",) * self.partitions if self.ownership is None else self.ownership.owners
 
     def members(self) -> frozenset[str]:
-        return self._known
+        return frozenset() if self.ownership is None else self.ownership.members
 
     def thread(self, target: Callable[[], None], name: str) -> Any:
         raise AssertionError("a simulation has no threads")
@@ -243,9 +233,9 @@ class SimulatedJob:
             if self._random.random() < _TWICE:
                 self._runner.on(where(), task)
             return self._runner.on(where(), task)
+        except MemberUnreachable:
+            raise
         except HoldfastError as error:
-            if error.fields.get("moved"):
-                raise
             return failure(error, epoch.partitions)
 
 

@@ -1,0 +1,36 @@
+"""What the user wants of durability, and how far back each trace is read: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.coordinator.retention import Bound, Retention
+from holdfast.foundation.choices import Strategy
+from holdfast.trace.rows import Layout
+
+
+@dataclass(frozen=True)
+class DurabilitySettings:
+    """What the user wants of durability."""
+
+    strategy: Strategy = "nosync"
+    min_replicas: int = 1
+    bound: Bound = field(default_factory=Bound)
+    retention: Retention = field(default_factory=Retention)
+    accept_loss: bool = False
+    """Begin although too few locations are there to be sure that nothing is lost."""
+    fold: int = 256
+    """So many epochs behind what is retained are folded at once."""
+
+    @property
+    def durable(self) -> bool:
+        return self.strategy != "volatile"
+
+
+@dataclass(frozen=True)
+class LiveTrace:
+    """A live trace: its layout, and how many epochs of it can be read as of."""
+
+    layout: Layout
+    reach: int | None
+    """None: as many as the flow retains."""

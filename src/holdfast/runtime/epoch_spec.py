@@ -1,0 +1,46 @@
+"""What tasks are told of an epoch that they run, for the first time or again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.coordinator.lineage import Lineage
+from holdfast.runtime.open_flow import OpenFlow
+from holdfast.task.stage import EpochSpec
+
+
+def epoch_spec(
+    flow: OpenFlow,
+    lineage: Lineage,
+    *,
+    first: int | None = None,
+    again: bool = False,
+    deliver: frozenset[str] = frozenset(),
+    run: Mapping[str, frozenset[int]] | None = None,
+    write: Mapping[str, frozenset[int]] | None = None,
+    asking: frozenset[str] = frozenset(),
+    partitions: int | None = None,
+) -> EpochSpec:
+    """An exact epoch. ``first``: the first epoch of a compound one; ``again``: it ran before, and nobody outside is
+    asked but by the operators ``asking``; ``deliver``: the views whose change is wanted; ``run`` and ``write``: the
+    operators that are run and that write layers, in which partitions (None: all)."""
+    declared, runner = flow.compiled.declared, flow.runner
+    history = flow.state.history
+    return EpochSpec(
+        number=lineage.epoch,
+        first=lineage.epoch if first is None else first,
+        digest=lineage.digest,
+        chain=flow.state.epochs.chain(),
+        partitions=partitions or runner.partitions,
+        traces=str(flow.compiled.directory),
+        parent=lineage.parent,
+        deliver=deliver,
+        clock=lineage.clock,
+        before=history[(first or lineage.epoch) - 1].clock if lineage.epoch else -(2**63),
+        seed=lineage.seed,
+        answers=lineage.answers if again else None,
+        asking=asking,
+        run=run,
+        write=write,
+        copies=declared.locations if runner.scattered and declared.settings.durable else (),
+    )

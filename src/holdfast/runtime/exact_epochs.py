@@ -1,0 +1,168 @@
+"""Exact epochs, from offers to the line in the stash from which on they count. If one fails, nothing of it does.
+
+What follows from an epoch that ran, failed or counts is decided by the flow's state (`coordinator/flow_state.py`); here
+it is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from holdfast.connectors.source import Offer
+from holdfast.coordinator import events
+from holdfast.coordinator.instructions import CountEpoch, Instruction, RemoveLayers
+from holdfast.coordinator.lineage import Lineage
+from holdfast.errors import HoldfastError, LogDamaged, LogError, MemberUnreachable
+from holdfast.foundation import failpoints
+from holdfast.log.begun_epochs import Begun
+from holdfast.log.host_paths import host_path
+from holdfast.runtime.epoch_spec import epoch_spec
+from holdfast.runtime.open_flow import OpenFlow
+from holdfast.runtime.outcomes import answers_of, written_by
+from holdfast.runtime.recovery.fetch_layers import local_layers
+from holdfast.runtime.recovery.recoverer import Recoverer
+from holdfast.runtime.runner import Job, Outcome, Work
+from holdfast.runtime.statistics import Census
+from holdfast.standby.leadership import Leadership
+
+
+class ExactEpochs:
+    """Runs the exact epochs of an open flow, one after the other."""
+
+    def __init__(
+        self,
+        flow: OpenFlow,
+        job: Job,
+        begun: Begun,
+        lead: Leadership,
+        recoverer: Recoverer,
+        census: Census,
+        asking: Collection[str],
+        goes_on_without: Callable[[], bool],
+    ) -> None:
+        """``asking``: the operators that ask outside; ``goes_on_without`` looks who is there, after a loss, and says
+        whether the flow goes on without those that are not."""
+        self._flow = flow
+        self._guard = flow.guard
+        self._job = job
+        self._begun = begun
+        self._lead = lead
+        self._recoverer = recoverer
+        self._census = census
+        self._asking = asking
+        self._goes_on_without = goes_on_without
+
+    def run(
+        self, offers: dict[str, Offer], clock: int, back: bool, work: Sequence[Work]
+    ) -> tuple[Lineage, Outcome, list[Instruction]]:
+        """Run an epoch to its end, and have it count; what follows from that. ``back``: its clock may be before that of
+        the last one."""
+        while True:
+            lineage = self._guard.begin(offers, clock, self._flow.runner.draw(), back)
+            try:
+                self._begun.add(lineage)
+                outcome = self._recoverer.repairing(partial(self._attempt, lineage, work), self._gives_up)
+                self._lead.demand()
+            except BaseException as error:
+                self._undo(lineage, error)
+                if not isinstance(error, MemberUnreachable) or not self._asking or self._flow.state.branch is not None:
+                    raise
+                # What was asked outside is fixed by a file of the member that is gone: others would get other answers,
+                # and under this digest there must be one set of them. So the epoch begins again, as another one.
+                self._recoverer.recover_from(error)
+                continue
+            try:
+                failpoints.reach("epoch.ran")
+                counted = lineage.answered(answers_of(outcome.reports))
+            except Exception as error:
+                self._undo(lineage, error)
+                raise
+            return counted, outcome, self._count(counted, outcome)
+
+    def _gives_up(self, error: Exception) -> bool:
+        return isinstance(error, MemberUnreachable) and (self._goes_on_without() or bool(self._asking))
+
+    def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
+        compiled = self._flow.compiled
+        declared = compiled.declared
+        if self._flow.runner.scattered and declared.settings.durable:
+            for one in work:
+                if not one.source.replayable:
+                    self._flow.pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
+        deliver = frozenset(compiled.flow.views[view] for view, _ in declared.sinks)
+        try:
+            return self._job.run(
+                epoch_spec(self._flow, lineage, deliver=deliver), work, f"{declared.name}: epoch {lineage.epoch}"
+            )
+        except (LogDamaged, MemberUnreachable):
+            self._lead.check()  # layers that another driver has taken away need no repair
+            raise
+
+    def _count(self, lineage: Lineage, outcome: Outcome) -> list[Instruction]:
+        """The epoch's layers are written: from the line in the stash on it counts, and before that nothing of it does.
+        What follows here only takes note of that; if it is interrupted, the log knows, and this engine does not."""
+        for instruction in self._guard.tell(events.EpochRan(lineage)):
+            assert isinstance(instruction, CountEpoch)
+            try:
+                self._flow.lineage.append(instruction.lineage, lambda line: self._guard.tell(events.EpochWritten(line)))
+            except LogError as error:
+                self._undo(lineage, error)
+                raise
+        self._flow.intake.take(lineage)
+        self._census.add(outcome.reports)
+        following = self._guard.tell(events.EpochCounted(lineage, written_by(outcome)))
+        self._note_begun(lineage)
+        return following
+
+    def _note_begun(self, lineage: Lineage) -> None:
+        """The epoch's answers are known; what locations have needs no second copy here."""
+        with suppress(LogError):  # it is in the stash
+            unsafe = self._flow.state.history.since(self._flow.state.copies.flushed)
+            if self._begun.grown(len(unsafe)):
+                self._begun.shorten(unsafe)
+            elif lineage.answers:
+                self._begun.add(lineage)
+
+    def _undo(self, lineage: Lineage, error: BaseException) -> None:
+        """An epoch failed: nothing of it is to count."""
+        following = self._guard.tell(events.EpochFailed(lineage))
+        with suppress(LogError):  # a disk that is full: its layers are gone all the same
+            self._begun.abandon(lineage)
+        try:
+            self._remove(following)
+        except Exception as trouble:
+            if isinstance(error, HoldfastError):
+                error.fields["complete"] = None
+            error.add_note(
+                f"holdfast: the layers of epoch {lineage.epoch}, which failed, could not be removed ({trouble}): if "
+                "the flow is closed before its next epoch, and opened again, that one may count"
+            )
+
+    def remove_undone(self) -> None:
+        """Remove what epochs that failed have left."""
+        self._remove(self._flow.state.remaining())
+
+    def _remove(self, remaining: Sequence[Instruction]) -> None:
+        for instruction in remaining:
+            assert isinstance(instruction, RemoveLayers)
+            self._remove_layers(instruction.digest)
+            self._guard.tell(events.LayersRemoved(instruction.digest))
+
+    def _remove_layers(self, digest: str) -> None:
+        if self._flow.runner.membership_change == "lost":
+            return  # whoever is there then removes them when it is known who is
+        compiled = self._flow.compiled
+        with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
+            self._flow.runner.everywhere(
+                "removing layers", partial(_remove_layers, compiled.directory, list(compiled.layouts), digest)
+            )
+
+
+def _remove_layers(directory: Path, traces: Sequence[str], digest: str) -> None:
+    for trace in traces:
+        for name in local_layers(host_path(directory) / trace):
+            if name.digest == digest:
+                (host_path(directory) / trace / name.text()).unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+"""The parts of an open flow, for those that carry out what its state decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.coordinator.flow_state import FlowState
+from holdfast.log.stash import LineageLog
+from holdfast.log.working_directory import LogDirectory
+from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.delivery import Delivery
+from holdfast.runtime.guarded_state import GuardedState
+from holdfast.runtime.intake import Intake
+from holdfast.runtime.member_layers import MemberLayers
+from holdfast.runtime.recovery.held_input import HeldInput
+from holdfast.runtime.replication import Replication
+from holdfast.runtime.runner import Runner
+from holdfast.task.view_log import ViewLog
+
+
+@dataclass(frozen=True)
+class OpenFlow:
+    """What an open flow consists of."""
+
+    compiled: CompiledFlow
+    guard: GuardedState
+    runner: Runner
+    directory: LogDirectory
+    lineage: LineageLog
+    """The stash."""
+
+    intake: Intake
+    delivery: Delivery
+    durability: Replication
+    layers: MemberLayers
+    pushed: HeldInput
+    """Rows that are in no source, held until they are safe."""
+
+    @property
+    def state(self) -> FlowState:
+        return self.guard.state
+
+    def log_of(self, name: str) -> ViewLog:
+        """The log of a view, or of a source whose rows are kept, as this process can read it."""
+        return self.layers.readable(self.compiled.kept(name, self.state.epochs.chain()))
