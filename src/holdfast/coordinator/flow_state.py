@@ -154,6 +154,12 @@ class FlowState:
         """The lineage of the next exact epoch; it is run, and then `EpochRan` or `EpochFailed` is told."""
         return self.epochs.begin(offers, clock, seed, self.edits.said(), back)
 
+    def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
+        """The lineage of the next approximate epoch; it is run, and then `BranchEpochRan` or `BranchEpochFailed` is
+        told."""
+        assert self.branch is not None
+        return self.branch.epochs.begin(offers, clock, seed)
+
     def handle(self, event: Event) -> list[Instruction]:
         """What follows from an event, in the order in which it is to be done."""
         match event:

@@ -113,7 +113,7 @@ class BranchRun:
         """Run an epoch to its end; it is not part of the branch until `complete`."""
 
         def attempt() -> tuple[Lineage, Outcome]:
-            lineage = self.branch.epochs.begin(offers, clock, self._runner.draw())
+            lineage = self._flow.guard.begin_on_branch(offers, clock, self._runner.draw())
             try:
                 return lineage, job.run(self._epoch(lineage), work, subject)
             except BaseException:

@@ -25,6 +25,11 @@ class GuardedState:
         with self._lock:
             return self.state.begin(offers, clock, seed, back)
 
+    def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
+        """The lineage of the next approximate epoch (`FlowState.begin_on_branch`)."""
+        with self._lock:
+            return self.state.begin_on_branch(offers, clock, seed)
+
     def tell(self, event: Event) -> list[Instruction]:
         """Tell the state of an event; what follows from it."""
         with self._lock:

@@ -1,8 +1,8 @@
 """Durability, off the critical path: each layer climbs from memory to disk to the log locations, in the background.
 
 What a round at a location has to do, and how far epochs are safe after it, is decided by the flow's state
-(`coordinator/copy_rounds.py`). Here its instructions are carried out: tasks of low weight make the copies, listings and
-claims are read, and what came of it is told to the state. Each location has rounds of its own, side by side with those
+(`coordinator/copy_rounds.py`); its instructions are carried out (`runtime/round_work.py`), and what came of them is
+told to the state. Each location has rounds of its own, side by side with those
 of the others (`runtime/replication_lanes.py`); local layers are synced in a lane of their own. Epochs never wait for a
 round; while one is slow, epochs pile up, and the next round takes them all at once.
 """
@@ -16,36 +16,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.coordinator import events, instructions
+from holdfast.coordinator import events
 from holdfast.coordinator.claim import Claim
-from holdfast.coordinator.copy_plan import Copied, Holding, Ship, ShipResult, reached
-from holdfast.coordinator.events import Event
+from holdfast.coordinator.copy_plan import Holding, reached
 from holdfast.coordinator.flow_state import FlowState
-from holdfast.coordinator.instructions import Instruction
 from holdfast.errors import Fenced, HoldfastError, LogDamaged
-from holdfast.foundation import failpoints
-from holdfast.log.copying import Compaction, LayersToCompact, Shipment, compact_all, ship_all
-from holdfast.log.layer_sync import forget_others
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
-from holdfast.reporting.redaction import logger
-from holdfast.runtime.compiled_flow import log_layout
 from holdfast.runtime.guarded_state import GuardedState
 from holdfast.runtime.local_sync import LocalSync
 from holdfast.runtime.locations import Locations
 from holdfast.runtime.replication_lanes import Lanes
-from holdfast.runtime.runner import Beside, Runner
+from holdfast.runtime.round_work import RoundWork
+from holdfast.runtime.runner import Runner
 from holdfast.trace.rows import Layout
 
 PAUSE = 5.0
 """Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
 
-_SLOW = 5.0
-"""Seconds: a location to which the copies of one round take longer is slow."""
-
 _ATTEMPTS = 3
-
-_LOG = logger("holdfast.recovery")
 
 
 class Replication:
@@ -66,17 +55,23 @@ class Replication:
         """``layouts``: those of the live traces; ``directory`` holds the local traces. ``claimed_by``: what the claim
         says of this driver. ``describe`` has a location say what the flow keeps."""
         self._runner = runner
-        self._flow = flow
         self._guard = guard
         self._state = guard.state
         self._places = Locations(locations, self._state.history, runner.threads)
         self.locations = self._places.all
         self.troubles = self._places.troubles
-        self._layouts = dict(layouts)
-        self._directory = directory
-        self._claim = claim
-        self._claimed_by = dict(claimed_by)
-        self._describe = describe
+        self._work = RoundWork(
+            runner,
+            flow,
+            self._state,
+            self._places,
+            layouts,
+            directory,
+            claim,
+            claimed_by,
+            describe,
+            lambda location: self._background.request(location),
+        )
         self._changed = threading.Condition()
         self._background = Lanes(
             runner,
@@ -85,18 +80,7 @@ class Replication:
             0.0 if self._state.settings.strategy == "synchronous-log" else PAUSE,
         )
         self.disk = LocalSync(runner, list(layouts), directory)
-        self.damaged: list[LogDamaged] = []
-        """Local layers that a round found damaged, for the engine to repair."""
-
-        self._slow: set[int] = set()
-        """Locations whose last round took long: they take turns among themselves, so as not to hold up the others."""
-
-        self._failures: dict[int, str] = {}
-        """Location (-1: syncing) → why its last round failed."""
-
         self.rounds = 0
-        self.shipped = 0
-        """Bytes sent to locations."""
 
     @property
     def state(self) -> FlowState:
@@ -124,6 +108,16 @@ class Replication:
         return self._state.copies.holdings
 
     @property
+    def shipped(self) -> int:
+        """Bytes sent to locations."""
+        return self._work.shipped
+
+    @property
+    def damaged(self) -> list[LogDamaged]:
+        """Local layers that a round found damaged, for the engine to repair."""
+        return self._work.damaged
+
+    @property
     def busy(self) -> bool:
         """Whether a round is at work."""
         return self._background.busy
@@ -131,12 +125,12 @@ class Replication:
     @property
     def failure(self) -> str | None:
         """Why a round failed last, other than because of its location."""
-        return next(iter(list(self._failures.values())), None)
+        return next(iter(list(self._work.failures.values())), None)
 
     def keep_absent(self, layouts: Mapping[str, Layout], traces: frozenset[str], whole: Mapping[str, int]) -> None:
         """Inputs are not declared now, and may be again: have their logs kept, and made durable as far as they are
         ``whole`` here."""
-        self._layouts |= {trace: layout for trace, layout in layouts.items() if trace not in self._layouts}
+        self._work.add_layouts(layouts)
         self._guard.tell(events.InputsAbsent(traces, whole))
 
     # -- what the engine says and asks --------------------------------------------------------------------------------
@@ -219,7 +213,7 @@ class Replication:
         if self.is_durable:
 
             def check(location: int) -> None:
-                self._guard.tell(self._claim_at(location))
+                self._guard.tell(self._work.claim_at(location))
 
             self._places.each(range(len(self.locations)), check)
             self._check_fence()
@@ -256,194 +250,28 @@ class Replication:
         with self._changed:
             self._changed.notify_all()
         for each in following:
-            self._carry_out(each)
+            self._work.carry_out(each)
 
     def _attempt(self, number: int, work: Callable[[], None]) -> None:
         try:
             work()
-            self._failures.pop(number, None)
+            self._work.failures.pop(number, None)
         except HoldfastError as error:
-            self._failures[number] = str(error)
+            self._work.failures[number] = str(error)
         except Exception as error:
             # Nothing is lost: epochs go on, and the next round tries again.
-            self._failures[number] = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            self._work.failures[number] = f"{type(error).__name__}: {error}".split("\n", 1)[0]
 
     def _make_durable(self, location: int) -> None:
         """Carry out what a round at a location has to do, until nothing more follows or the location fails."""
         waiting = deque(self._guard.tell(events.RoundDue(location, self._runner.clock())))
         while waiting:
-            event = self._carry_out(waiting.popleft())
+            event = self._work.carry_out(waiting.popleft())
             if isinstance(event, events.LocationFailed) or not self._places.is_able(location):
                 self._guard.tell(events.LocationFailed(location))
                 return
             if event is not None:
                 waiting.extendleft(reversed(self._guard.tell(event)))
-
-    def _carry_out(self, instruction: Instruction) -> Event | None:
-        """Do what an instruction says; the event that answers it, if it has one."""
-        match instruction:
-            case instructions.Look(location=location, traces=traces):
-                return self._seen(location, traces)
-            case instructions.Enrol():
-                return self._enrol(instruction)
-            case instructions.WriteLineage(location=location, after=after, upto=upto):
-                failpoints.reach("round.before_lineage")
-                self._places.each([location], lambda each: self._places.flush(each, after, upto))
-            case instructions.ShipLayers(location=location):
-                failpoints.reach("round.before_layers")
-                return events.LayersShipped(location, tuple(self._ship(instruction)))
-            case instructions.SetAside(location=location, trace=trace, name=name):
-                self._places.each([location], lambda each: self._places.replicas[each].set_aside(trace, name))
-            case instructions.NoteTrouble(location=location, error=error):
-                self._places.note(location, error)
-            case instructions.NoteFailure(location=location, error=error):
-                self._failures[location] = str(error)
-            case instructions.RepairLayers(damage=damage):
-                self.damaged += damage
-            case instructions.CheckClaim(location=location):
-                return self._claimed(location)
-            case instructions.RemoveCopies(location=location, layers=layers):
-                self._places.each([location], lambda each: self._places.remove(each, layers))
-            case instructions.CompactCopies(location=location):
-                failpoints.reach("round.before_compaction")
-                return events.LayersShipped(location, tuple(self._compact(instruction)))
-            case instructions.MergeLineage(location=location):
-                self._places.merge_lineage([location])
-            case instructions.ForgetTraces(location=location, kept=kept):
-                return self._forget(location, kept)
-            case instructions.WriteRoster(location=location, roster=roster, identity=identity):
-                if self._done(location, lambda each: self._places.replicas[each].write_roster(roster, identity)):
-                    return events.RosterWritten(location, roster)
-            case instructions.RequestRound(location=location):
-                self._background.request(location)
-            case instructions.Stop():
-                pass  # whoever runs the next epoch raises it
-            case _:
-                raise AssertionError(f"{instruction} is no part of a round")
-        return None
-
-    def _done(self, location: int, work: Callable[[int], object]) -> bool:
-        """Do something at a location; whether it was done. A failure is noted."""
-        done: list[int] = []
-
-        def attempt(each: int) -> None:
-            work(each)
-            done.append(each)
-
-        self._places.each([location], attempt)
-        return bool(done)
-
-    def _seen(self, location: int, traces: Sequence[str]) -> Event:
-        failpoints.reach("round.before_look")
-        found = self._places.look([location], traces).get(location)
-        if found is None:
-            return events.LocationFailed(location)
-        return events.LocationSeen(location, found, self._runner.clock())
-
-    def _enrol(self, instruction: instructions.Enrol) -> Event | None:
-        replica = self._places.replicas[instruction.location]
-        if instruction.was_known:
-            _LOG.warning(
-                "flow '%s': log location %s has lost what it held, and is filled again",
-                self._flow,
-                replica.location.uri,
-                extra={"flow": self._flow, "location": replica.location.uri},
-            )
-
-        def enrol(_: int) -> None:
-            replica.open(self._flow)
-            replica.claim(self._claim, self._claimed_by)
-            self._describe(replica)
-            replica.write_roster(instruction.roster, instruction.identity)
-
-        return None if self._done(instruction.location, enrol) else events.LocationFailed(instruction.location)
-
-    def _claim_at(self, location: int, now: int | None = None) -> events.ClaimSeen:
-        """The greatest claim at a location, and whose it is, if it is greater than this driver's."""
-        replica = self._places.replicas[location]
-        claims = replica.claims()
-        if not claims or claims[-1] <= self._claim:
-            return events.ClaimSeen(location, claims[-1] if claims else None, now=now)
-        by = replica.claimed_by(claims[-1])
-        return events.ClaimSeen(location, claims[-1], str(by.get("pid", "?")), str(by.get("host", "?")), now)
-
-    def _claimed(self, location: int) -> Event:
-        found: list[Event] = []
-        self._done(location, lambda each: found.append(self._claim_at(each, self._runner.clock())))
-        failpoints.reach("round.before_removal")
-        return found[0] if found else events.LocationFailed(location)
-
-    def _ship(self, instruction: instructions.ShipLayers) -> list[ShipResult]:
-        location, since, locations = instruction.location, instruction.since, self.locations
-        started = time.monotonic()
-        results = self._runner.tasks(
-            "making layers durable",
-            lambda some: ship_all(some, locations),
-            [self._shipment(ship, since[ship.trace]) for ship in instruction.ships],
-            self._turn(location),
-            lambda one: one.ship.low,
-        )
-        (self._slow.add if time.monotonic() - started > _SLOW else self._slow.discard)(location)
-        return self._counted(results)
-
-    def _compact(self, instruction: instructions.CompactCopies) -> list[ShipResult]:
-        locations = self.locations
-        compactions = [
-            Compaction(
-                self._shipment(one.ship, one.since), (LayersToCompact(one.compact, one.among, one.since, one.last),)
-            )
-            for one in instruction.merges
-        ]
-        results = self._runner.tasks(
-            "compacting copies",
-            lambda items: compact_all(items, locations),
-            compactions,
-            self._turn(instruction.location),
-            lambda one: one.shipment.ship.low,
-        )
-        return self._counted(results)
-
-    def _counted(self, results: list[ShipResult]) -> list[ShipResult]:
-        self.shipped += sum(result.bytes for result in results if isinstance(result, Copied))
-        return results
-
-    def _turn(self, location: int) -> Beside:
-        return Beside.LAGGING if location in self._slow else Beside.COPYING
-
-    def _shipment(self, ship: Ship, since: int) -> Shipment:
-        digest = self._state.history.digest(ship.upto)
-        if digest is None:
-            raise LogDamaged(f"the lineage of epoch {ship.upto} was folded, and no layer ends with it", epoch=ship.upto)
-        return Shipment(
-            ship=ship,
-            directory=str(self._directory / ship.trace),
-            layout=self._layout(ship.trace),
-            chain=self._state.epochs.chain(),
-            digest=digest,
-            since=since,
-            metadata={},
-        )
-
-    def _layout(self, trace: str) -> Layout:
-        if trace not in self._layouts:
-            # A log that a view had before it was edited.
-            self._layouts |= {each.trace: log_layout(each) for each in self._state.edits.former()}
-        return self._layouts[trace]
-
-    def _forget(self, location: int, kept: frozenset[str]) -> Event | None:
-        """Remove all traces but these."""
-        failpoints.reach("round.before_forgetting")
-        if location < 0:
-            directory = self._directory
-            self._runner.everywhere("removing what is not used any more", lambda: forget_others(directory, kept))
-            return events.TracesForgotten(location)
-
-        def forget(each: int) -> None:
-            replica = self._places.replicas[each]
-            for trace in sorted(set(replica.traces()) - kept):
-                self._places.remove(each, [(trace, name) for name in replica.layers(trace)])
-
-        return events.TracesForgotten(location) if self._done(location, forget) else None
 
     def _sync_round(self) -> None:
         """Sync local layers, if it is time."""
