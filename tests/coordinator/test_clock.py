@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.coordinator.clock import LONGEST_REST, FlowClock, Reading
-from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.epochs import EpochSequence
 from holdfast.errors import ClockJumped, DeclarationError
 from holdfast.runtime.settings import parse_clock_jump
 
@@ -70,7 +70,7 @@ def test_on_another_host_a_rest_is_believed_up_to_a_month() -> None:
 
 
 def test_what_is_accepted_is_accepted_once_ahead_and_back() -> None:
-    clock, coordinator = running(), Coordinator()
+    clock, coordinator = running(), EpochSequence()
     coordinator.complete(coordinator.begin({}, NOON, 1))
     clock.accept()
     ahead = clock.read(reading(NOON + 3653 * DAY, DAY + SECOND))

@@ -6,18 +6,18 @@ import sys
 from types import FrameType
 from typing import Any
 
-from holdfast.coordinator.epochs import WINDOW, Coordinator
+from holdfast.coordinator.epochs import WINDOW, EpochSequence
 from holdfast.trace.cover import Chain
 
 
 def test_a_chain_that_is_taken_while_an_epoch_is_counted_has_each_digest_at_its_epoch() -> None:
-    coordinator = Coordinator()
+    coordinator = EpochSequence()
     digests: dict[int, str] = {}
     taken: list[Chain] = []
 
     def look(frame: FrameType, event: str, _: object) -> Any:
         """Between any two lines of `complete` another thread takes the chain."""
-        if frame.f_code is Coordinator.complete.__code__:
+        if frame.f_code is EpochSequence.complete.__code__:
             taken.append(coordinator.chain())
             return look
         return None

@@ -245,6 +245,17 @@ def test_a_location_that_fails_in_the_middle_of_a_round_is_listed_first_in_the_n
     assert case.state.copies.safe == 0
 
 
+def test_a_round_that_breaks_off_knows_nothing_of_its_location() -> None:
+    """Commit "replication: write locations side by side": tasks that raise end the round, and the next one lists."""
+    case = Case()
+    case.epochs(1)
+    case.round(0, 0)
+    case.epochs(1)
+    assert not has(Look, case.due())
+    assert case.ended(0) == [RequestRound(0)], "a member could not be reached: nothing is known of what was copied"
+    assert case.due() == [Look(0, ("t",))]
+
+
 def test_a_round_that_is_overtaken_by_epochs_copies_up_to_where_it_began() -> None:
     """Commit "Rounds of copying leave a busy flow its cores": epochs never wait, and the next round takes them all."""
     case = Case()
@@ -547,7 +558,8 @@ def test_traces_that_nobody_has_any_more_are_removed_only_when_nobody_can_need_t
     case.epochs(1)
     case.due()
     case.shipped(0)
-    case.seen(0, case.holding(0, 2))
+    case.seen(0, case.holding(0, 2, **{"log.rows": 0}))
+    assert case.state.copies.safe == 2 > case.state.versions.changed
     assert not has(ForgetTraces, case.claimed(0)), "the sink has not been brought away from it"
     case.ended(0)
     case.state.handle(events.SinkAnswered(0, 2))
@@ -606,13 +618,13 @@ def test_nothing_is_folded_that_a_sink_a_reader_or_another_driver_may_need() -> 
     settings = DurabilitySettings(retention=Retention(epochs=1), fold=2)
     case = Case(sinks=[-1], settings=settings)
     case.epochs(6)
+    case.state.handle(events.SinkAnswered(0, 3))
     assert case.state.foldable(5000, 0) is None, "nothing is safe"
     case.state.handle(events.LocationsSeen({0: case.holding(0, 5)}))
+    assert case.state.copies.safe == 5
     assert case.state.foldable(5000, 0) is None, "safe, and maybe another driver's by now"
     case.round(0, 5)
-    assert case.state.foldable(5000, 0) is None, "the sink has nothing"
-    case.state.handle(events.SinkAnswered(0, 3))
-    assert case.state.foldable(5000, 0) == 3
+    assert case.state.foldable(5000, 0) == 3, "the sink has no more"
     case.state.handle(events.SinkAnswered(0, 5))
     assert case.state.foldable(5000, 0) == 4, "one epoch is retained"
     assert case.state.foldable(5000, 10_000_000) is None, "it is not worth a rewrite of so large a base"

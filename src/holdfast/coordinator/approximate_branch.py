@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.epochs import EpochSequence
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 
@@ -46,7 +46,7 @@ class ApproximateBranch:
         """The members that were lost."""
 
         self.homes = tuple(homes)
-        self.epochs = Coordinator(self.history, term)
+        self.epochs = EpochSequence(self.history, term)
         self._ranges = list(ranges)
 
     @property

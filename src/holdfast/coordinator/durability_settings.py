@@ -1,4 +1,4 @@
-"""What the user wants of durability, and how far back each trace is read: plain values."""
+"""What the user wants of durability, as plain values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.foundation.choices import Strategy
-from holdfast.trace.rows import Layout
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,3 @@ class DurabilitySettings:
     @property
     def durable(self) -> bool:
         return self.strategy != "volatile"
-
-
-@dataclass(frozen=True)
-class LiveTrace:
-    """A live trace: its layout, and how many epochs of it can be read as of."""
-
-    layout: Layout
-    reach: int | None
-    """None: as many as the flow retains."""

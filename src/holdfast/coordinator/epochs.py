@@ -1,7 +1,7 @@
-"""The coordinator: which epoch is next, and which history is the true one.
+"""The epochs of a flow, one after the other: which is next, whether the one that ran counts, and what failed ones left.
 
-A pure state machine: events in (an epoch began, completed, was abandoned), facts out (the next lineage, the chain of
-digests by which tasks tell true layers from stale ones). It knows no Spark, starts no thread, opens no file.
+A pure state machine, a part of `FlowState`: events in (an epoch began, ran, completed, was abandoned), facts out (the
+next lineage, the chain of digests by which tasks tell true layers from stale ones).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WINDOW = 256
 """So many digests go to the tasks. Layers of epochs before were checked, or written by this very process."""
 
 
-class Coordinator:
+class EpochSequence:
     """Hands out epochs, one at a time."""
 
     def __init__(self, history: History | None = None, term: int = 0) -> None:

@@ -32,7 +32,7 @@ from holdfast.coordinator.claim import Claim
 from holdfast.coordinator.copy_rounds import CopyRounds
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.enrolment import Enrolment
-from holdfast.coordinator.epochs import Coordinator
+from holdfast.coordinator.epochs import EpochSequence
 from holdfast.coordinator.events import Event
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
@@ -87,7 +87,7 @@ class FlowState:
         self.fenced: Fenced | None = None
         """Another driver has taken over."""
 
-        self.epochs = Coordinator(history, claim.term)
+        self.epochs = EpochSequence(history, claim.term)
         self.versions = ViewVersions(history, before)
         self.sinks = sinks or SinkProgress(())
         self.edits = ViewEdits(history, self.versions, declared or {}, self.sinks, settings.retention)

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from holdfast.coordinator.durability_settings import LiveTrace
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.operators.linear_step import is_native
 from holdfast.operators.log import LogSpec
@@ -53,14 +52,12 @@ class CompiledFlow:
                 self.layouts[f"{operator.id}.{suffix}"] = layout
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
-    def live_traces(self) -> dict[str, LiveTrace]:
-        """All traces, with how far back each can be read."""
+    def reaches(self) -> dict[str, int | None]:
+        """All traces, with how many epochs of each can be read as of; None: as many as the flow retains."""
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
-            trace: LiveTrace(
-                self.layouts[trace], None if everything or operator.spec.keeps_collection else STATE_HISTORY
-            )
+            trace: None if everything or operator.spec.keeps_collection else STATE_HISTORY
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }

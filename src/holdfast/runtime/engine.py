@@ -180,7 +180,7 @@ class Engine:
                 claim,
                 self.declared.settings,
                 uris=[location.uri for location in self.declared.locations],
-                reaches={trace: live.reach for trace, live in compiled.live_traces().items()},
+                reaches=compiled.reaches(),
                 ranges=[partition_range(each, self.partitions) for each in range(self.partitions)],
                 enrolment=enrolment,
                 sinks=self._delivery.progress,
