@@ -78,3 +78,11 @@ def test_each_dependency_has_its_line() -> None:
     names = {re.match(r"[\w-]+", each)[0] for each in wanted}  # type: ignore[index]  # each begins with its name
     lines = {name for name in re.findall(r"^\| ([\w-]+)", (ROOT / "docs/dependencies.md").read_text(), re.M)}
     assert names <= lines
+
+
+def test_a_file_of_more_than_400_lines_says_why() -> None:
+    for path in sorted(SOURCES.rglob("*.py")):
+        text = path.read_text()
+        if text.count("\n") > 400:
+            header = " ".join((ast.get_docstring(ast.parse(text)) or "").split())
+            assert "The file is long because" in header, f"{path.relative_to(ROOT)} has {text.count(chr(10))} lines"

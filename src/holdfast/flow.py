@@ -2,6 +2,8 @@
 
 Declaring only records: no Spark is started, no file is opened. The first ``step``, ``run``, ``read`` or ``explain``
 makes an `Engine` of what is declared; a declaration after that makes the next one start from the log anew.
+
+The file is long because it is the public surface in one class: most of it is what its methods promise.
 """
 
 from __future__ import annotations

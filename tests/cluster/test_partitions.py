@@ -1,6 +1,6 @@
 """Network partitions on a real cluster whose nodes are network namespaces: links are cut and healed, one way and both,
 and the output is that of a run without. Nothing hangs for longer than it takes to notice. (A short scene of every run
-is in ``lease/test_partitions.py``: a leader that is cut off from its lease.)"""
+is in ``standby/test_partitions.py``: a leader that is cut off from its lease.)"""
 
 from __future__ import annotations
 

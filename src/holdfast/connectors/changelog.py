@@ -2,7 +2,7 @@
 
 ``epoch-000000000042.parquet`` holds the view's columns, ``_epoch`` and ``_diff``; adding up ``_diff`` over all files
 gives the view. An epoch that changed nothing leaves no file. ``_progress/`` says which epochs were delivered
-(`progress.py`), apart from the data: a consumer may delete what it has read.
+(`changelog_progress.py`), apart from the data: a consumer may delete what it has read.
 
 A commit is three steps, and can be finished after a crash between any two of them:
 
@@ -15,6 +15,8 @@ at the end that no record speaks of; their epochs are delivered again. Any other
 log (`Sink.restore`), and the damaged one is kept in ``_damaged/``. What merely cannot be read is left alone, and the
 error is raised. Files that are not among the last are synced and verified beside epochs, each once
 (`changelog_verification.py`).
+
+The file is long because each step of a commit is next to the one that finishes it after a crash.
 """
 
 from __future__ import annotations

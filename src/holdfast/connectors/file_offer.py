@@ -34,7 +34,7 @@ class Offered(NamedTuple):
 
     file: File
     mark: bytes
-    """What tells its content (`connectors.identity`); empty in an offer of before there were marks."""
+    """What tells its content (`connectors.file_identity`); empty in an offer of before there were marks."""
 
 
 class Columns(NamedTuple):

@@ -1,16 +1,18 @@
 """A directory of files as a source: every new file is a batch of insertions.
 
-Which files an epoch takes is its offer: their names, sizes, times of change and marks (`connectors.identity`), and for
-JSON and CSV the options they are read with, so a replay reads the same rows or says that it cannot. Files come in the
-order (time of change, name) in which a poll finds them; that order is part of the offer and not computed again.
+Which files an epoch takes is its offer: their names, sizes, times of change and marks (`connectors.file_identity`), and
+for JSON and CSV the options they are read with, so a replay reads the same rows or says that it cannot. Files come in
+the order (time of change, name) in which a poll finds them; that order is part of the offer and not computed again.
 
-Parquet is read by the tasks (`connectors.parquet`), JSON lines and CSV by Spark (`connectors.text`). A bad Parquet file
-shows at the poll, except for damage inside its pages; a bad JSON or CSV file shows when Spark reads it (`reject`). With
-``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new file, since none of
-its rows was taken.
+Parquet is read by the tasks (`connectors.parquet_files`), JSON lines and CSV by Spark (`connectors.text_files`). A bad
+Parquet file shows at the poll, except for damage inside its pages; a bad JSON or CSV file shows when Spark reads it
+(`reject`). With ``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new
+file, since none of its rows was taken.
 
 Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has, plus per new file
 one ``stat``, a mark, and (Parquet) a footer.
+
+The file is long because polling, offering and reading again must agree on what a file is.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Replicated(Source):
         return self._offered
 
     def _mark(self, name: str, path: str, size: int) -> str:
-        """The mark of a file (`connectors.identity`). Raises if it was taken already, under another name."""
+        """The mark of a file (`connectors.file_identity`). Raises if it was taken already, under another name."""
         try:
             mark = ends_of(path).hex()
         except OSError as error:

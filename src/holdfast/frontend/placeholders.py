@@ -2,7 +2,8 @@
 
 While an expression is converted, such a call is a `Placeholder`: it holds the `Drawn` that it stands for, still without
 a name. A wish is a value like any other tree: an alias that is used twice is drawn once. When a `Linear` is built
-(`frontend.build`), its wishes become columns of a `Draw` below it; so no wish ever reaches an expression of the plan.
+(`frontend.build_nodes`), its wishes become columns of a `Draw` below it; so no wish ever reaches an expression of the
+plan.
 
 A call of a user's deterministic function is a wish too, for a column of an `Apply`: it holds the `Function`.
 

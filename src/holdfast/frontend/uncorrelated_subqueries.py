@@ -1,13 +1,13 @@
 """Subqueries that refer to nothing outside of them, as joins.
 
 In an expression such a subquery is a `Subquery`, which can be moved and compared like any other tree. When a `Linear`
-is built (`frontend.build`), its subqueries are joined to the rows below it:
+is built (`frontend.build_nodes`), its subqueries are joined to the rows below it:
 
 - ``EXISTS`` that a row must satisfy is a semi join without a key, ``NOT EXISTS`` an anti join.
 - As a value, under OR, it is a left join with one row, which is there or is not.
 - A scalar subquery, of one row at most, is a left join with that row. An aggregate of all rows has one row always.
 
-What refers to the enclosing query has become a join before (`spark.decorrelated`).
+What refers to the enclosing query has become a join before (`spark.decorrelation`).
 """
 
 from __future__ import annotations

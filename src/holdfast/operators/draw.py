@@ -5,8 +5,8 @@ what is retracted for a row is exactly what was emitted for it, whatever a funct
 
 A row that comes n times draws n times: each copy has a *place*, the hash of the row and its number among the new copies
 of that hash, in the canonical order of their content. Places are a function of the bag that arrived; values are a
-function of the place and the lineage (`operators.randomness`), or answers from outside (`operators.outside`). Where
-only the clock is drawn, all copies are equal and stay one row with a diff.
+function of the place and the lineage (`operators.numbers.randomness`), or answers from outside
+(`operators.outside_functions`). Where only the clock is drawn, all copies are equal and stay one row with a diff.
 
 A row that goes n times takes n remembered copies with it: the latest drawn first, then in the canonical order of the
 values. The epoch of a draw is a column of its own, because the epochs of trace rows are merged away by compaction; the

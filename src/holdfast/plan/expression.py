@@ -2,8 +2,8 @@
 
 Representation: a tree of frozen values, each of which knows its type, as Spark gave it when it analysed the view. Casts
 are written out, so the operands of an operation have the types that it needs. `Operation` is one of a closed set that
-is named below; `SparkExpression` is any other expression, as the very object that Spark made (`spark.foreign` keeps
-it), over what Holdfast gives it. Two trees are equal if they say the same in the same way.
+is named below; `SparkExpression` is any other expression, as the very object that Spark made (`spark.spark_expressions`
+keeps it), over what Holdfast gives it. Two trees are equal if they say the same in the same way.
 
 A tree has a text in two forms: `sql` for Spark's own queries, and `readable` for people. Nothing is ever read from a
 text.
@@ -11,6 +11,8 @@ text.
 Operations, by name: ``+ - * / %``, ``negative``; ``= <=> < <= > >=``, ``in``, ``like``, ``is null``, ``isnan``;
 ``and or not``; ``cast``; ``case`` (condition, value, …, value otherwise), ``coalesce``; ``field`` (of a struct, or of
 each struct of an array); ``timestampadd`` (microseconds that pass). Any other name is that of a function in Spark SQL.
+
+The file is long because the set of expressions is closed: each kind is here with both of its texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spark's types, as DDL text, in Arrow.
 
 The text is Spark's ``simpleString`` (``bigint``, ``decimal(10,2)``, ``struct<a:int,b:array<string>>``), which
-`frontend.schema` normalises to. The mapping is the one Spark itself uses when it hands rows to Python, with one
+`plan.schema` normalises to. The mapping is the one Spark itself uses when it hands rows to Python, with one
 difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes do not depend
 on who wrote it.
 """

@@ -34,7 +34,7 @@ class Declaration:
     sinks: Sequence[tuple[str, Sink]]
     settings: DurabilitySettings
     session: Mapping[str, str] = field(default_factory=dict)
-    """What the Spark session says that changes what views mean (`spark.meaning`)."""
+    """What the Spark session says that changes what views mean (`spark.session_meaning`)."""
 
     on_loss: str = "replay"
     """What the loss of a member means that keeps layers: ``"replay"``, what was lost is brought back at once;

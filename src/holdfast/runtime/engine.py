@@ -9,8 +9,8 @@ What happens next is decided by the flow's state (`coordinator/flow_state.py`); 
 it says: exact epochs by `runtime/exact_epochs.py`, epochs without lost members by `runtime/continuing.py`, copies and
 merges beside epochs by `runtime/replication.py` and `runtime/merging.py`.
 
-The engine knows no Spark: a `Runner` does the work. (This file is longer than others: it is the one place that puts the
-parts of an open flow together, and all that `Flow` asks of them.)
+The engine knows no Spark: a `Runner` does the work. The file is long because it is the one place
+that puts the parts of an open flow together, and all that `Flow` asks of them.
 """
 
 from __future__ import annotations

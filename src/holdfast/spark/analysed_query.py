@@ -1,6 +1,6 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelated`), which make the keys of groups
+The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelation`), which make the keys of groups
 columns and turn correlated subqueries into joins. Spark's optimiser as a whole would also replace ``now()`` by a
 literal.
 

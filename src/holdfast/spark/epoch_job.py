@@ -4,7 +4,7 @@
 
 The exchange moves messages ``(partition, (channel, buffer))``; a partition is a range of key hashes. All operators of a
 stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
-An epoch that is as small as the one before it was is a single task instead (`operators.whole`), unless rows must cross
+An epoch that is as small as the one before it was is a single task instead (`task.single_task`), unless rows must cross
 through Spark on their way.
 The RDDs are built anew each epoch (an RDD that ran has its exchange behind it); the program is broadcast once.
 """

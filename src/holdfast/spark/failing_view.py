@@ -2,8 +2,8 @@
 
 All paths that cross through Spark go in one query, so that an error of Spark's says nothing of views. It says, of most
 expressions, where they stand in a text: of one that Holdfast wrote, the text names the path's channel
-(`stretches.failing_channel`); of one of Spark's own (`spark.foreign`), the text is the user's. Where it says nothing,
-or the same expression occurs in several views, it is one of those that got rows.
+(`stretches.failing_channel`); of one of Spark's own (`spark.spark_expressions`), the text is the user's. Where it says
+nothing, or the same expression occurs in several views, it is one of those that got rows.
 """
 
 from __future__ import annotations

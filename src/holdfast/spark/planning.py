@@ -1,8 +1,8 @@
 """Declaring views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts what it found.
 
-In the session in which a query is read (`names.py`) each collection of the flow, a source or a view, is a temporary
-view, whose leaf (`leaf.py`) has an alias that the conversion recognises (`convert.COLLECTION`). The query is analysed
-and never run: no command in it takes effect.
+In the session in which a query is read (`statement_session.py`) each collection of the flow, a source or a view, is a
+temporary view, whose leaf (`flow_leaves.py`) has an alias that the conversion recognises (`convert.COLLECTION`). The
+query is analysed and never run: no command in it takes effect.
 """
 
 from __future__ import annotations

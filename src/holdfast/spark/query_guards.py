@@ -7,8 +7,8 @@ other tasks read. Leaves whose rows are in the plan itself (literals) cannot be 
 A partition of a leaf is known by ``spark_partition_id()`` over that leaf, which holds under unions and coalescing,
 where the number of the task says nothing. A leaf's columns that the query does not use are not read.
 
-This file, like `prepared.py`, uses Spark's internals: it rewrites the plan through py4j, keeping the ids by which the
-rest of the plan refers to the leaf's columns.
+This file, like `prepared_query.py`, uses Spark's internals: it rewrites the plan through py4j, keeping the ids by which
+the rest of the plan refers to the leaf's columns.
 """
 
 from __future__ import annotations

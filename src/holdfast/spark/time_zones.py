@@ -1,8 +1,8 @@
 """What can be relied on in a time zone: whether days have 24 hours, and whether a date can come twice.
 
-A condition on the clock is turned into moments of a row (`frontend.moments`), which takes that what is compared with
-the row never goes back while time passes. Where clocks are put back, local time does; the date does so only where they
-are put back just after midnight.
+A condition on the clock is turned into moments of a row (`frontend.temporal_filters`), which takes that what is
+compared with the row never goes back while time passes. Where clocks are put back, local time does; the date does so
+only where they are put back just after midnight.
 """
 
 from __future__ import annotations

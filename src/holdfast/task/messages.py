@@ -26,7 +26,7 @@ FAILED = -3
 """An error that a task met."""
 
 Message = tuple[int, tuple[int, bytes | pa.Table]]
-"""(partition, (channel, buffer)). Within one task (`operators.whole`) rows go as they are, not as a buffer."""
+"""(partition, (channel, buffer)). Within one task (`task.single_task`) rows go as they are, not as a buffer."""
 
 
 class TruncatedInput(Exception):

@@ -1,12 +1,14 @@
 """One task of one stage: decode what arrived, run the stage's operators, route what they give.
 
-Messages (`operators.messages`) for operators of later stages pass through untouched. Results for the driver (what the
+Messages (`task.messages`) for operators of later stages pass through untouched. Results for the driver (what the
 views changed, how long things took) stay in the sender's own partition, so that the last stage's tasks deliver those of
 all stages. A task of a later stage that hears of an error computes nothing and writes nothing, since what arrived there
 is not complete.
 
 A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
 hold, so a retry, a speculative copy, or a task run twice does no harm.
+
+The file is long because decoding, running and routing share the state of one task.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ own then, and ``cluster.node(name)`` makes further nodes, for a ZooKeeper for in
 
 A driver can be a process of its own, to be killed as well: `Cluster.driver`. What it runs gets a `Handle`, by which it
 can kill others in turn.
+
+The file is long because a cluster is one thing to its users: start, kill, pause, cut, add, and clean up.
 """
 
 from __future__ import annotations

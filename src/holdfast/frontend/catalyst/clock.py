@@ -1,9 +1,9 @@
 """The clock in Catalyst's expressions, and where it may stand.
 
-Conditions on the clock are kept by a `Temporal`, which `frontend.moments` makes of a comparison: it undoes, step by
-step, what was done to the clock. `beside_clock` writes such a comparison with the steps that it knows (a constant
-interval is added, a date taken, a timestamp truncated). ``now() - ts < INTERVAL 1 HOUR`` is written as the comparison
-of the clock with what is left of it, in local time, as Spark subtracts timestamps.
+Conditions on the clock are kept by a `Temporal`, which `frontend.temporal_filters` makes of a comparison: it undoes,
+step by step, what was done to the clock. `beside_clock` writes such a comparison with the steps that it knows (a
+constant interval is added, a date taken, a timestamp truncated). ``now() - ts < INTERVAL 1 HOUR`` is written as the
+comparison of the clock with what is left of it, in local time, as Spark subtracts timestamps.
 
 `check_temporal` refuses a condition of which it cannot be said when it holds, and `check_timeless` the clock where a
 view would have to change without any change of its inputs.

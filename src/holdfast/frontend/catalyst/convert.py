@@ -2,7 +2,8 @@
 
 `CONVERTERS` says for each of Catalyst's operators which function converts it; an operator that is not there cannot be
 kept up to date, and is refused by name. Spark has resolved names, types and coercions, and has turned correlated
-subqueries into joins (`spark.analysed`); what is left is to say each operator in nodes that are kept incrementally.
+subqueries into joins (`spark.analysed_query`); what is left is to say each operator in nodes that are kept
+incrementally.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Catalyst's expressions as expressions of the plan.
 
 An expression whose classes are all known to `Expressions._native` is written out, every cast in its place: Holdfast may
-compute it by itself (`operators.reading`). Any other is `SparkExpression`: Spark's own expression object, over the
-parts of it that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So what is not
-native crosses as the very expression that Spark made.
+compute it by itself (`operators.expressions.compile_term`). Any other is `SparkExpression`: Spark's own expression
+object, over the parts of it that Spark does not compute, its *holes* (columns, draws, users' functions, subqueries). So
+what is not native crosses as the very expression that Spark made.
 
 AND, OR, NOT and comparisons are always written out, since joins, keys and temporal filters look into them. Below them
 an expression is native as a whole or foreign as a whole. What has no hole at all is a constant, which Spark's own

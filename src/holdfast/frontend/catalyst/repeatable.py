@@ -1,8 +1,8 @@
 """Expressions that Spark computes must give the same value whenever they are computed: a replay must repeat them, and a
 row that goes must be taken back as it came.
 
-What Spark calls nondeterministic is refused, unless it is drawn (`frontend.draws`). So is what depends on the session,
-the user or the file that is read, which Spark calls deterministic.
+What Spark calls nondeterministic is refused, unless it is drawn (`frontend.placeholders`). So is what depends on the
+session, the user or the file that is read, which Spark calls deterministic.
 """
 
 from __future__ import annotations

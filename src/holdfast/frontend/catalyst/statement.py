@@ -14,7 +14,7 @@ Kind = TypeVar("Kind", bound=DeclarationError)
 
 
 class Catalyst(Protocol):
-    """Spark's side of a plan (`spark.analysed`): what its JSON does not tell."""
+    """Spark's side of a plan (`spark.analysed_query`): what its JSON does not tell."""
 
     @property
     def has_collations(self) -> bool:

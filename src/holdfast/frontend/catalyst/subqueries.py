@@ -6,7 +6,8 @@ in the condition:
 
 - ``x NOT IN (S)`` comes as ``x = s OR (x = s) IS NULL``, for each of its columns: `_Aware`. It is decided by keys, too
   (`_unknown`).
-- One comparison besides the keys is decided by the least and the greatest value of a group (`frontend.extremes`).
+- One comparison besides the keys is decided by the least and the greatest value of a group
+  (`frontend.exists_by_extremes`).
 - Any other condition is decided by pairs of rows, for each combination of values that the left side has (`_matched`):
   rows with the same values have the same answer, so each combination is asked once.
 

@@ -4,8 +4,8 @@
 of children and its parameters. A parameter that is a tree itself (a condition, a select list, the plan of a subquery)
 is such a list again. `read_plan` makes a tree of `CatalystOperator` and `CatalystExpression` of it.
 
-Every value knows its path from the root, so that `spark.analysed` can find the JVM's own object where the JSON does not
-say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
+Every value knows its path from the root, so that `spark.analysed_query` can find the JVM's own object where the JSON
+does not say enough: the type of an expression, its position in the SQL text, the bytes of a Python function.
 """
 
 from __future__ import annotations

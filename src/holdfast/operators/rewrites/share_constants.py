@@ -1,9 +1,9 @@
 """share_constants: what a condition says of one side of an equality it says of the other.
 
 ``o.user = u.user AND o.user = 'ada'`` keeps only the users of that name, too. Within a region of inner joins, a
-condition that a column equals a constant is repeated for every column of its class (`rewrites/region.py`: equal columns
-of one type), and then pushed down to the relation. Only relations that are a source and what is done to its rows get
-it: there it can be seen that they have it.
+condition that a column equals a constant is repeated for every column of its class (`operators/rewrites/region.py`:
+equal columns of one type), and then pushed down to the relation. Only relations that are a source and what is done to
+its rows get it: there it can be seen that they have it.
 """
 
 from __future__ import annotations

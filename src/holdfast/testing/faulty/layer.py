@@ -9,6 +9,8 @@ disk that fails under a mapping ends the process).
 
 It does not reach other processes (Spark's tasks, the JVM) nor C libraries that open files themselves (SQLite): for
 those there is `shim`.
+
+The file is long because each function that touches files has a replacement of its own here.
 """
 
 from __future__ import annotations

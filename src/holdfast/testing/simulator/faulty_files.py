@@ -8,6 +8,8 @@ or the local directory that is lost), and a plan of faults for everything that t
   for the one in which the driver died;
 * no file of a source, and no whole file of a changelog, is ever removed or changed;
 * when the faults end, the flow opens, takes what is left, and every view and changelog is exact and safe.
+
+The file is long because what happens, and what must hold after it, are drawn from one seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Carrying out a simulation, checking it, and cutting a failing one down."""
+"""Carrying out a simulation, checking it, and cutting a failing one down.
+
+The file is long because carrying out, checking and cutting down share the state of one simulation.
+"""
 
 from __future__ import annotations
 
