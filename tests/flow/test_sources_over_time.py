@@ -20,6 +20,7 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import BadFile, SchemaChanged
 from holdfast.log.location import LocalLocation
 from holdfast.operators.rewrites import rewrite
+from holdfast.operators.temporal import Temporal
 from holdfast.plan import nodes
 from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
@@ -52,7 +53,7 @@ class Runs:
         self.close()
         tables: dict[str, nodes.Node] = {name: nodes.Source(name, tuple(one.fields)) for name, one in sources.items()}
         if expires in tables:
-            tables[expires] = nodes.Temporal(tables[expires], None, "x")
+            tables[expires] = Temporal(tables[expires], None, "x")
         plans: dict[str, nodes.Node] = {}
         for name, sql in views.items():
             plans[name] = rewrite(plan_sql(name, sql, {**tables, **plans}), keep=list(plans.values()))

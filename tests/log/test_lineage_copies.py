@@ -14,8 +14,8 @@ from holdfast.inspect.places import Durable, Working, read_history
 from holdfast.log.lineage_copies import orphans, read_location, read_places, read_working, records_of
 from holdfast.log.location import LocalLocation
 from holdfast.log.replica import Replica
-from holdfast.results.flow_results import Recovery
 from holdfast.runtime.recovery.find_history import find_history
+from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.unreliable import Unreliable
 
@@ -97,7 +97,7 @@ def test_recovery_and_tools_find_the_same_history(tmp_path: Path) -> None:
     torn = next((tmp_path / "first" / "lineage").glob("000000000004-*"))
     torn.write_bytes(torn.read_bytes()[:-20])
     seen, _ = read_history([Working(LocalLocation(tmp_path)), Durable(first), Durable(second)])
-    recovery = Recovery()
+    recovery = RecoveryRecord()
     replicas = {"first": Replica(first), "second": Replica(second)}
     recovered = find_history(stash, replicas, [], tmp_path / "begun.jsonl", [], {}, recovery)
     assert list(recovered) == list(seen) == true
@@ -115,7 +115,7 @@ def test_a_line_that_only_the_stash_had_is_an_error_for_both_and_one_with_a_copy
     with pytest.raises(LogDamaged, match="line 5"):
         read_history(places)
     with pytest.raises(LogDamaged, match="line 5"):
-        find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, Recovery())
+        find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, RecoveryRecord())
     Replica(location).write_lineage(history[4:5])
     assert list(read_history(places)[0]) == history
-    assert list(find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, Recovery())) == history
+    assert list(find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, RecoveryRecord())) == history

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.rewrites import rewrite
@@ -27,11 +28,9 @@ from holdfast.plan.expression import Tree, condition, number
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import Linear, Named, Node, Source, same
 from holdfast.plan.placement import placement
-from holdfast.runtime.continuing import engine_of
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.runtime.replication import DurabilitySettings
 from holdfast.testing.simulator.model import SOURCES
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of
@@ -128,7 +127,7 @@ def _open(world: World, views: dict[str, Node], host: int) -> Engine:
         sinks=[(view, SimulatedSink(world, view)) for view in views],
         settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=6)),
     )
-    return engine_of(PreparedFlow(declared, SimulatedRunner(world, 2)), ConnectorProgress())
+    return Engine(PreparedFlow(declared, SimulatedRunner(world, 2)), ConnectorProgress())
 
 
 @pytest.mark.parametrize("seed", range(3))

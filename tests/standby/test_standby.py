@@ -197,7 +197,8 @@ def test_a_standby_goes_on_when_the_leader_is_killed_or_stalls(
         second.signal(signal.SIGCONT)
         assert second.process.wait(PATIENCE) == 3, second.errors()
         assert second.event("lost", "released")["event"] == "lost"
-        (said,) = (line for line in second.errors().splitlines() if line.startswith("holdfast: "))
+        lines = [line for line in second.errors().splitlines() if line.startswith("holdfast: ")]
+        (said,) = lines
         assert "another driver has taken over" in said and f"process {third.pid} on" in said
         # Spark's own processes complain in the terminal when they end; the driver does not.
         assert "holdfast/cli.py" not in second.errors()

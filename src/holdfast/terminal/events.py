@@ -16,6 +16,8 @@ class _Lines(logging.Handler):
     """Prints to whatever stderr is at the moment: while a live table is drawn, that is above the table."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "holdfast.zookeeper":
+            return  # kazoo speaks of every attempt to connect; what matters of it the lease says itself
         if not logging.getLogger().handlers:
             print(f"holdfast: {record.getMessage()}", file=sys.stderr, flush=True)
 
