@@ -7,6 +7,7 @@ catches whatever makes an operator, a rewrite, an expression or the routing betw
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +20,15 @@ def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-@pytest.mark.parametrize("numbers", flows(CASES), ids=name)
+SOON = 260 // TOGETHER
+"""So many flows are run by `make test`: each construct alone, and once over another. The rest: `make test-slow`."""
+
+
+def in_time(numbers: list[list[int]]) -> list[Any]:
+    return [each if index < SOON else pytest.param(each, marks=pytest.mark.slow) for index, each in enumerate(numbers)]
+
+
+@pytest.mark.parametrize("numbers", in_time(flows(CASES)), ids=name)
 def test_every_view_equals_the_batch_result_after_every_epoch(
     spark: SparkSession, tmp_path: Path, numbers: list[int]
 ) -> None:
