@@ -7,6 +7,11 @@ Is the view right?
 * `stopped_clock` sets the time, for views in which rows come and go as it passes;
 * `total_of_changes` adds a changelog up to the rows that it stands for.
 
+What did a crash do to the output?
+
+* `classify` compares what was delivered before and after a crash with the output of a run without one, and says which
+  of the five `RECOVERY_TYPES` it was, with the rows that show it (`Classified`).
+
 Does it survive?
 
 * `crash_at` has the driver die (`Crash`) at one of the `MARKS` of the code;
@@ -28,6 +33,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.testing.classifier import RECOVERY_TYPES, Classified, RecoveryType, classify
     from holdfast.testing.clock import stopped_clock
     from holdfast.testing.cluster import Cluster
     from holdfast.testing.crashes import MARKS, Crash, crash_at
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARKS",
+    "RECOVERY_TYPES",
+    "Classified",
     "Cluster",
     "Crash",
     "Fault",
@@ -49,8 +57,10 @@ __all__ = [
     "MemoryLocation",
     "Oracle",
     "Plan",
+    "RecoveryType",
     "Unreliable",
     "assert_same_rows",
+    "classify",
     "crash_at",
     "faults",
     "shrink",
@@ -62,6 +72,8 @@ __all__ = [
 
 _HOMES = {
     "MARKS": "crashes",
+    "RECOVERY_TYPES": "classifier",
+    "Classified": "classifier",
     "Cluster": "cluster",
     "Crash": "crashes",
     "Fault": "faulty.plan",
@@ -69,8 +81,10 @@ _HOMES = {
     "MemoryLocation": "memory",
     "Oracle": "oracle",
     "Plan": "faulty.plan",
+    "RecoveryType": "classifier",
     "Unreliable": "unreliable",
     "assert_same_rows": "oracle",
+    "classify": "classifier",
     "crash_at": "crashes",
     "faults": "faulty.layer",
     "shrink": "simulator",
