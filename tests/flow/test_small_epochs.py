@@ -36,8 +36,9 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def test_an_epoch_like_a_small_one_before_it_is_one_task(
-    spark: SparkSession, tmp_path: Path, planned: list[int]
+    spark: SparkSession, tmp_path: Path, planned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOLDFAST_PATH", "task")
     with hf.Flow("small", log=tmp_path / "log", spark=spark) as flow:
         t, u = flow.input("t", "k long, v long"), flow.input("u", "k long, g string")
         flow.view("v", VIEW)

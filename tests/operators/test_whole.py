@@ -1,4 +1,5 @@
-"""An epoch in one task writes what the tasks of all stages write, byte for byte, and gives up when it is too much."""
+"""An epoch in one task, be it one that stays, writes what the tasks of all stages write, byte for byte, and gives up
+when it is too much."""
 
 from __future__ import annotations
 
@@ -93,9 +94,9 @@ def test_one_task_gives_up_when_it_reads_too_much(program: Program, tmp_path: Pa
 def test_one_task_gives_up_when_it_passes_on_too_much(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_task, "_PASSED", 50)
+    monkeypatch.setattr(single_task, "_PASSED", 1)
     with pytest.raises(single_task.TooManyRows):
-        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), items(0)))
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), items(0), limit=50))
 
 
 def test_a_task_whose_input_breaks_off_writes_nothing(program: Program, tmp_path: Path) -> None:

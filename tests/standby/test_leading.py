@@ -62,6 +62,7 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(
         return whole(job, items)
 
     monkeypatch.setattr(EpochJob, "_whole", counted)
+    monkeypatch.setenv("HOLDFAST_PATH", "task")
     lease = (tmp_path / "lease").as_uri()
     first, second = declare(spark, tmp_path, 2), declare(spark, tmp_path, 5)
     assert first.run(until="idle", lease=lease, on_lease=events.append) == 2

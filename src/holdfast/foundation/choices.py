@@ -10,5 +10,8 @@ OnLoss: TypeAlias = Literal["replay", "terminate", "continue"]
 Strategy: TypeAlias = Literal["nosync", "synchronous-log", "volatile"]
 """How a flow's results are protected."""
 
+EpochPath: TypeAlias = Literal["resident", "task", "stages"]
+"""In which way an epoch was run."""
+
 Until: TypeAlias = Literal["idle"]
 """When ``flow.run`` ends by itself."""

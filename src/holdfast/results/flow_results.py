@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.foundation.choices import Strategy
+from holdfast.foundation.choices import EpochPath, Strategy
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
 
@@ -56,6 +56,10 @@ class Epoch:
 
     approximate: Approximation | None = None
     """What the epoch was computed from, if not from everything; None: it is exact."""
+
+    path: EpochPath = "stages"
+    """In which way it was run: ``"resident"`` by a task that stays, ``"task"`` as a job of one task, ``"stages"`` as a
+    job with exchanges. All three write the same layers."""
 
     @property
     def idle(self) -> bool:

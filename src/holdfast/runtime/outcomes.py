@@ -65,4 +65,4 @@ def result_of(
         for what, spent in report.seconds.items():
             timings[what] = timings.get(what, 0.0) + spent
     arrived = sum(report.arrived for report in outcome.reports if report.stage == 0)
-    return Epoch(epoch, changed, arrived, seconds, timings, approximate)
+    return Epoch(epoch, changed, arrived, seconds, timings, approximate, outcome.path)

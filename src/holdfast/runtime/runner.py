@@ -14,6 +14,7 @@ from holdfast.connectors.source import Offer, Source
 from holdfast.coordinator.clock import Reading
 from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import MemberUnreachable
+from holdfast.foundation.choices import EpochPath
 from holdfast.log.host_paths import MISPLACED
 from holdfast.plan.dataflow import Dataflow
 from holdfast.task.program import Program
@@ -39,6 +40,8 @@ class Outcome:
     reports: tuple[TaskReport, ...]
     planning: float
     seconds: float
+    path: EpochPath = "stages"
+    """In which way it was run."""
 
 
 def unreachable(error: Exception | str) -> MemberUnreachable:

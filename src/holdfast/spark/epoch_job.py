@@ -5,12 +5,13 @@
 The exchange moves messages ``(partition, (channel, buffer))``; a partition is a range of key hashes. All operators of a
 stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
 An epoch that is as small as the one before it was is a single task instead (`task.single_task`), unless rows must cross
-through Spark on their way.
+through Spark on their way: if it can be had, one that stays (`resident_task`), and no job at all.
 The RDDs are built anew each epoch (an RDD that ran has its exchange behind it); the program is broadcast once.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
+from holdfast.foundation.choices import EpochPath
 from holdfast.log.location import Location
 from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Outcome, Work, unreachable
@@ -45,11 +47,12 @@ from holdfast.spark.failure import lost, not_exchanged, translated
 from holdfast.spark.placed_work import PlacedWork, check, located
 from holdfast.spark.prepared_query import Prepared
 from holdfast.spark.quiet_errors import quietly
+from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
 from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
-from holdfast.task.single_task import SMALL, TooManyRows, run_single_task
+from holdfast.task.single_task import SMALL, STAYING, TooManyRows, run_single_task, weight
 from holdfast.task.stage import EpochSpec, Router, TaskReport, finish, reports_of, run_stage
 
 EPOCHS = "holdfast-epochs"
@@ -57,6 +60,12 @@ EPOCHS = "holdfast-epochs"
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
+_ONLY = "HOLDFAST_PATH"
+"""Environment: the one way in which small epochs are run (``resident``, ``task`` or ``stages``), for tests."""
+
+_WARMING = 5.0
+"""So many seconds whoever warms up waits for the task that stays."""
+
 _ENOUGH: Message = (0, (COUNT, b"enough"))
 """What a task sends that has more to do than it was sent for."""
 
@@ -94,8 +103,11 @@ class EpochJob:
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._blame = FailingView(flow, program)
         self._crosses = any(path.catalyst for path in flow.paths)
-        self._rows: int | None = None
-        """How many rows the last epoch took in; None before the first."""
+        self._size: int | None = None
+        """How large the last epoch was (`weight`); None before the first."""
+
+        self._resident = resident_of(spark.sparkContext) if self._may_be_together else None
+        self._key = program_key()
 
     def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
         schema = wide_schema(cross)
@@ -108,40 +120,64 @@ class EpochJob:
     def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
-        self._announce(subject)
-        self._blame.sources = frozenset(one.name for one in work)
-        messages = None
-        if self._may_be_small(epoch) and (rdd := self._in_one_task(work)) is not None:
-            self._tell(epoch)
-            planned = time.perf_counter()
-            messages = self._collected(rdd, subject)
+        messages: list[Message] | None = None
+        path: EpochPath = "stages"
+        items = self._small_items(epoch, work)
+        if items is not None:
+            messages = self._stayed(epoch, items)
+            path, planned = "resident", started
+        if messages is None:
+            self._announce(subject)
+            self._blame.sources = frozenset(one.name for one in work)
+            if items is not None and self._allowed("task", SMALL):
+                self._tell(epoch)
+                path, planned = "task", time.perf_counter()
+                messages = self._collected(self._whole(items), subject)
         if messages is None or messages == [_ENOUGH]:
+            self._announce(subject)
             rdd, senders = self.plan(work, epoch.partitions)
             self._tell(epoch, senders)
-            planned = time.perf_counter()
+            path, planned = "stages", time.perf_counter()
             messages = self._collected(rdd, subject)
         reports = reports_of(messages)
-        self._rows = sum(report.arrived for report in reports if report.stage == 0)
-        return Outcome(reports, planned - started, time.perf_counter() - started)
+        first = [report for report in reports if report.stage == 0]
+        self._size = weight(sum(report.arrived for report in first), sum(report.sent for report in first))
+        return Outcome(reports, planned - started, time.perf_counter() - started, path)
 
-    def _may_be_small(self, epoch: EpochSpec) -> bool:
-        """The next epoch is taken to be like the last one. Replays are few, and write what they are told to."""
+    def _small_items(self, epoch: EpochSpec, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
+        """The parts to read in one task; None if the epoch is not one for a single task. It is taken to be like the
+        last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
-        return usual and self._may_be_together and self._rows is not None and self._rows <= SMALL
+        small = self._allowed("resident", STAYING) or self._allowed("task", SMALL)
+        return self._items(work) if usual and self._may_be_together and small else None
+
+    def _allowed(self, path: str, limit: int) -> bool:
+        """Whether an epoch like the last one may take this path."""
+        if path == "resident" and self._resident is None:
+            return False
+        return os.environ.get(_ONLY, path) == path and self._size is not None and self._size <= limit
+
+    def _stayed(self, epoch: EpochSpec, items: list[tuple[str, bytes]]) -> list[Message] | None:
+        """What the task that stays answers; None if a job is needed."""
+        if self._resident is None or not self._allowed("resident", STAYING):
+            return None
+        told = replace(epoch, owners=(), copies=(), senders=0)
+        found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items, STAYING)
+        return [_ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
 
     @property
     def _may_be_together(self) -> bool:
         return self._placement is None and not self._crosses
 
-    def _in_one_task(self, work: Sequence[Work]) -> RDD[Message] | None:
-        """The job of a small epoch; None if its rows come from where only Spark reads."""
+    def _items(self, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
+        """The parts that an epoch reads; None if its rows come from where only Spark reads."""
         items: list[tuple[str, bytes]] = []
         for one in work:
             for offer in one.offers:
                 if one.source.frame(self._spark, offer) is not None:
                     return None
                 items += [(one.name, cloudpickle.dumps(part)) for part in one.source.parts(offer)]
-        return self._whole(items)
+        return items
 
     def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
@@ -158,8 +194,10 @@ class EpochJob:
             reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
         if self._may_be_together:
             reports_of(self._collected(self._whole([]), subject))
-            if self._rows is None:
-                self._rows = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
+            if self._resident is not None and self._resident.wait(_WARMING):
+                self._stayed(epoch, [])
+            if self._size is None:
+                self._size = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
 
     def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
         losses = self._placement.losses if self._placement is not None else 0

@@ -121,8 +121,9 @@ def _end_workers(jvm: int) -> None:
 
 def local_master(cores: int) -> str:
     """Name a local master for so many cores. Merging and copying have slots of their own: an epoch never waits for one
-    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores."""
-    return f"local[{cores + spare(cores)}]"
+    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores. One more is
+    for the task that stays (`resident_task`), which mostly waits to be told."""
+    return f"local[{cores + spare(cores) + 1}]"
 
 
 def local_builder(cores: int) -> SparkSession.Builder:

@@ -23,23 +23,41 @@ from holdfast.task.read_sources import read_parts
 from holdfast.task.stage import EpochSpec, finish, run_stage
 
 SMALL = 20_000
-"""Rows of input up to which an epoch is small: on two cores, where one core is as fast as two and their exchanges."""
+"""Rows up to which an epoch is small: on two cores, where one core is as fast as two and their exchanges. Rows that the
+linear steps drop are cheap: they count as `weight` says."""
 
-_READ = 2 * SMALL
-_PASSED = 25 * SMALL
-"""Rows that are read, or passed from one stage to the next, before it is no longer a small epoch."""
+STAYING = 6 * SMALL
+"""The same for a task that stays, which costs no job."""
+
+_CHEAP = 8
+"""So many rows that are only read are as much work as one that goes on to an operator."""
+
+_READ = 2 * _CHEAP
+_PASSED = 25
+"""So many times the limit may be read in one part, or passed from one stage to the next, before an epoch is too
+large."""
+
+
+def weight(read: int, sent: int) -> int:
+    """The size of an epoch: rows that were read, and rows that were left of them behind the linear steps."""
+    return max(sent, read // _CHEAP)
 
 
 class TooManyRows(Exception):
     """More rows than one task should work on."""
 
 
-def run_single_task(program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]]) -> Iterator[Message]:
-    """The messages of the last stage, for the driver. Raises the user's error, or `TooManyRows`."""
-    router, report = read_parts(program, epoch, _counted(items), 0, keep=True)
+def run_single_task(
+    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], *, limit: int = SMALL
+) -> Iterator[Message]:
+    """The messages of the last stage, for the driver. Raises the user's error, or `TooManyRows` if there is much more
+    to do than for ``limit`` rows."""
+    router, report = read_parts(program, epoch, _counted(items, _READ * limit), 0, keep=True)
+    if report.sent > 2 * limit:
+        raise TooManyRows
     messages = list(finish(router, report, 0))
     for stage in range(1, program.stages + 1):
-        _check(messages)
+        _check(messages, _PASSED * limit)
         mine: list[list[Message]] = [[] for _ in range(epoch.partitions)]
         for message in messages:
             mine[message[0]].append(message)
@@ -54,23 +72,23 @@ def run_single_task(program: Program, epoch: EpochSpec, items: Iterable[tuple[st
 class _Counted:
     """A part that is read so far and no further."""
 
-    def __init__(self, part: Part) -> None:
-        self._part = part
+    def __init__(self, part: Part, limit: int) -> None:
+        self._part, self._limit = part, limit
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         rows = 0
         for table in self._part.read(schema):
             rows += table.num_rows
-            if rows > _READ:
+            if rows > self._limit:
                 raise TooManyRows
             yield table
 
 
-def _counted(items: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, Part]]:
-    return ((name, _Counted(part)) for name, part in items)
+def _counted(items: Iterable[tuple[str, Part]], limit: int) -> Iterator[tuple[str, Part]]:
+    return ((name, _Counted(part, limit)) for name, part in items)
 
 
-def _check(messages: Iterable[Message]) -> None:
+def _check(messages: Iterable[Message], limit: int) -> None:
     rows = sum(content.num_rows for _, (_, content) in messages if isinstance(content, pa.Table))
-    if rows > _PASSED:
+    if rows > limit:
         raise TooManyRows

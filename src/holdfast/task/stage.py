@@ -126,6 +126,9 @@ class TaskReport:
     """At what clock something happens in this task although nothing arrives. None: never."""
 
     arrived: int = 0
+    sent: int = 0
+    """Rows that were handed to operators, behind the linear steps."""
+
     member: str = field(default_factory=member)
     """Where it ran: the name of the host's directory, if hosts have their own."""
 
@@ -231,6 +234,7 @@ class Router:
         )
         with _named(operator, self.epoch.number):
             prepared = operator.spec.prepare(port, change)
+        self.report.sent += prepared.num_rows
         since = self.report.spend("prepare", since)
         if route.local:
             self.here.setdefault(route.channel, []).append(prepared)

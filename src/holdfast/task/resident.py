@@ -1,0 +1,146 @@
+"""A task that stays: it is told one epoch after the other over a local socket, and runs each as a single task would.
+
+A Spark job that does nothing costs tens of milliseconds, however little changes. A task that stays pays that once. What
+it runs is `task.single_task`: the same operators over the same messages, and the layers that it writes are the same,
+byte for byte and by name. So nothing depends on it. Whoever asks (`spark/resident_task.py`) may stop waiting at any
+moment and run the epoch as a job instead, beside this one or after it.
+
+Frames on the socket are a length of eight bytes and a pickle. A request is the key of a program, the program itself the
+first time, an epoch and the parts to read. An answer is the messages of the last stage, or a word that says why there
+are none. The socket lies in a directory of the user's own, and both ends are processes of one user on one host.
+
+The task ends when the other side closes the connection, when nothing was asked for a while, or when it holds more
+memory than it may: Spark owns the process, and another one can be had for the price of a job.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.connectors.source import Part
+from holdfast.errors import HoldfastError
+from holdfast.task.messages import Message, failure
+from holdfast.task.program import Program
+from holdfast.task.single_task import TooManyRows, run_single_task
+from holdfast.task.stage import EpochSpec
+
+IDLE = 60.0
+"""After so many seconds without an epoch the task ends."""
+
+MEMORY = 1 << 30
+"""With more bytes of its own than this (mapped layers do not count) the task ends after its answer."""
+
+_PROGRAMS = 16
+"""So many programs are kept: one for each flow of a session, most often."""
+
+_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class Request:
+    """An epoch to run. ``items``: names of sources, with pickled parts to read. ``program`` is None if it was sent
+    before on this connection, under the same ``key``."""
+
+    key: str
+    program: bytes | None
+    epoch: EpochSpec
+    items: Sequence[tuple[str, bytes]]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of an epoch: its messages; or nothing, because there was too much to do for one task, or because
+    something went wrong that a job will say better."""
+
+    messages: tuple[Message, ...] = ()
+    too_many: bool = False
+    failed: str = ""
+    ends: bool = False
+    """The task ends after this answer."""
+
+
+class Closed(Exception):
+    """The other side has closed the connection."""
+
+
+def send(connection: socket.socket, value: object) -> None:
+    """Send one frame."""
+    body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    connection.sendall(len(body).to_bytes(_LENGTH, "little") + body)
+
+
+def receive(connection: socket.socket) -> object:
+    """Wait for one frame. Raises `Closed` at the end of the stream, TimeoutError if the socket has a time limit."""
+    size = int.from_bytes(_exactly(connection, _LENGTH), "little")
+    return pickle.loads(_exactly(connection, size))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    found = bytearray(size)
+    view, done = memoryview(found), 0
+    while done < size:
+        count = connection.recv_into(view[done:])
+        if count == 0:
+            raise Closed
+        done += count
+    return found
+
+
+def serve(path: str) -> int:
+    """Run the epochs that are asked for at the socket ``path`` until the task may end; how many there were."""
+    programs: OrderedDict[str, Program] = OrderedDict()
+    count = 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(path)
+            connection.settimeout(IDLE)
+            ends = False
+            while not ends:
+                request = receive(connection)
+                assert isinstance(request, Request)
+                answer = _answered(request, programs)
+                ends = bool(answer.failed) or _memory() > MEMORY
+                send(connection, Answer(answer.messages, answer.too_many, answer.failed, ends))
+                count += 1
+        except (Closed, TimeoutError, ConnectionError, FileNotFoundError):
+            pass  # nobody asks any more: the task has done what it was for
+    return count
+
+
+def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
+    try:
+        if request.program is not None:
+            programs[request.key] = pickle.loads(request.program)
+        program = programs[request.key]
+        programs.move_to_end(request.key)
+        while len(programs) > _PROGRAMS:
+            programs.popitem(last=False)
+        items = ((name, _part(part)) for name, part in request.items)
+        return Answer(tuple(run_single_task(program, request.epoch, items, limit=request.limit)))
+    except TooManyRows:
+        return Answer(too_many=True)
+    except HoldfastError as error:
+        return Answer(tuple(failure(error, request.epoch.partitions)))
+    except Exception as error:  # whatever it is, the job that runs the epoch next meets it too, and reports it
+        return Answer(failed=f"{type(error).__name__}: {error}")
+
+
+def _part(packed: bytes) -> Part:
+    part: Part = pickle.loads(packed)
+    return part
+
+
+def _memory() -> int:
+    """Bytes of this process that are not shared with files; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
