@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
-from holdfast.spark.epoch_job import _stage_task
+from holdfast.spark.epoch_tasks import stage_task
 from holdfast.spark.epoch_property import tell
 from holdfast.task.messages import Message, counted
 from holdfast.task.program import compile_program
@@ -46,7 +46,7 @@ def test_a_task_whose_input_breaks_off_in_spark_writes_nothing(spark: SparkSessi
         return _after_the_jvm(spark.sparkContext.parallelize([0], 1).mapPartitions(all_of_them))
 
     tell(spark.sparkContext, epoch)
-    task = _stage_task(spark.sparkContext.broadcast(program), 1, None)
+    task = stage_task(spark.sparkContext.broadcast(program), 1, None)
     with pytest.raises(Exception, match="the other side fails"):
         messages(True).mapPartitionsWithIndex(task).collect()
     assert files(tmp_path) == {}

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError
 from holdfast.foundation.choices import EpochPath
 from holdfast.log.location import Location
 from holdfast.plan.dataflow import Dataflow
@@ -37,37 +34,41 @@ from holdfast.spark.crossing import (
     send_rows,
     through_spark,
     to_frame,
-    wide_batches,
     wide_rows,
     wide_schema,
 )
-from holdfast.spark.epoch_property import Copies, current_epoch, current_partition, tell
+from holdfast.spark.epoch_property import Copies, tell
+from holdfast.spark.epoch_tasks import (
+    ENOUGH,
+    ArrowTask,
+    own_partition,
+    source_task,
+    stage_task,
+    where_it_belongs,
+    whole_task,
+    wide_source_task,
+    wide_stage_task,
+)
 from holdfast.spark.failing_view import FailingView
 from holdfast.spark.failure import lost, not_exchanged, translated
-from holdfast.spark.placed_work import PlacedWork, check, located
+from holdfast.spark.placed_work import PlacedWork, located
 from holdfast.spark.prepared_query import Prepared
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
-from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
-from holdfast.task.missing_layers import fetch_missing_layers
+from holdfast.task.messages import Message
 from holdfast.task.program import Program, bounds
-from holdfast.task.read_sources import read_parts
-from holdfast.task.single_task import SMALL, STAYING, TooManyRows, run_single_task, weight
-from holdfast.task.stage import EpochSpec, Router, TaskReport, finish, reports_of, run_stage
+from holdfast.task.single_task import SMALL, STAYING, weight
+from holdfast.task.stage import EpochSpec, reports_of
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
 
-ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _ITEM = "name string, part binary"
 _ONLY = "HOLDFAST_PATH"
 """Environment: the one way in which small epochs are run (``resident``, ``task`` or ``stages``), for tests."""
 
 _WARMING = 5.0
 """So many seconds whoever warms up waits for the task that stays."""
-
-_ENOUGH: Message = (0, (COUNT, b"enough"))
-"""What a task sends that has more to do than it was sent for."""
 
 
 class EpochJob:
@@ -98,7 +99,7 @@ class EpochJob:
             cross = crossing(flow, program, [operator.id for operator in program.at(stage)])
             if cross is not None:
                 self._crossings[stage] = self._prepared(
-                    cross, stage, _wide_stage_task(self._broadcast, stage, cross, self._copies)
+                    cross, stage, wide_stage_task(self._broadcast, stage, cross, self._copies)
                 )
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._blame = FailingView(flow, program)
@@ -133,7 +134,7 @@ class EpochJob:
                 self._tell(epoch)
                 path, planned = "task", time.perf_counter()
                 messages = self._collected(self._whole(items), subject)
-        if messages is None or messages == [_ENOUGH]:
+        if messages is None or messages == [ENOUGH]:
             self._announce(subject)
             rdd, senders = self.plan(work, epoch.partitions)
             self._tell(epoch, senders)
@@ -163,7 +164,7 @@ class EpochJob:
             return None
         told = replace(epoch, owners=(), copies=(), senders=0)
         found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items, STAYING)
-        return [_ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
+        return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
 
     @property
     def _may_be_together(self) -> bool:
@@ -180,7 +181,7 @@ class EpochJob:
         return items
 
     def _whole(self, items: list[tuple[str, bytes]]) -> RDD[Message]:
-        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(_whole_task(self._broadcast))
+        return self._spark.sparkContext.parallelize([items], 1).mapPartitions(whole_task(self._broadcast))
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
@@ -239,11 +240,11 @@ class EpochJob:
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages after the first."""
         for stage in range(1, self._program.stages + 1):
-            exchanged = rdd.partitionBy(partitions, _own_partition)
+            exchanged = rdd.partitionBy(partitions, own_partition)
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
-                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, stage, self._copies))
+                rdd = exchanged.mapPartitionsWithIndex(stage_task(self._broadcast, stage, self._copies))
             if self._placement is not None:
                 rdd = self._placement.pinned(rdd, owners)
         return rdd
@@ -268,7 +269,7 @@ class EpochJob:
         """Parts of these sources, read by tasks."""
         reading = self._reader(names)
         if reading is None:
-            return specs.mapPartitionsWithIndex(_source_task(self._broadcast))
+            return specs.mapPartitionsWithIndex(source_task(self._broadcast))
         frame = self._spark.createDataFrame(specs, _ITEM, verifySchema=False)
         return messages_of(reading.over(frame))
 
@@ -283,14 +284,14 @@ class EpochJob:
         for item, low in zip(items, kept, strict=True):
             owner = "" if low is None else owners[np.searchsorted(bounds(len(owners)), np.uint64(low), "right") - 1]
             placed.append((cloudpickle.dumps((owner, item)), self._placement.host(owner) if owner else ""))
-        return located(context, placed).map(_where_it_belongs)
+        return located(context, placed).map(where_it_belongs)
 
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
         """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
         if names not in self._reading:
             cross = crossing(self._flow, self._program, names)
             self._reading[names] = (
-                None if cross is None else self._prepared(cross, 0, _wide_source_task(self._broadcast, cross))
+                None if cross is None else self._prepared(cross, 0, wide_source_task(self._broadcast, cross))
             )
         return self._reading[names]
 
@@ -305,103 +306,3 @@ class EpochJob:
             yield messages_of(through_spark(wide, cross, self._broadcast, 0))
         if any(not route.catalyst for route in self._program.routes.get(work.name, ())):
             yield messages_of(wide.mapInArrow(send_rows(work.name, self._broadcast), MESSAGE))
-
-
-def _where_it_belongs(packed: bytes) -> tuple[str, bytes]:
-    owner, item = cloudpickle.loads(packed)
-    if owner:
-        check(owner)
-    result: tuple[str, bytes] = item
-    return result
-
-
-def _whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
-    def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
-        epoch = current_epoch()
-        found = list(lists)
-        if not found:
-            raise TruncatedInput("its list of parts did not come")
-        items = [item for one in found for item in one]
-        try:
-            return iter(list(run_single_task(broadcast.value, epoch, _unpacked(items))))
-        except TooManyRows:
-            return iter([_ENOUGH])
-        except HoldfastError as error:
-            return iter(failure(error, epoch.partitions))
-
-    return task
-
-
-def _own_partition(partition: int) -> int:
-    return partition
-
-
-def _stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
-    def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-        epoch = current_epoch(copies)
-        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
-        try:
-            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
-        except HoldfastError as error:
-            return iter(failure(error, epoch.partitions))
-        report.fetched = fetched
-        done = finish(router, report, partition)
-        return done if stage == broadcast.value.stages else counted(done, epoch.partitions)
-
-    return task
-
-
-def _wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, epoch = current_partition(), current_epoch(copies)
-        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
-        messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
-        router = Router(broadcast.value, epoch, TaskReport(stage, partition))
-        try:
-            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
-            report.fetched = fetched
-            done = list(finish(router, report, partition))
-        except HoldfastError as error:
-            router.catalyst.clear()
-            done = failure(error, epoch.partitions)
-        yield from wide_batches(cross, done, router)
-
-    return task
-
-
-def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    # A row is a whole buffer of rows: there are few.
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _unpacked(items: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Part]]:
-    return ((name, cloudpickle.loads(part)) for name, part in items)
-
-
-def _source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
-    def task(index: int, items: Iterable[tuple[str, bytes]]) -> Iterator[Message]:
-        epoch = current_epoch()
-        partition = index % epoch.partitions
-        try:
-            router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
-        except HoldfastError as error:
-            return iter(failure(error, epoch.partitions))
-        return counted(finish(router, report, partition), epoch.partitions)
-
-    return task
-
-
-def _wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        epoch = current_epoch()
-        items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
-        router = Router(broadcast.value, epoch, TaskReport(0, 0))
-        try:
-            router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
-            done = list(finish(router, report, 0))
-        except HoldfastError as error:
-            router.catalyst.clear()
-            done = failure(error, epoch.partitions)
-        yield from wide_batches(cross, done, router)
-
-    return task

@@ -199,11 +199,12 @@ def _stopped(context: Any) -> bool:
 
 def _has_room(context: SparkContext) -> bool:
     told = context.getConf().get(SETTING, "")
+    master: str = context.master
     if told in ("true", "false"):
-        return told == "true" and context.master.startswith("local")
-    found = re.fullmatch(r"local\[(\d+)\]", context.master)
-    cores = context.defaultParallelism
-    return bool(found is not None and int(found[1]) > cores + spare(cores))
+        return told == "true" and master.startswith("local")
+    found = re.fullmatch(r"local\[(\d+)\]", master)
+    cores: int = context.defaultParallelism
+    return found is not None and int(found[1]) > cores + spare(cores)
 
 
 @atexit.register

@@ -1,0 +1,128 @@
+"""What the tasks of an epoch's job run: functions that Spark sends to its workers.
+
+Each knows the program from a broadcast and its epoch from a property of the job (`epoch_property`), so that what is
+sent never changes from one epoch to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from holdfast.connectors.source import Part
+from holdfast.errors import HoldfastError
+from holdfast.spark.crossing import Crossing, wide_batches
+from holdfast.spark.epoch_property import Copies, current_epoch, current_partition
+from holdfast.spark.placed_work import check
+from holdfast.task.messages import COUNT, Message, TruncatedInput, counted, failure
+from holdfast.task.missing_layers import fetch_missing_layers
+from holdfast.task.read_sources import read_parts
+from holdfast.task.single_task import TooManyRows, run_single_task
+from holdfast.task.stage import Router, TaskReport, finish, run_stage
+
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+ENOUGH: Message = (0, (COUNT, b"enough"))
+"""What a task sends that has more to do than it was sent for."""
+
+
+def where_it_belongs(packed: bytes) -> tuple[str, bytes]:
+    owner, item = cloudpickle.loads(packed)
+    if owner:
+        check(owner)
+    result: tuple[str, bytes] = item
+    return result
+
+
+def whole_task(broadcast: Any) -> Callable[[Iterable[list[tuple[str, bytes]]]], Iterator[Message]]:
+    def task(lists: Iterable[list[tuple[str, bytes]]]) -> Iterator[Message]:
+        epoch = current_epoch()
+        found = list(lists)
+        if not found:
+            raise TruncatedInput("its list of parts did not come")
+        items = [item for one in found for item in one]
+        try:
+            return iter(list(run_single_task(broadcast.value, epoch, _unpacked(items))))
+        except TooManyRows:
+            return iter([ENOUGH])
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+
+    return task
+
+
+def own_partition(partition: int) -> int:
+    return partition
+
+
+def stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+    def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
+        epoch = current_epoch(copies)
+        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
+        try:
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+        report.fetched = fetched
+        done = finish(router, report, partition)
+        return done if stage == broadcast.value.stages else counted(done, epoch.partitions)
+
+    return task
+
+
+def wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies) -> ArrowTask:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, epoch = current_partition(), current_epoch(copies)
+        fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
+        messages = ((owner, (channel, buffer)) for batch in batches for owner, channel, buffer in _plain_rows(batch))
+        router = Router(broadcast.value, epoch, TaskReport(stage, partition))
+        try:
+            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+            report.fetched = fetched
+            done = list(finish(router, report, partition))
+        except HoldfastError as error:
+            router.catalyst.clear()
+            done = failure(error, epoch.partitions)
+        yield from wide_batches(cross, done, router)
+
+    return task
+
+
+def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    # A row is a whole buffer of rows: there are few.
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _unpacked(items: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, Part]]:
+    return ((name, cloudpickle.loads(part)) for name, part in items)
+
+
+def source_task(broadcast: Any) -> Callable[[int, Iterable[tuple[str, bytes]]], Iterator[Message]]:
+    def task(index: int, items: Iterable[tuple[str, bytes]]) -> Iterator[Message]:
+        epoch = current_epoch()
+        partition = index % epoch.partitions
+        try:
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), partition)
+        except HoldfastError as error:
+            return iter(failure(error, epoch.partitions))
+        return counted(finish(router, report, partition), epoch.partitions)
+
+    return task
+
+
+def wide_source_task(broadcast: Any, cross: Crossing) -> ArrowTask:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        epoch = current_epoch()
+        items = [(name, part) for batch in batches for name, part in _plain_rows(batch)]
+        router = Router(broadcast.value, epoch, TaskReport(0, 0))
+        try:
+            router, report = read_parts(broadcast.value, epoch, _unpacked(items), 0)
+            done = list(finish(router, report, 0))
+        except HoldfastError as error:
+            router.catalyst.clear()
+            done = failure(error, epoch.partitions)
+        yield from wide_batches(cross, done, router)
+
+    return task
