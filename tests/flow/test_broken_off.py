@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
-from holdfast.spark.epoch_tasks import stage_task
 from holdfast.spark.epoch_property import tell
+from holdfast.spark.epoch_tasks import stage_task
 from holdfast.task.messages import Message, counted
 from holdfast.task.program import compile_program
 from holdfast.task.read_sources import read_parts
