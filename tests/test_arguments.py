@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.connectors.input import Input
+from holdfast.connectors.input import Input, KeyedInput
 from holdfast.errors import DeclarationError, HoldfastError, LeaseError
 from holdfast.flow import Flow
 from holdfast.standby.address import open_lease
@@ -24,6 +24,7 @@ class Things:
         self.directory = directory
         self.flow = hf.Flow("f", directory / "log")
         self.input = self.flow.input("t", "k long, x long")
+        self.keyed = self.flow.input("u", "k long, x long", key="k")
         self.flow.view("v", "SELECT k, x FROM t")
 
     def declared(self, **given: Any) -> Flow:
@@ -65,6 +66,15 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "source(name)": (lambda o, x: o.flow.source(x, hf.rate(1)), (None, 5, "", b"x", ["v"], "t", "v")),
     "source(source)": (lambda o, x: o.flow.source("s", x), (None, 5, "files", hf.rate)),
     "source(expires)": (lambda o, x: o.flow.source("s", hf.rate(1), expires=x), (5, "", ["at"], True)),
+    "source(key)": (lambda o, x: o.flow.source("s", hf.rate(1), key=x), (5, "", [], ["k", "k"], [5], "nokey", True)),
+    "source(order_by)": (lambda o, x: o.flow.source("s", hf.rate(1), key="k", order_by=x), (5, "", ["k"], "nokey")),
+    "source(on_missing)": (lambda o, x: o.flow.source("s", hf.rate(1), key="k", on_missing=x), (5, "", "skip", [])),
+    "input(key)": (lambda o, x: o.flow.input("s", "k long", key=x), (5, "", [], ["k", "k"], [5], "nokey", True)),
+    "input(order_by)": (lambda o, x: o.flow.input("s", "k long", key="k", order_by=x), (5, "", ["k"], "nokey")),
+    "input(on_missing)": (lambda o, x: o.flow.input("s", "k long", key="k", on_missing=x), (5, "", "skip", [])),
+    "KeyedInput.upsert(rows)": (lambda o, x: o.keyed.upsert(x), (None, 5, "ab", b"x", [5], [(1,)], [("a", "b")], {})),
+    "KeyedInput.delete_keys(keys)": (lambda o, x: o.keyed.delete_keys(x), (None, 5, "ab", [(1, 2)], ["a"], {"k": 1})),
+    "KeyedInput.delete_keys(on_missing)": (lambda o, x: o.keyed.delete_keys([1], x), (5, "", "skip", [])),
     "input(name)": (lambda o, x: o.flow.input(x, "k long"), (None, 5, "", b"x", ["v"], "t", "v")),
     "input(schema)": (lambda o, x: o.flow.input("s", x), (None, 5, "", ["k long"], {"k": "long"}, "k nothing")),
     "input(expires)": (lambda o, x: o.flow.input("s", "k long", expires=x), (5, "", ["at"])),
@@ -188,7 +198,7 @@ def test_numbers_of_numpy_are_numbers(things: Things) -> None:
 
 
 def _public() -> Iterator[str]:
-    for kind, prefix in ((Flow, ""), (Input, "Input.")):
+    for kind, prefix in ((Flow, ""), (Input, "Input."), (KeyedInput, "KeyedInput.")):
         for name, value in vars(kind).items():
             if inspect.isfunction(value) and not name.startswith("_"):
                 yield from (f"{prefix}{name}({one})" for one in inspect.signature(value).parameters if one != "self")

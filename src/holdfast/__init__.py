@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.changelog import changelog
     from holdfast.connectors.files import files
     from holdfast.connectors.foreach import foreach
-    from holdfast.connectors.input import Input, Pending
+    from holdfast.connectors.input import Input, KeyedInput, Pending
     from holdfast.connectors.rate import rate
     from holdfast.connectors.sink import LostEpochs, Sink
     from holdfast.connectors.source import Offer, Part, Source
@@ -125,6 +125,7 @@ __all__ = [
     "HoldfastError",
     "Input",
     "InputError",
+    "KeyedInput",
     "Latency",
     "Lease",
     "LeaseError",
@@ -221,6 +222,7 @@ _HOMES = {
     "HoldfastError": "errors",
     "Input": "connectors.input",
     "InputError": "errors",
+    "KeyedInput": "connectors.input",
     "Latency": "results.flow_results",
     "Lease": "standby.lease",
     "LeaseError": "errors",

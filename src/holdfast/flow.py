@@ -18,9 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
-from holdfast.connectors.input import Input
+from holdfast.connectors.input import Input, KeyedInput, same_input
+from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
+from holdfast.connectors.versions import OnMissing, missing, versions
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Strategy, Until
@@ -171,12 +173,27 @@ class Flow:
 
     # -- declarations ---------------------------------------------------------------------------------------------
 
-    def source(self, name: str, source: Source, *, expires: str | None = None) -> Self:
+    def source(
+        self,
+        name: str,
+        source: Source,
+        *,
+        expires: str | None = None,
+        key: str | Sequence[str] | None = None,
+        order_by: str | None = None,
+        on_missing: OnMissing | None = None,
+    ) -> Self:
         """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
         `Source`.
 
         ``expires`` says when a row goes, in SQL: ``"ts + INTERVAL 1 DAY"``. From that moment on no view sees it, and
         none keeps state for it. A row for which it is NULL stays; one that comes too late is not seen at all.
+
+        ``key`` names the columns by which rows replace each other: a row takes the place of the one of its key, and one
+        that the source deletes removes it. Which of two is later is said by the column ``order_by``, however they
+        arrive (ties: the greater row); without it by the order in which they come: epoch, file, line. What is deleted
+        and is not there fails the epoch, or is passed over (``on_missing="ignore"``). With ``order_by`` keys that are
+        gone are remembered, since an older version may still come.
 
         From any thread; waits for the epoch at hand.
         """
@@ -184,28 +201,73 @@ class Flow:
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
             )
+        subject = f"source '{name}'"
         if expires is not None:
-            arguments.text(f"source '{name}'", "expires", expires, "SQL")
+            arguments.text(subject, "expires", expires, "SQL")
+        if key is not None:
+            _check_keyed(subject, expires)
+            source = KeyedSource(subject, source, key, order_by, on_missing)
+        elif order_by is not None or on_missing is not None:
+            raise DeclarationError(f"{subject}: order_by and on_missing are for rows with a key; give key, too")
         with self._turns.taken("source()"):
             self._catalog.check_new(name, "source")
             self._add(name, source, expires)
         return self
 
-    def input(self, name: str, schema: str, *, expires: str | None = None) -> Input:
+    @overload
+    def input(self, name: str, schema: str, *, expires: str | None = None) -> Input: ...
+
+    @overload
+    def input(
+        self,
+        name: str,
+        schema: str,
+        *,
+        key: str | Sequence[str],
+        order_by: str | None = None,
+        on_missing: OnMissing | None = None,
+    ) -> KeyedInput: ...
+
+    def input(
+        self,
+        name: str,
+        schema: str,
+        *,
+        expires: str | None = None,
+        key: str | Sequence[str] | None = None,
+        order_by: str | None = None,
+        on_missing: OnMissing | None = None,
+    ) -> Input | KeyedInput:
         """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`.
         Declaring the same one again gives the one that there is.
 
+        With ``key`` (a column, or several) it has one row for each key: ``upsert`` sets rows, ``delete_keys`` removes
+        them. ``order_by`` and ``on_missing``: as for `source`.
+
         From any thread; waits for the epoch at hand. The `Input` itself waits for nothing."""
-        arguments.text(f"input '{name}'", "schema", schema, "a Spark schema such as 'id long, name string'")
+        subject = f"input '{name}'"
+        arguments.text(subject, "schema", schema, "a Spark schema such as 'id long, name string'")
         if expires is not None:
-            arguments.text(f"input '{name}'", "expires", expires, "SQL")
+            arguments.text(subject, "expires", expires, "SQL")
         with self._turns.taken("input()"):
-            fields = parse_schema(schema, subject=f"input '{name}'")
+            fields = parse_schema(schema, subject=subject)
+            pushed: Input | KeyedInput
+            if key is None:
+                if order_by is not None or on_missing is not None:
+                    raise DeclarationError(f"{subject}: order_by and on_missing are for rows with a key; give key, too")
+                pushed = Input(name, fields)
+            else:
+                _check_keyed(subject, expires)
+                found = versions(subject, fields, key, order_by)
+                pushed = KeyedInput(name, found, missing(subject, on_missing, found.order, default="error"))
             known = self._catalog.sources.get(name) if isinstance(name, str) else None
-            if isinstance(known, Input) and known.fields == fields and self._expires.get(name) == expires:
+            if (
+                isinstance(known, Input | KeyedInput)
+                and self._expires.get(name) == expires
+                and same_input(known, pushed)
+            ):
                 return known
             self._catalog.check_new(name, "input")
-            pushed = Input(name, fields)
             self._expires[name] = expires
             self._add(name, pushed, expires)
         return pushed
@@ -919,6 +981,14 @@ class Flow:
         places = ", ".join(map(shown, self._places))
         sources, views = list(self._catalog.sources), list(self._catalog.views)
         return f"Flow({self.name!r}, log={places}, sources={sources}, views={views})"
+
+
+def _check_keyed(subject: str, expires: str | None) -> None:
+    if expires is not None:
+        raise DeclarationError(
+            f"{subject}: key and expires cannot be had together: a row that has expired would still be the latest of "
+            "its key; say it in a view instead: WHERE ts > now() - INTERVAL 1 DAY"
+        )
 
 
 def _same_views(one: Catalog, other: Catalog) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from holdfast.connectors.changelog import Changelog, changelog
 from holdfast.connectors.files import Files, files
 from holdfast.connectors.foreach import Foreach, foreach
-from holdfast.connectors.input import Input, Pending
+from holdfast.connectors.input import Input, KeyedInput, Pending
 from holdfast.connectors.rate import Rate, rate
 from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.table import Table, table
 
 __all__ = [
-    "Changelog", "Files", "Foreach", "Input", "Offer", "Part", "Pending", "Rate", "Sink", "Source", "Table",
-    "changelog", "files", "foreach", "rate", "table",
+    "Changelog", "Files", "Foreach", "Input", "KeyedInput", "Offer", "Part", "Pending", "Rate", "Sink", "Source",
+    "Table", "changelog", "files", "foreach", "rate", "table",
 ]  # fmt: skip

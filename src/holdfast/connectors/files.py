@@ -102,6 +102,7 @@ class Files(Source):
     """See `files`."""
 
     patience = 2.0
+    in_order = True
 
     def __init__(
         self,
@@ -220,6 +221,12 @@ class Files(Source):
         frame = text_files.read(spark, self._format, ddl, self._options_of(offer), [file.path for file in files])
         text_files.check_whole(frame, sum(file.size for file in files), self._subject)
         return frame
+
+    def placed_frame(self, spark: Any, offer: Offer) -> Any:
+        frame = self.frame(spark, offer)
+        if frame is None or not columns_of(offer).names:
+            return frame
+        return text_files.placed(frame, [file.path for file in self._files_now(offer)])
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""

@@ -15,6 +15,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +25,14 @@ import pyarrow.compute as pc
 
 from holdfast.connectors.pushed_rows import to_arrow
 from holdfast.connectors.source import Offer, Part, Source
+from holdfast.connectors.versions import OnMissing, Versions, arrivals, missing
 from holdfast.errors import InputError, SchemaError
 from holdfast.plan.nodes import Field
+from holdfast.plan.types import arrow_type
+from holdfast.trace.physical import Bools
+
+_VALUES = (str, bytes, int, float, Decimal, date, timedelta, np.generic)
+"""What stands for itself among keys."""
 
 PART_BYTES = 16 << 20
 """Parts travel with the task that reads them; larger ones would make the task itself slow to ship."""
@@ -38,10 +46,9 @@ class Pending(NamedTuple):
     deleted: int
 
 
-class Input(Source):
-    """A collection whose rows come from code."""
+class PushedRows(Source):
+    """A collection whose rows come from code: what `Input` and `KeyedInput` have in common."""
 
-    retracts = True
     replayable = False
 
     def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
@@ -60,24 +67,6 @@ class Input(Source):
         self._waiting: list[pa.Table] = []
         self._rejected = False
         """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
-
-    def insert(self, rows: Any) -> None:
-        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
-
-        From any thread; it waits for no epoch."""
-        self._push((rows, 1))
-
-    def delete(self, rows: Any) -> None:
-        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then.
-
-        From any thread; it waits for no epoch."""
-        self._push((rows, -1))
-
-    def update(self, old: Any, new: Any) -> None:
-        """Remove ``old`` and add ``new``, in the same epoch.
-
-        From any thread; it waits for no epoch."""
-        self._push((old, -1), (new, 1))
 
     def discard(self) -> Pending:
         """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch. Those that
@@ -98,16 +87,6 @@ class Input(Source):
         """The changes that no epoch has taken yet. From any thread."""
         with self._lock:
             return _counted(self._offered + self._waiting)
-
-    def _push(self, *changes: tuple[Any, int]) -> None:
-        tables = []
-        for rows, diff in changes:
-            table = to_arrow(rows, self.fields, subject=f"input '{self.name}'")
-            tables.append(table.append_column("_diff", pa.array(np.full(table.num_rows, diff, dtype=np.int64))))
-        change = pa.concat_tables(tables)
-        if change.num_rows:
-            with self._lock:
-                self._waiting.append(change)
 
     def poll(self) -> Offer | None:
         with self._lock:
@@ -144,9 +123,17 @@ class Input(Source):
                     name=self.name,
                 )
             self._taking = True
-            rows = pa.concat_tables(self._offered)
-            rows = _net(rows) if self._rejected else rows
+            rows = self._rows(self._offered, offer["first"])
         return [InlinePart(_encoded(piece)) for piece in _cut(rows)]
+
+    def _rows(self, changes: Sequence[pa.Table], first: int) -> pa.Table:
+        """The rows of changes, the first of which has the number ``first``."""
+        raise NotImplementedError
+
+    def _add(self, change: pa.Table) -> None:
+        if change.num_rows:
+            with self._lock:
+                self._waiting.append(change)
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return [{"first": offers[0]["first"], "changes": sum(offer["changes"] for offer in offers)}]
@@ -154,6 +141,112 @@ class Input(Source):
     def waiting(self) -> int:
         with self._lock:
             return sum(table.num_rows for table in self._waiting)
+
+
+class Input(PushedRows):
+    """A collection whose rows come from code."""
+
+    retracts = True
+
+    def insert(self, rows: Any) -> None:
+        """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
+
+        From any thread; it waits for no epoch."""
+        self._push((rows, 1))
+
+    def delete(self, rows: Any) -> None:
+        """Remove rows, given in full. A row that is not there fails the epoch that finds out; `discard` it then.
+
+        From any thread; it waits for no epoch."""
+        self._push((rows, -1))
+
+    def update(self, old: Any, new: Any) -> None:
+        """Remove ``old`` and add ``new``, in the same epoch.
+
+        From any thread; it waits for no epoch."""
+        self._push((old, -1), (new, 1))
+
+    def _push(self, *changes: tuple[Any, int]) -> None:
+        tables = []
+        for rows, diff in changes:
+            table = to_arrow(rows, self.fields, subject=f"input '{self.name}'")
+            tables.append(table.append_column("_diff", pa.array(np.full(table.num_rows, diff, dtype=np.int64))))
+        self._add(pa.concat_tables(tables))
+
+    def _rows(self, changes: Sequence[pa.Table], first: int) -> pa.Table:
+        rows = pa.concat_tables(changes)
+        return _net(rows) if self._rejected else rows
+
+
+class KeyedInput(PushedRows):
+    """A collection whose rows come from code, one for each key."""
+
+    def __init__(self, name: str, versions: Versions, on_missing: OnMissing) -> None:
+        super().__init__(name, versions.arrivals)
+        self.versions: Versions = versions
+        self.on_missing = on_missing
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return self.versions.key
+
+    def upsert(self, rows: Any) -> None:
+        """Set rows: each takes the place of the row of its key, if there is one. In what is pushed between two epochs,
+        and inside a call, the later one counts; with ``order_by``, the one that is later by that column. Rows come as
+        for `Input.insert`. Takes effect in the next epoch.
+
+        From any thread; it waits for no epoch."""
+        table = to_arrow(rows, self.versions.fields, subject=f"input '{self.name}'")
+        self._add(self._change(table, np.zeros(table.num_rows, np.bool_), strict=False))
+
+    def delete_keys(self, keys: Any, on_missing: OnMissing | None = None) -> None:
+        """Remove the rows of these keys: values (a key of one column), tuples in the order of the key's columns, dicts,
+        or a table of these columns. With ``order_by`` each also says when: the order column comes behind the key. A key
+        that is not there fails the epoch that finds out (`discard` it then), unless ``on_missing="ignore"``.
+
+        From any thread; it waits for no epoch."""
+        subject = f"input '{self.name}'"
+        what = missing(subject, on_missing, self.versions.order, default=self.on_missing)
+        fields = self.versions.key_fields
+        table = to_arrow(_tuples(keys) if len(fields) == 1 else keys, fields, subject=f"{subject}, delete_keys")
+        columns = [
+            table.column(field.name) if field in fields else pa.nulls(table.num_rows, arrow_type(field.type))
+            for field in self.versions.fields
+        ]
+        rows = pa.table(columns, names=[field.name for field in self.versions.fields])
+        self._add(self._change(rows, np.ones(rows.num_rows, np.bool_), strict=what == "error"))
+
+    def _change(self, rows: pa.Table, deleted: Bools, *, strict: bool) -> pa.Table:
+        found = arrivals(rows, self.versions, deleted, strict, 0, 0, 0)
+        return found.append_column("_diff", pa.array(np.where(deleted, -1, 1).astype(np.int64)))
+
+    def _rows(self, changes: Sequence[pa.Table], first: int) -> pa.Table:
+        placed = []
+        for number, change in enumerate(changes, first):
+            ones = pa.array(np.ones(change.num_rows, np.int64))
+            change = change.set_column(change.num_columns - 1, "_diff", ones)
+            if self.versions.order is None:
+                place = change.column_names.index("_offer")
+                change = change.set_column(place, "_offer", pa.array(np.full(change.num_rows, number, np.int64)))
+            placed.append(change)
+        return pa.concat_tables(placed)
+
+
+def same_input(known: Input | KeyedInput, declared: Input | KeyedInput) -> bool:
+    """Whether an input is declared again as it is; what it does about missing keys may change."""
+    if (known.fields, known.versions) != (declared.fields, declared.versions):
+        return False
+    if isinstance(known, KeyedInput) and isinstance(declared, KeyedInput):
+        known.on_missing = declared.on_missing
+    return True
+
+
+def _tuples(keys: Any) -> Any:
+    """Plain values as rows of one column."""
+    if not isinstance(keys, list | tuple | set | frozenset | range | np.ndarray):
+        return keys
+    return [(key,) if isinstance(key, _VALUES) or key is None else key for key in keys]
 
 
 @dataclass(frozen=True)

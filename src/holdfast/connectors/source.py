@@ -31,6 +31,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from holdfast.connectors.versions import Versions
 from holdfast.plan.nodes import Field
 
 Offer = dict[str, Any]
@@ -73,6 +74,14 @@ class Source(ABC):
 
     replayable: bool = True
     """Whether an offer can be read again later. If not, Holdfast keeps the source's rows in the log."""
+
+    in_order: bool = False
+    """Whether the parts of an offer, and the rows of a part, come in the order in which they happened. It matters with
+    a key: if not, rows that an offer takes back go before all that it adds."""
+
+    versions: Versions | None = None
+    """Set by Holdfast for a source that was declared with a key: its rows are versions, of which a later one takes the
+    place of an earlier one, and ``fields`` has more than the collection's columns."""
 
     patience: float = 0.0
     """While ``flow.run`` finds nothing to do, it asks the source again after twenty times what asking took, but not
@@ -124,6 +133,12 @@ class Source(ABC):
         When and how often: as `parts`, and before it. Spark may run the frame several times.
         """
         return None
+
+    def placed_frame(self, spark: Any, offer: Offer) -> Any:
+        """`frame`, for a source with a key: if it is ``in_order``, with the columns ``_offer``, ``_block`` and
+        ``_row``, bigints by which its rows come in that order. By default without them: then rows of one key are
+        decided by content, and a later offer beats an earlier one."""
+        return self.frame(spark, offer)
 
     def reject(self, offer: Offer, error: Exception) -> bool:
         """The epoch that was to take ``offer`` failed, and nothing of it took effect. Return True to have ``poll``

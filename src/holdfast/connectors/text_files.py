@@ -66,6 +66,7 @@ _PLAIN = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.im
 """Spark's way to Hadoop's local file system without checksum files."""
 
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
+_ROOT = re.compile("^file:/+")
 _URI = re.compile(r"file:/+([^\s\"'<>]*)")
 
 
@@ -105,6 +106,29 @@ def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: S
         # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
         frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path]))
     return reduce(lambda one, other: one.union(other), frames)
+
+
+def placed(frame: Any, paths: Sequence[str]) -> Any:
+    """A frame that `read` made, with three columns by which its rows are in order: the file's place in ``paths``, the
+    block of the file, and the row. Spark numbers the rows of a task in the order in which it reads them."""
+    places = {path: number for number, path in enumerate(paths)}
+    known = [(_ROOT.sub("/", url), places[_path_of(url)]) for url in frame.inputFiles()]
+    files = frame.sparkSession.createDataFrame(known, "_url string, _file bigint").hint("broadcast")
+    marked = frame.selectExpr(
+        "*",
+        f"regexp_replace(_metadata.file_path, '{_ROOT.pattern}', '/') AS _url",
+        "_metadata.file_block_start AS _block",
+        "monotonically_increasing_id() AS _row",
+    )
+    # A file that is not found here must not be a row that is lost.
+    lost = "raise_error(concat('a file of no offer: ', _url))"
+    found = marked.join(files, "_url", "left")
+    return found.selectExpr("*", f"coalesce(_file, CAST({lost} AS bigint)) AS _offer").drop("_url", "_file")
+
+
+def _path_of(url: str) -> str:
+    found = _URI.fullmatch(url)
+    return url if found is None else f"/{unquote(found.group(1), errors='surrogateescape')}"
 
 
 def check_whole(frame: Any, size: int, subject: str) -> None:

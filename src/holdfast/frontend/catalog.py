@@ -55,7 +55,7 @@ class Catalog:
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """Source → what is left of it, for those whose rows expire."""
+    """Source → what stands for it, for those whose rows expire or replace each other."""
 
     functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
     queries: Mapping[str, str | DataFrame] = field(default_factory=dict)
@@ -76,6 +76,9 @@ class Catalog:
     def with_source(self, name: str, source: Source, expires: str | None, planner: Planner | None) -> Self:
         """``planner`` is needed for a source whose rows expire."""
         sources = {**self.sources, name: source}
+        if source.versions is not None:
+            rows = source.versions.rows(nodes.Source(name, tuple(source.fields)))
+            return replace(self, sources=sources, expiring={**self.expiring, name: rows})
         if expires is None:
             return replace(self, sources=sources)
         assert planner is not None
@@ -164,6 +167,7 @@ class Catalog:
     def schemas(self) -> dict[str, tuple[nodes.Field, ...]]:
         """The columns of what SQL can read."""
         sources = {name: tuple(source.fields) for name, source in self.sources.items()}
+        sources |= {name: node.fields for name, node in self.expiring.items()}
         return {**sources, **{name: found.fields for name, found in self.planned.items()}}
 
     def check_new(self, name: str, kind: str) -> None:

@@ -146,7 +146,10 @@ def build(
     is read from sources of those names."""
     flow = Dataflow(given={fingerprint(each.node): each for each in given})
     for name, node in kept_sources.items():
-        _add_log(flow, name, node, tuple(range(len(node.columns))), check=True)
+        if isinstance(node, KeyedNode) and node.parts[-1].keeps:
+            _add_keeping(flow, name, node)
+        else:
+            _add_log(flow, name, node, tuple(range(len(node.columns))), check=True)
     for name, node in views.items():
         _add_log(flow, name, node, node.arrangement)
     _name_operators(flow)
@@ -165,6 +168,14 @@ def _add_log(flow: Dataflow, name: str, node: Node, key: tuple[int, ...], *, che
     title = f"{'input' if check else 'view'} {name}({', '.join(node.columns)})"
     part = KeyedPart("log", (key,), (key,), title, colour="#e9f7ec")
     flow.operators[operator_id] = Operator(operator_id, part, node, (node.fields,), node.fields, name, check)
+
+
+def _add_keeping(flow: Dataflow, name: str, node: KeyedNode) -> None:
+    """A source whose operator keeps its rows: that is its log."""
+    operator_id = _operator(flow, node)
+    flow.views[name] = operator_id
+    if operator_id in flow.operators:
+        flow.operators[operator_id] = replace(flow.operators[operator_id], name=name)
 
 
 def _name_operators(flow: Dataflow) -> None:

@@ -347,6 +347,9 @@ class KeyedPart:
     draws: tuple[str, ...] = ()
     """The functions whose values it draws, and which are not functions of its input."""
 
+    keeps: bool = False
+    """Whether its trace ``rows`` holds the node's rows, laid out as a log's: then a source needs no log behind it."""
+
 
 class KeyedNode(Node):
     """What needs its trace: it becomes a keyed operator, or several, each of which reads the one before."""

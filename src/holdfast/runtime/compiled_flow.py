@@ -34,9 +34,9 @@ class CompiledFlow:
         self.directory = directory
         # Rows that have expired are not kept either: to what reads the log they are as good as never there.
         kept = {
-            name: declared.expiring.get(name, nodes.Source(name, source.fields))
+            name: _kept_of(declared.expiring.get(name, nodes.Source(name, source.fields)))
             for name, source in declared.sources.items()
-            if (source.retracts and not source.trusted) or not source.replayable
+            if (source.retracts and not source.trusted) or not source.replayable or source.versions is not None
         }
         self._kept = kept
         self.flow = build(declared.views, kept, is_native)
@@ -65,7 +65,8 @@ class CompiledFlow:
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
         operator = self._compiled[self.flow.views[name]]
-        assert isinstance(operator.spec, LogSpec)
+        if not isinstance(operator.spec, LogSpec):
+            return self.kept_as(name, self._version(operator.id), chain)  # its rows lie as a log's do
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
 
     @cached_property
@@ -100,10 +101,7 @@ class CompiledFlow:
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
-        if name in self.declared.views:
-            names = self.declared.views[name].columns
-        else:
-            names = tuple(field.name for field in self.declared.sources[name].fields)
+        names = self.declared.views[name].columns if name in self.declared.views else self._kept[name].columns
         kinds = self.flow.operators[self.flow.views[name]].fields
         return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
 
@@ -149,6 +147,12 @@ class CompiledFlow:
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         ]
+
+
+def _kept_of(rows: nodes.Node) -> nodes.Node:
+    """What is kept of a source for which ``rows`` stand: where an operator keeps them, also those that are hidden."""
+    below = rows.input if isinstance(rows, nodes.Linear) else rows
+    return below if isinstance(below, nodes.KeyedNode) and below.parts[-1].keeps else rows
 
 
 def log_layout(version: ViewVersion) -> Layout:

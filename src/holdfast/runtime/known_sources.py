@@ -9,7 +9,7 @@ pushed with cannot go on: that is said as such, before anything is touched.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.coordinator.view_versions import ViewVersion
@@ -38,15 +38,23 @@ class Known:
     upto: int | None = None
     """The last epoch while it was declared; None while it is."""
 
+    versions: Mapping[str, Any] | None = None
+    """By which columns its rows replace each other, if they do."""
+
+    kept: tuple[str, ...] = ()
+    """The types of the rows that its log holds; empty: those of its columns."""
+
     @property
     def version(self) -> ViewVersion:
         assert self.log is not None
-        return ViewVersion(self.log, tuple(kind for _, kind in self.fields), self.key)
+        return ViewVersion(self.log, self.kept or tuple(kind for _, kind in self.fields), self.key)
 
     def to_json(self) -> dict[str, Any]:
         said = {"fields": [list(each) for each in self.fields], "since": self.since, "pushed": self.pushed}
         if self.log is not None:
             said |= {"log": self.log, "key": list(self.key), "operators": list(self.operators)}
+        if self.versions is not None:
+            said |= {"versions": dict(self.versions), "kept": list(self.kept)}
         return said if self.upto is None else {**said, "upto": self.upto}
 
     @staticmethod
@@ -59,6 +67,8 @@ class Known:
             tuple(said.get("key", ())),
             tuple(said.get("operators", ())),
             said.get("upto"),
+            said.get("versions"),
+            tuple(said.get("kept", ())),
         )
 
     def columns(self) -> str:
@@ -86,6 +96,9 @@ class KnownSources:
         self.changed: dict[str, SchemaChanged] = {}
         """Source → that its schema is another than it was."""
 
+        self._rekeyed: dict[str, SchemaChanged] = {}
+        """Source → that its rows replaced each other by other columns before, or did not."""
+
         self.returned: set[str] = set()
         """The operators that keep inputs which were not declared when the flow ran last."""
 
@@ -96,8 +109,12 @@ class KnownSources:
             fields = tuple((field.name, field.type) for field in source.fields)
             earlier = before.get(name)
             since = earlier.since if earlier is not None and earlier.fields == fields else last + 1
-            self._now[name] = Known(fields, since, not source.replayable, log, key, operators)
-            if earlier is not None and earlier.fields != fields and last >= 0:
+            versions = None if source.versions is None else source.versions.said()
+            kept = () if versions is None or log is None else tuple(f.type for f in state.flow.operators[log].fields)
+            self._now[name] = Known(fields, since, not source.replayable, log, key, operators, None, versions, kept)
+            if earlier is not None and earlier.versions != versions and last >= 0:
+                self._rekeyed[name] = _key_changed(name, earlier, self._now[name])
+            elif earlier is not None and earlier.fields != fields and last >= 0:
                 self.changed[name] = _schema_changed(name, earlier, self._now[name], last)
             elif earlier is not None and earlier.upto is not None and not source.replayable:
                 self.returned |= set(operators)
@@ -117,6 +134,9 @@ class KnownSources:
     def check(self, taken: Mapping[str, object]) -> None:
         """Raise `SchemaChanged` for an input whose rows the log has with other columns; ``taken``: the sources of which
         an epoch took something."""
+        for name, error in self._rekeyed.items():
+            if name in taken:
+                raise error
         for name, error in self.changed.items():
             if self._now[name].pushed and name in taken:
                 raise error
@@ -126,7 +146,24 @@ class KnownSources:
 
 
 def _until(known: Known, last: int) -> Known:
-    return Known(known.fields, known.since, known.pushed, known.log, known.key, known.operators, last)
+    return replace(known, upto=last)
+
+
+def _key_changed(name: str, before: Known, now: Known) -> SchemaChanged:
+    def said(versions: Mapping[str, Any] | None) -> str:
+        if versions is None:
+            return "no key"
+        by = f", order_by={versions['order_by']!r}" if versions["order_by"] else ""
+        return f"key={', '.join(versions['key'])}{by}"
+
+    kind = "input" if now.pushed else "source"
+    return SchemaChanged(
+        f"{kind} '{name}': it is declared with {said(now.versions)}, and its rows were taken with "
+        f"{said(before.versions)}. Declare it as it was, or give it another name",
+        name=name,
+        before=before.versions,
+        now=now.versions,
+    )
 
 
 def _schema_changed(name: str, before: Known, now: Known, last: int) -> SchemaChanged:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.connectors.changelog import Changelog
 from holdfast.connectors.foreach import Foreach
-from holdfast.connectors.input import Input
+from holdfast.connectors.input import PushedRows
 from holdfast.connectors.sink import Sink
 from holdfast.frontend.user_functions import meaning
 from holdfast.reporting.redaction import logger
@@ -44,7 +44,7 @@ def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
     pending = {
         name: source.pending.changes
         for name, source in before._catalog.sources.items()
-        if isinstance(source, Input) and source.pending.changes
+        if isinstance(source, PushedRows) and source.pending.changes
     }
     if pending:
         said = ", ".join(f"{count} of input '{name}'" for name, count in pending.items())

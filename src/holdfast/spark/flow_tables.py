@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import DeclarationError
+from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ class FlowTables:
                 return empty_frame(spark, wanted)
             kept, _ = engine.readable(name, at)
             order = engine.order(name)
-            return read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, columns)
+            hidden = [field.name for field in kept.fields if field not in fields]
+            wanted_too = [*columns, *hidden]
+            frame = read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, wanted_too)
+            # A source whose rows are ordered versions also keeps keys that are gone.
+            return frame.filter(f"NOT {hidden[0]}").select(*map(quoted, columns)) if hidden else frame
         if name not in engine.sources:
             raise _unread(name, "no view reads it, so nothing of it was taken")
         source = engine.declared.sources[name]

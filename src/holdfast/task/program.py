@@ -109,7 +109,7 @@ def compile_program(flow: Dataflow) -> Program:
     schemas: dict[bytes, pa.Schema] = {}
     logs = set(flow.views.values())
     for operator in flow.operators.values():
-        spec = _log(operator) if operator.id in logs else _keyed(operator)
+        spec = _log(operator) if operator.id in logs and not operator.part.keeps else _keyed(operator)
         ports = []
         for port, fields in enumerate(operator.arriving):
             taken = operator.part.takes[port] if operator.part.takes else tuple(range(len(fields)))

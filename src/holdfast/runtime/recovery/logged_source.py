@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.connectors.source import Offer, Part, Source
+from holdfast.connectors.versions import logged_arrivals
 from holdfast.plan.nodes import Field
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
@@ -24,8 +25,8 @@ class RowsPart:
     high: int
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        table = self.kept.rows(self.low, self.high, self.epoch).rename_columns(schema.names)
-        yield table.append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+        table = self.kept.rows(self.low, self.high, self.epoch)
+        yield _as_arrived(table.append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64))), schema)
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,14 @@ class ChangePart:
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         table = self.kept.changes(self.low, self.high, self.epoch - 1, self.epoch).drop_columns(["_epoch"])
-        yield table.rename_columns([*schema.names, "_diff"])
+        yield _as_arrived(table, schema)
+
+
+def _as_arrived(change: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A change that a source's log has, as the source gives it: for one whose rows are versions, as arrivals."""
+    if change.num_columns <= len(schema):
+        change = logged_arrivals(change, ordered=len(schema) == change.num_columns)
+    return change.rename_columns([*schema.names, "_diff"])
 
 
 class _FromLog(Source):

@@ -1,0 +1,123 @@
+"""A source whose rows are versions of a key: another source, and where each of its rows came.
+
+An offer is the other source's, with a number that grows: ``{"at": n, "of": offer}``. Folded offers have the number of
+the first that is in them, and the last (``"upto"``); the other source keeps the order of what it folds. So what came
+later has a greater place than what came before, also in a history that is read as one: (offer, part), block, row.
+
+A row that the source takes back (``_diff`` below 0) deletes its key. Where the source does not say that its rows come
+in the order in which they happened (``in_order``), deletions of an offer come before its other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connectors.source import Offer, Part, Source
+from holdfast.connectors.versions import Versions, arrivals, missing, versions
+from holdfast.operators.latest import DELETED, PLACE, STRICT
+from holdfast.plan.expression import quoted
+
+_PARTS = 1 << 24
+"""More parts than an offer has."""
+
+
+class KeyedSource(Source):
+    """``inner``, whose rows are versions of a key."""
+
+    def __init__(self, subject: str, inner: Source, key: Any, order_by: Any, on_missing: Any) -> None:
+        self.inner = inner
+        self.versions: Versions = versions(subject, inner.fields, key, order_by)
+        self.fields = self.versions.arrivals
+        self.replayable = inner.replayable
+        self.patience = inner.patience
+        self._strict = missing(subject, on_missing, self.versions.order, default="error") == "error"
+        self._next = 0
+
+    def in_session(self, zone: str) -> None:
+        self.inner.in_session(zone)
+
+    def poll(self) -> Offer | None:
+        offer = self.inner.poll()
+        return None if offer is None else {"at": self._next, "of": offer}
+
+    def advance(self, offer: Offer) -> None:
+        self.inner.advance(offer["of"])
+        self._next = max(self._next, _last(offer) + 1)
+
+    def parts(self, offer: Offer) -> list[Part]:
+        first = offer["at"] * _PARTS
+        return [
+            VersionsPart(part, self.versions, self._strict, first + number, None if self.inner.in_order else first)
+            for number, part in enumerate(self.inner.parts(offer["of"]), 1)
+        ]
+
+    def frame(self, spark: Any, offer: Offer) -> Any:
+        found = self.inner.placed_frame(spark, offer["of"])
+        if found is None:
+            return None
+        deleted = "_diff < 0" if self.inner.retracts else "false"
+        columns = [quoted(field.name) for field in self.versions.fields]
+        columns += [f"{deleted} AS {DELETED.name}", f"{str(self._strict).lower()} AND {deleted} AS {STRICT.name}"]
+        if self.versions.order is None:
+            whole = f"{offer['at']}L * {_PARTS}L + "
+            names = [field.name for field in PLACE]
+            places = names if set(names) <= set(found.columns) else ["0L", "0L", "0L"]
+            if not self.inner.in_order and self.inner.retracts:
+                places[0] = f"IF({deleted}, 0L, 1L)"
+            columns += [
+                f"{whole}{places[0]} AS {names[0]}",
+                *(f"{p} AS {n}" for p, n in zip(places[1:], names[1:], strict=True)),
+            ]
+        return found.selectExpr(*columns)
+
+    def reject(self, offer: Offer, error: Exception) -> bool:
+        return self.inner.reject(offer["of"], error)
+
+    def release(self, offer: Offer) -> None:
+        self.inner.release(offer["of"])
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        fewer = self.inner.fold([offer["of"] for offer in offers])
+        if len(fewer) == len(offers):
+            return list(offers)
+        first, last = offers[0]["at"], _last(offers[-1])
+        return [{"at": first + number, "upto": last, "of": offer} for number, offer in enumerate(fewer)]
+
+    def waiting(self) -> int | None:
+        return self.inner.waiting()
+
+
+def _last(offer: Offer) -> int:
+    last: int = offer["upto"] if "upto" in offer else offer["at"]
+    return last
+
+
+@dataclass(frozen=True)
+class VersionsPart:
+    """A part of a source as versions: its rows, in order, at one place."""
+
+    part: Part
+    versions: Versions
+    strict: bool
+    place: int
+    removal: int | None
+    """The place of deletions, if they come before all else."""
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        width = len(self.versions.fields)
+        plain = pa.schema(list(schema)[:width])
+        first = 0
+        for table in self.part.read(plain):
+            diff = table.column("_diff").to_numpy() if "_diff" in table.column_names else np.ones(table.num_rows)
+            deleted = diff < 0
+            rows = table.drop_columns(["_diff"]) if "_diff" in table.column_names else table
+            removal = self.place if self.removal is None else self.removal
+            places = np.where(deleted, removal, self.place)
+            found = arrivals(rows, self.versions, deleted, self.strict, places, 0, first)
+            first += table.num_rows
+            yield pa.Table.from_arrays(found.columns, schema=schema)
