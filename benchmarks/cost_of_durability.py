@@ -65,7 +65,7 @@ def measure(arguments: argparse.Namespace, home: Path) -> tuple[dict[str, list[f
     def epoch(side: Ours) -> float:
         seconds = feed.epoch(side)
         state = side.flow.status().durability
-        if state.strategy != "volatile":
+        if state.strategy != "gap":
             lags.append(state.unsafe.epochs)
         return seconds
 

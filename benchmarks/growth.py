@@ -34,6 +34,7 @@ from holdfast.connectors.files import files
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import HoldfastError
+from holdfast.guarantees.strategies import NoSync
 from holdfast.log.location import LocalLocation
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -92,7 +93,7 @@ class Subject:
             texts={view: VIEWS[view] for view in FLOW},
             sinks=[(view, changelog(self.root / "out" / view, compact=16)) for view in FLOW],
             settings=DurabilitySettings(
-                "nosync", 2, Bound(), Retention(epochs=self._retain), fold=max(8, self._retain // 2)
+                NoSync(), 2, Bound(), Retention(epochs=self._retain), fold=max(8, self._retain // 2)
             ),
         )
         return Engine(PreparedFlow(declared, SimulatedRunner(self.world, 1)), ConnectorProgress())

@@ -93,7 +93,7 @@ def come_to_rest(spark: Any, side: Ours) -> float:
     """Wait until everything is safe, if it ever is, and nothing is left to be done in the background. The seconds until
     it was safe."""
     started = time.perf_counter()
-    if side.flow.status().durability.strategy != "volatile":
+    if side.flow.status().durability.strategy != "gap":
         side.flow.wait_safe()
     safe = time.perf_counter()
     tracker = spark.sparkContext.statusTracker()

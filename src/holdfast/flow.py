@@ -25,10 +25,14 @@ from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
 from holdfast.errors import DeclarationError, FlowBusy, UnknownName
 from holdfast.foundation import arguments
-from holdfast.foundation.choices import OnLoss, Strategy, Until
+from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.user_functions import Function
+from holdfast.guarantees.guarantee import Guarantee, check_possible, check_sink, choose, parse_guarantee
+from holdfast.guarantees.prediction import SinkKind
+from holdfast.guarantees.strategies import StrategyName
+from holdfast.guarantees.strategy import Strategy
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
@@ -78,8 +82,11 @@ class Flow:
     default one per core); it may change from run to run. ``retain`` says how far back views can be read: a number of
     epochs, a time such as ``"24h"``, or ``"all"``.
 
-    ``strategy`` is how results are protected: ``"nosync"``, as described; ``"synchronous-log"``, which makes each epoch
-    safe before it emits anything (for comparison: it waits for storage); ``"volatile"``, which keeps no durable copy.
+    ``guarantee`` is what must hold of a row that leaves, whatever crashes: ``"exactly-once"``, ``"at-least-once"`` or
+    ``"at-most-once"``; a sink with which it cannot hold is refused. ``strategy`` is how results are protected:
+    ``hf.nosync()`` (the default), as described; ``hf.synchronous_log()``, ``hf.aligned_snapshot(…)``,
+    ``hf.passive_standby(…)``, ``hf.upstream_backup(…)``, ``hf.active_standby()`` and ``hf.gap()``, or their names. A
+    guarantee without a strategy picks one. `explain` says what a crash can do then.
 
     ``on_loss`` is what the loss of an executor means: ``"replay"``, the flow goes on, exactly; ``"terminate"``, it
     stops with `MemberLost`; ``"continue"``, it goes on at once without the state that was lost with a host, and epochs
@@ -108,7 +115,8 @@ class Flow:
         retain: int | str = 1000,
         min_replicas: int = 1,
         max_unsafe: int | str | None = None,
-        strategy: Strategy = "nosync",
+        guarantee: Guarantee | None = None,
+        strategy: Strategy | StrategyName | None = None,
         local: str | Path | None = None,
         on_loss: OnLoss = "replay",
         detection_timeout: float | None = None,
@@ -128,9 +136,15 @@ class Flow:
             arguments.path(subject, "local", local)
         arguments.flag(subject, "accept_loss", accept_loss)
         self.name = name
+        self._guarantee = parse_guarantee(subject, guarantee)
+        self._strategy_chosen = strategy is not None or self._guarantee is None
+        if self._guarantee is not None and strategy is None:
+            strategy = choose(self._guarantee, ())
         self._places, self._settings = parse_settings(
-            name, log, retain, min_replicas, max_unsafe, strategy, accept_loss
+            name, log, retain, min_replicas, max_unsafe, "nosync" if strategy is None else strategy, accept_loss
         )
+        if self._guarantee is not None:
+            check_possible(subject, self._guarantee, self._settings.strategy)
         if on_loss not in ("replay", "terminate", "continue"):
             raise DeclarationError(
                 f"flow '{name}': on_loss must be 'replay', 'terminate' or 'continue', not {on_loss!r}", flow=name
@@ -375,6 +389,7 @@ class Flow:
             found = same_again(self._sinks, view, sink)
             if found is None:
                 check_target(self._sinks, view, sink)
+                self._keep_promise(view, sink)
                 self._sinks.append((view, sink))
                 self._declared(self._catalog)
             elif not found[1]:
@@ -384,6 +399,16 @@ class Flow:
                 if self._told is not None and before in self._told.delivered:
                     self._told.delivered[sink] = self._told.delivered[before]
         return self
+
+    def _keep_promise(self, view: str, sink: Sink) -> None:
+        """See that the flow's guarantee holds with one sink more; if no strategy was asked for, with another one."""
+        if self._guarantee is None:
+            return
+        kinds = [each.kind for _, each in self._sinks] + [sink.kind]
+        if not self._strategy_chosen:
+            self._settings = replace(self._settings, strategy=choose(self._guarantee, kinds))
+        holds = SinkKind.TRANSACTIONAL in kinds[:-1]
+        check_sink(f"sink of view '{view}'", self._guarantee, self._settings.strategy, sink.kind, (), holds)
 
     def on_membership(self, function: H) -> H:
         """Have ``function`` called with every `Change` of the members, the initial set first; a decorator. Calls come
@@ -830,14 +855,18 @@ class Flow:
                 self._spark, found, engine.fields(view), engine.partitions, self._placement, engine.lost
             )
 
-    def explain(self, view: str) -> str:
-        """The dataflow of a view, what its operators keep and did in the last epochs, and what a crash can do to it.
+    def explain(self, view: str | None = None) -> str:
+        """The dataflow of a view (by default of all views), what its operators keep and did in the last epochs, and
+        what a crash can do to it and to each of its sinks: precise, gap, rollback-repeating, rollback-convergent or
+        rollback-divergent, and why (`Strategy`, `predict`).
 
         From any thread, also in the middle of an epoch."""
-        self._check_view(view)
+        if view is not None:
+            self._check_view(view)
         from holdfast.plan.explain import as_text
 
-        return as_text(self.drawing(), view)
+        whole = self.drawing()
+        return "\n\n".join(as_text(whole, each) for each in ([view] if view is not None else self._catalog.views))
 
     def _now_open(self) -> Engine | None:
         """The engine, for a call that waits for no epoch: one that is open is taken as it is."""
@@ -848,14 +877,13 @@ class Flow:
         if (engine := self._now_open()) is not None:
             return engine.drawing()
         from holdfast.inspect.unopened_flow import traces_directory
-        from holdfast.plan.drawing import drawing
         from holdfast.runtime.statistics import Statistics, local_state
 
         ready = self._planned("drawing()")
         state = ready.state
         directory = traces_directory(self._log(), ready.declared.local)
         measured = Statistics().measured(state.traces, local_state(directory, state.layouts, rows=True))
-        return drawing(state.flow, measured)
+        return state.drawn(measured)
 
     def plan(self) -> FlowPlan:
         """What running the flow as it is declared now would do to its log: which views it adds, rebuilds (and what is

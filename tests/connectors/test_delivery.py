@@ -21,6 +21,7 @@ from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.lineage import from_lines
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import SinkError
+from holdfast.guarantees.strategies import NoSync
 from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -51,7 +52,7 @@ class Shop:
             views=plans(FLOW),
             texts={view: VIEWS[view] for view in FLOW},
             sinks=sinks,
-            settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=retain)),
+            settings=DurabilitySettings(NoSync(), 2, Bound(), Retention(epochs=retain)),
         )
         runner = SimulatedRunner(self.world, 2)
         self.engine = Engine(PreparedFlow(declared, runner), told or ConnectorProgress())

@@ -56,6 +56,7 @@ from holdfast.coordinator.instructions import (
 from holdfast.coordinator.lineage import Lineage, from_lines
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import Fenced, LogDamaged, StoreError
+from holdfast.guarantees.strategies import SynchronousLog
 from holdfast.trace.name import ALL
 
 OTHER = Claim(3, "c" * 16)
@@ -138,8 +139,8 @@ def test_an_epoch_that_begins_again_is_another_one() -> None:
 
 
 def test_nothing_is_seen_of_an_epoch_before_it_is_safe_where_copies_are_waited_for() -> None:
-    """Strategy "synchronous-log": sources, then copies, then the wait, then sinks."""
-    case = Case(sinks=[-1], settings=DurabilitySettings("synchronous-log"))
+    """Strategy synchronous_log: sources, then copies, then the wait, then sinks."""
+    case = Case(sinks=[-1], settings=DurabilitySettings(SynchronousLog()))
     lineage = case.begin()
     assert case.count(lineage) == [AdvanceSources(lineage), RequestCopies(), AwaitSafe(0), Commit(0, 0)]
 
@@ -877,7 +878,8 @@ def test_a_repair_that_fails_goes_on_where_it_was_and_its_branch_can_be_read() -
 def test_every_event_and_every_instruction_is_part_of_a_race() -> None:
     """So that one that is added later gets one, too."""
     own = Path(__file__)
-    text = own.read_text() + (own.parent / "flow_states.py").read_text()
+    beside = ("flow_states.py", "test_strategy_races.py")
+    text = own.read_text() + "".join((own.parent / each).read_text() for each in beside)
     for module in (events, instructions):
         for name, kind in vars(module).items():
             if isinstance(kind, type) and kind.__module__ == module.__name__:

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
+from holdfast.guarantees.strategies import NoSync
 from holdfast.log.location import Location
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -58,7 +59,7 @@ class Shop:
             views=plans(world.flow, 0),
             texts={view: VIEWS[view] for view in world.flow},
             sinks=[(view, SimulatedSink(world, view)) for view in world.flow] if sinks else [],
-            settings=DurabilitySettings("nosync", min_replicas, Bound(), Retention(epochs=6), **settings),
+            settings=DurabilitySettings(NoSync(), min_replicas, Bound(), Retention(epochs=6), **settings),
             expiring=left(world.flow),
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)

@@ -18,6 +18,7 @@ from holdfast.connectors.source import Source
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import BadFile, SchemaChanged
+from holdfast.guarantees.strategies import NoSync
 from holdfast.log.location import LocalLocation
 from holdfast.operators.rewrites import rewrite
 from holdfast.operators.temporal import Temporal
@@ -65,7 +66,7 @@ class Runs:
             views=plans,
             texts=dict(views),
             sinks=(),
-            settings=DurabilitySettings("nosync", 1, Bound(), Retention(epochs=2)),
+            settings=DurabilitySettings(NoSync(), 1, Bound(), Retention(epochs=2)),
             expiring={expires: tables[expires]} if expires in tables else {},
         )
         self.engine = Engine(PreparedFlow(declared, SimulatedRunner(self.world, 2)), ConnectorProgress())

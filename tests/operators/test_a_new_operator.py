@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
+from holdfast.guarantees.strategies import NoSync
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.rewrites import rewrite
 from holdfast.plan.dataflow import build
@@ -125,7 +126,7 @@ def _open(world: World, views: dict[str, Node], host: int) -> Engine:
         views=views,
         texts=dict.fromkeys(views, "written as a plan"),
         sinks=[(view, SimulatedSink(world, view)) for view in views],
-        settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=6)),
+        settings=DurabilitySettings(NoSync(), 2, Bound(), Retention(epochs=6)),
     )
     return Engine(PreparedFlow(declared, SimulatedRunner(world, 2)), ConnectorProgress())
 

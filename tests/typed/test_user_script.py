@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SCRIPT = (HERE / "user_script.py").read_text()
 
 MISTAKES = {
-    "strategy": ('strategy: hf.Strategy = "nosync"', 'strategy: hf.Strategy = "no-sync"', "reportAssignmentType"),
+    "strategy": ('hf.StrategyName = "nosync"', 'hf.StrategyName = "no-sync"', "reportAssignmentType"),
     "choice": ('identity="content"', 'identity="contents"', "reportArgumentType"),
     "attribute": ("status.durability\n", "status.durabilty\n", "reportAttributeAccessIssue"),
     "index": ("durability.unsafe.bytes", 'durability.unsafe["bytes"]', "reportIndexIssue"),

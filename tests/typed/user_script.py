@@ -101,7 +101,7 @@ class Memory(hf.Location):
 
 
 def declare(spark: SparkSession) -> tuple[hf.Flow, hf.Input]:
-    strategy: hf.Strategy = "nosync"
+    strategy: hf.StrategyName = "nosync"
     on_loss: hf.OnLoss = "continue"
     flow = hf.Flow(
         "shop",

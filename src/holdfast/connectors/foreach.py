@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from holdfast.connectors.sink import Sink
 from holdfast.errors import DeclarationError, SinkError
+from holdfast.guarantees.prediction import SinkKind
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause
 
@@ -43,6 +44,10 @@ class Foreach(Sink):
         self.function = function
         self._seen = seen
         self._view = ""
+
+    @property
+    def kind(self) -> SinkKind:
+        return SinkKind.TRANSACTIONAL if self._seen is not None else super().kind
 
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
         self._view = view

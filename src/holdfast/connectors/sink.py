@@ -45,6 +45,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.errors import DeclarationError
+from holdfast.guarantees.prediction import SinkKind
 from holdfast.plan.nodes import Field
 
 
@@ -67,6 +68,18 @@ class Sink(ABC):
     keeps_lineage: bool = False
     """Whether `lineage` gives back all lineage since what `release_lineage` was told, not only the last commit's. Then
     a commit carries only the lineage that this sink was not given before."""
+
+    deduplicates: bool = False
+    """Whether the receiver drops rows whose id it has (see ``_id`` in ``hf.foreach``): then a row that is given twice
+    counts once, although the sink cannot say what it has."""
+
+    @property
+    def kind(self) -> SinkKind:
+        """What the sink does for exactness, for ``guarantee`` and ``flow.explain``: transactional if it gives lineage
+        back, else de-duplicating or plain. A sink that says what it has without lineage may say so here."""
+        if type(self).lineage is not Sink.lineage:
+            return SinkKind.TRANSACTIONAL
+        return SinkKind.DEDUPLICATING if self.deduplicates else SinkKind.APPEND
 
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:

@@ -22,7 +22,7 @@ Pure: a part of `FlowState`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.coordinator.copy_plan import (
@@ -62,6 +62,7 @@ from holdfast.coordinator.instructions import (
 )
 from holdfast.coordinator.roster import Roster
 from holdfast.errors import LogDamaged
+from holdfast.guarantees.strategy import Copies
 from holdfast.trace.merge import outline
 
 
@@ -87,6 +88,7 @@ class CopyRounds:
         history: History,
         settings: DurabilitySettings,
         reaches: Mapping[str, int | None],
+        inputs: Collection[str],
         ranges: Sequence[tuple[int, int]],
         enrolment: Enrolment,
         former: Callable[[], Mapping[str, int]],
@@ -94,12 +96,15 @@ class CopyRounds:
         scattered: bool,
     ) -> None:
         """``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained);
-        ``ranges``: the key hashes of each partition; ``former``: traces that the flow has no more and that a sink still
+        ``inputs``: those of them that hold input which is nowhere else; ``ranges``: the key hashes of each partition;
+        ``former``: traces that the flow has no more and that a sink still
         needs, each up to an epoch; ``retained``: traces that the flow has no more and that readers may still ask for,
         None while traces that the flow has no more may be needed by a sink."""
         self._history = history
-        self._settings = settings
+        self.settings = settings
         self._reaches = dict(reaches)
+        every = settings.strategy.copies is Copies.EVERYTHING
+        self._copied = [trace for trace in reaches if every or trace in inputs]
         self._ranges = list(ranges)
         self._former_of = former
         self._retained = retained
@@ -107,6 +112,9 @@ class CopyRounds:
         self.enrolment = enrolment
         self.safe = -1
         """The safe point."""
+
+        self._wanted = -1
+        """Somebody waits until this epoch is safe."""
 
         self.cleared = -1
         """Up to here input may be released: it was safe, and after that nobody else had claimed the log."""
@@ -151,8 +159,18 @@ class CopyRounds:
 
     @property
     def traces(self) -> list[str]:
-        """The live traces."""
-        return list(self._reaches)
+        """The live traces that are copied."""
+        return list(self._copied)
+
+    @property
+    def target(self) -> int:
+        """Up to this epoch a round that begins now copies: what the strategy says, and what somebody waits for."""
+        last = self._history.last
+        return max(self.settings.strategy.copied_upto(last), min(self._wanted, last))
+
+    def want(self, epoch: int) -> None:
+        """Somebody waits until an epoch is safe."""
+        self._wanted = max(self._wanted, epoch)
 
     @property
     def former(self) -> dict[str, int]:
@@ -171,25 +189,25 @@ class CopyRounds:
     @property
     def has_room(self) -> bool:
         """Whether no more is unsafe than the bound allows (back-pressure)."""
-        return not self._settings.durable or self._settings.bound.allows(*self.unsafe)
+        return not self.settings.durable or self.settings.bound.allows(*self.unsafe)
 
     @property
     def live_after(self) -> int:
         """Every epoch from this one on must stay readable: those that may have to be computed again read as of it."""
         last = self._history.last
-        return min(self.safe, last - 1) if self._settings.durable else last - 1
+        return min(self.safe, last - 1) if self.settings.durable else last - 1
 
     def floor(self, trace: str, history: History, now: int) -> int:
         """Before this epoch of a history a trace needs not be readable. ``now``: the host's clock."""
         reach = self._reaches[trace]
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
-        floor = self._settings.retention.floor(history, min(now, history[-1].clock) if history else now)
+        floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
         return floor if reach is None else max(floor, history.last - reach)
 
     def since(self, trace: str, now: int) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
         floor = self.floor(trace, self._history, now)
-        return min(floor, self.safe) if self._settings.durable else floor
+        return min(floor, self.safe) if self.settings.durable else floor
 
     def counted(self, epoch: int, size: int) -> None:
         """An epoch is complete; its layers have so many bytes."""
@@ -212,9 +230,9 @@ class CopyRounds:
 
     def begin(self, location: int, now: int) -> list[Instruction]:
         """A round is to be made at a location."""
-        if not self._settings.durable or self._history.last < 0:
+        if not self.settings.durable or self.target < 0:
             return []
-        self._rounds[location] = _Round(self._history.last)
+        self._rounds[location] = _Round(self.target)
         known = self.holdings.get(location) if location in self._unchanged else None
         self._unchanged.discard(location)
         return [self._look(location)] if known is None else self._copy(location, known, now)
@@ -347,7 +365,7 @@ class CopyRounds:
     def end(self, location: int, troubled: bool) -> list[Instruction]:
         """The round at a location is over, however it went."""
         one = self._rounds.pop(location, None)
-        last = self._history.last if one is None else one.last
+        last = self.target if one is None else one.last
         while self._written and self._written[0][0] <= self.safe:
             self._written.popleft()
         again = troubled or not self.enrolment.counts(location) or (self._lags(location, last) and not self.lost)
@@ -357,4 +375,4 @@ class CopyRounds:
 
     def _lags(self, location: int, last: int) -> bool:
         holding = self.holdings.get(location)
-        return holding is None or reached(holding, self.traces, last) < last
+        return last >= 0 and (holding is None or reached(holding, self.traces, last) < last)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.foundation.choices import Strategy
+from holdfast.guarantees.strategies import NoSync
+from holdfast.guarantees.strategy import Strategy
 
 
 @dataclass(frozen=True)
 class DurabilitySettings:
     """What the user wants of durability."""
 
-    strategy: Strategy = "nosync"
+    strategy: Strategy = field(default_factory=NoSync)
     min_replicas: int = 1
     bound: Bound = field(default_factory=Bound)
     retention: Retention = field(default_factory=Retention)
@@ -23,4 +24,5 @@ class DurabilitySettings:
 
     @property
     def durable(self) -> bool:
-        return self.strategy != "volatile"
+        """Whether anything is ever copied."""
+        return self.strategy.durable

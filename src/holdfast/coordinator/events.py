@@ -167,6 +167,21 @@ class SinkAnswered:
 
 
 @dataclass(frozen=True)
+class SafetyWanted:
+    """Somebody waits until an epoch is safe: rounds copy up to it, whatever the strategy would leave for later."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class StateSeen:
+    """All state was looked at: the oldest epoch whose input is still part of it (a level-1 acknowledgement of the
+    epochs before)."""
+
+    oldest: int
+
+
+@dataclass(frozen=True)
 class SinkStarted:
     """A sink that cannot tell what it has is taken to have this epoch."""
 
@@ -272,6 +287,8 @@ Event = (
     | HistoryFolded
     | CommitBegan
     | SinkAnswered
+    | SafetyWanted
+    | StateSeen
     | SinkStarted
     | InputsAbsent
     | MembershipChanged

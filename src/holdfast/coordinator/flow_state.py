@@ -22,7 +22,7 @@ read without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -69,6 +69,7 @@ class FlowState:
         *,
         uris: Sequence[str] = (),
         reaches: Mapping[str, int | None] | None = None,
+        inputs: Collection[str] = (),
         ranges: Sequence[tuple[int, int]] = ((0, 2**64),),
         enrolment: Enrolment,
         sinks: SinkProgress | None = None,
@@ -78,10 +79,11 @@ class FlowState:
         continues: bool = False,
     ) -> None:
         """``history``: the complete epochs, as they grow; ``claim``: this driver's. ``uris``: the log's locations.
-        ``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained). ``ranges``:
-        the key hashes of each partition. ``declared``: what the flow's collections are; ``before``: what they were at
-        first, in a log whose history does not say so. ``ownership``: who keeps which partition, None where one host
-        keeps all. ``continues``: a loss makes the flow approximate."""
+        ``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained); ``inputs``:
+        those among them that hold input which is nowhere else. ``ranges``: the key hashes of each partition.
+        ``declared``: what the flow's collections are; ``before``: what they were at first, in a log whose history does
+        not say so. ``ownership``: who keeps which partition, None where one host keeps all. ``continues``: a loss makes
+        the flow approximate."""
         self.history = history
         self.settings = settings
         self.fenced: Fenced | None = None
@@ -95,6 +97,7 @@ class FlowState:
             history,
             settings,
             reaches or {},
+            inputs,
             ranges,
             enrolment,
             self.edits.former_traces,
@@ -104,6 +107,9 @@ class FlowState:
         self.ownership = ownership
         self.branch: ApproximateBranch | None = None
         self.mode = Mode.EXACT
+        self.oldest = 0
+        """The oldest epoch whose input is still part of some state, as far as is known."""
+
         self.is_unsettled = False
         """Whether members came or went while that could not be made up for."""
 
@@ -129,10 +135,19 @@ class FlowState:
     def uncommitted(self, epoch: int, held: HeldLineage | None = None) -> bytes:
         """The lineage up to ``epoch`` that is not durable: what a commit to a sink must carry (invariant 6). ``held``:
         the first and the last epoch of what the sink holds already, and need not be given again."""
-        after = self.copies.flushed if self.settings.durable else epoch - 1
+        after = self.copies.flushed if self.settings.strategy.forwards else epoch - 1
         if held is not None and held[0] <= after + 1:
             after = max(after, held[1])
         return to_lines(self.history[min(after + 1, epoch) : epoch + 1])
+
+    @property
+    def deliverable(self) -> int:
+        """The last exact epoch that sinks may be given."""
+        return self.settings.strategy.deliverable(self.epochs.last, self.copies.safe)
+
+    def surely_has(self, last: int) -> int:
+        """The epoch that a sink which cannot tell is taken to have, if ``last`` is the last that it may be given."""
+        return self.settings.strategy.surely_has(last)
 
     def foldable(self, now: int, base_bytes: int) -> int | None:
         """The epoch up to which the history is to be folded; None if that is not worth it. An epoch may be folded when
@@ -183,6 +198,10 @@ class FlowState:
                 self.copies.forgotten(location)
             case events.LocationFailed():
                 pass  # its round ends; what it holds is as it was seen last
+            case events.SafetyWanted(epoch=epoch):
+                self.copies.want(epoch)
+            case events.StateSeen(oldest=oldest):
+                self.oldest = max(self.oldest, oldest)
             case events.RoundEnded(location=location, troubled=troubled):
                 return self.copies.end(location, troubled)
             # Epochs.
@@ -258,8 +277,8 @@ class FlowState:
 
     def release(self) -> instructions.ReleaseInput:
         """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
-        over before that was seen."""
-        return instructions.ReleaseInput(self.copies.cleared)
+        over before that was seen, and unless the strategy needs it to compute state again."""
+        return instructions.ReleaseInput(self.settings.strategy.releasable(self.copies.cleared, self.oldest))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 
@@ -275,10 +294,15 @@ class FlowState:
         found: list[Instruction] = []
         if self.mode is not Mode.REPAIRING:
             found.append(instructions.AdvanceSources(lineage))
-        found.append(instructions.RequestCopies())
-        if self.settings.strategy == "synchronous-log":
+        strategy = self.settings.strategy
+        after = strategy.after_epoch(lineage.epoch)
+        if after.copy:
+            found.append(instructions.RequestCopies())
+        if after.wait:
             # Nothing is to be seen of it before it is safe; else sinks get it before the next epoch.
             found.append(instructions.AwaitSafe(lineage.epoch))
+        elif strategy.deliverable(lineage.epoch, self.copies.safe) < lineage.epoch:
+            return found  # its output is held
         return [*found, *(self._deliver(sink, lineage) for sink in range(len(self.sinks.views)))]
 
     def _deliver(self, sink: int, lineage: Lineage) -> Instruction:

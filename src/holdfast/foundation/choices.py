@@ -7,9 +7,6 @@ from typing import Literal, TypeAlias
 OnLoss: TypeAlias = Literal["replay", "terminate", "continue"]
 """What the loss of an executor means, to a flow or to a one-off query."""
 
-Strategy: TypeAlias = Literal["nosync", "synchronous-log", "volatile"]
-"""How a flow's results are protected."""
-
 EpochPath: TypeAlias = Literal["resident", "task", "stages"]
 """In which way an epoch was run."""
 

@@ -113,7 +113,7 @@ def status_unopened(
         partitions=partitions,
         maintenance=MaintenanceStatus(),
         durability=DurabilityStatus(
-            strategy=settings.strategy,
+            strategy=str(settings.strategy),
             safe=-1 if safe is None else safe,
             lineage=max((level["lineage"] for level in levels.values()), default=-1),
             levels={

@@ -77,6 +77,8 @@ class Drawing:
     """View (or kept source) → the box that keeps it."""
 
     measured: Mapping[str, Measured] = field(default_factory=dict)
+    crash: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """View → what a crash can do to its output, in lines."""
 
     def box(self, box_id: str) -> Box:
         return next(each for each in self.boxes if each.id == box_id)
@@ -92,6 +94,7 @@ class Drawing:
             boxes=tuple(each for each in self.boxes if each.id in wanted),
             lines=tuple(each for each in self.lines if each.consumer in wanted),
             views={view: self.views[view]},
+            crash={view: self.crash[view]} if view in self.crash else {},
         )
 
     def structure(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class Drawing:
             "boxes": [asdict(each) for each in self.boxes],
             "lines": [asdict(each) for each in self.lines],
             "views": dict(self.views),
+            "crash": {view: list(lines) for view, lines in self.crash.items()},
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +123,8 @@ class Drawing:
             )
             for each in said["boxes"]
         )
-        return Drawing(boxes, tuple(Line(**each) for each in said["lines"]), dict(said["views"]))
+        crash = {view: tuple(lines) for view, lines in said.get("crash", {}).items()}
+        return Drawing(boxes, tuple(Line(**each) for each in said["lines"]), dict(said["views"]), crash=crash)
 
 
 def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> Drawing:

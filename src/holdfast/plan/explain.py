@@ -21,27 +21,9 @@ def as_text(whole: Drawing, view: str) -> str:
     lines += [
         "",
         f"{exchanges} exchange{'s' if exchanges != 1 else ''} per epoch; state {size_text(kept)}",
-        _closing(shown),
+        *shown.crash.get(view, ()),
     ]
     return "\n".join(lines)
-
-
-def _closing(shown: Drawing) -> str:
-    drawn = {function for box in shown.boxes for function in box.nondeterministic}
-    if not drawn and any(box.timed for box in shown.boxes):
-        return (
-            "Time is the clock of the lineage, all else is deterministic: "
-            "epochs lost in a crash are computed again, bit for bit the same."
-        )
-    if not drawn:
-        return "Every operator is deterministic: epochs lost in a crash are computed again, bit for bit the same."
-    origin = "clock and seed"
-    if any(function.startswith("udf:") for function in drawn):
-        origin += ", and the answers that functions gave"
-    return (
-        f"Drawn values come from the lineage ({origin}), all else is deterministic: "
-        "epochs lost in a crash are computed again, bit for bit the same."
-    )
 
 
 def _draw(shown: Drawing, box_id: str, lines: list[str], first: str, rest: str, seen: set[str], view: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.foundation.choices import EpochPath, Strategy
+from holdfast.foundation.choices import EpochPath
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
 
@@ -236,7 +236,9 @@ class Unsafe:
 class DurabilityStatus:
     """How safe a flow's state is."""
 
-    strategy: Strategy
+    strategy: str
+    """How the flow's results are protected, with its settings: ``nosync``, ``passive_standby(every=16)``."""
+
     safe: int
     """The safe point: the last epoch that ``min_replicas`` locations have; -1 if none."""
 

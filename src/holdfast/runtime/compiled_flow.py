@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.view_versions import ViewVersion
+from holdfast.guarantees.explanation import Outlet, explained
 from holdfast.operators.linear_step import is_native
 from holdfast.operators.log import LogSpec
 from holdfast.plan import nodes
 from holdfast.plan.dataflow import Dataflow, Given, build
-from holdfast.plan.drawing import drawing
+from holdfast.plan.drawing import Drawing, Measured, drawing
 from holdfast.plan.types import arrow_type
 from holdfast.results.flow_results import TraceStatus
 from holdfast.runtime.declaration import Declaration
@@ -61,6 +62,12 @@ class CompiledFlow:
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The traces that hold input which is nowhere else: rows that code pushed."""
+        only = [name for name in self._kept if not self.declared.sources[name].replayable]
+        return frozenset(trace for name in only for trace in self.traces[self.flow.views[name]])
 
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
@@ -123,6 +130,14 @@ class CompiledFlow:
             if operator_id in draws or draws & self.flow.ancestors({operator_id})
         )
 
+    def drawn(self, measured: Mapping[str, Measured] | None = None) -> Drawing:
+        """The whole dataflow, with what each operator keeps and did, and what a crash can do to each view."""
+        declared = self.declared
+        sinks = [Outlet(view, f"sink {type(sink).__name__}", sink.kind) for view, sink in declared.sinks]
+        retracting = [name for name, source in declared.sources.items() if source.retracts]
+        whole = drawing(self.flow, measured)
+        return explained(whole, declared.views, declared.settings.strategy, sinks, retracting)
+
     def description(self) -> dict[str, Any]:
         """What the flow keeps, for readers of its log."""
         none = Chain(-1, ())
@@ -137,7 +152,7 @@ class CompiledFlow:
             for name, operator_id in self.flow.views.items()
         }
         operators = {operator_id: operator.kind for operator_id, operator in self.flow.operators.items()}
-        found = {"collections": collections, "operators": operators, "dataflow": drawing(self.flow).structure()}
+        found = {"collections": collections, "operators": operators, "dataflow": self.drawn().structure()}
         return {**found, "session": dict(self.declared.session)} if self.declared.session else found
 
     def sizes(self, held: Mapping[str, tuple[int, int, int]]) -> list[TraceStatus]:

@@ -216,7 +216,7 @@ class Delivery:
             # It cannot tell what it has: the last epoch may have reached it or not, so it gets that one again. One that
             # is as new as its view has nothing.
             new = len(past) == 1 and past[0].first == last
-            has = -1 if new else max(-1, last - 1)
+            has = -1 if new else self._state.surely_has(last)
             self._guard.tell(SinkStarted(index, has))
         if has < 0 and past[-1].version != self._declared[view]:
             return  # it has nothing, and need not be given what the next epoch would take back

@@ -53,7 +53,7 @@ from holdfast.log.host_paths import traces_of
 from holdfast.log.stash import LineageLog
 from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
-from holdfast.plan.drawing import Drawing, drawing
+from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
@@ -181,6 +181,7 @@ class Engine:
                 self.declared.settings,
                 uris=[location.uri for location in self.declared.locations],
                 reaches=compiled.reaches(),
+                inputs=compiled.inputs,
                 ranges=[partition_range(each, self.partitions) for each in range(self.partitions)],
                 enrolment=enrolment,
                 sinks=self._delivery.progress,
@@ -358,7 +359,7 @@ class Engine:
             self._durability.damaged.clear()
             self._recoverer.repair(found)
         self._follow_members()
-        self._with_recovery(lambda: self._delivery.catch_up(self.last))
+        self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
         self._release()
         waited = 0.0
         while True:
@@ -538,12 +539,13 @@ class Engine:
         """The epoch counts: now it may be seen."""
         deliveries: list[instructions.Commit | instructions.CatchUp] = []
         for instruction in following:
+            if isinstance(instruction, instructions.AdvanceSources):
+                with after.doing("telling the sources"):
+                    self._intake.advance(instruction.lineage.epoch, instruction.lineage.offers)
+        failpoints.reach("epoch.complete")
+        for instruction in following:
             match instruction:
-                case instructions.AdvanceSources(lineage=lineage):
-                    with after.doing("telling the sources"):
-                        self._intake.advance(lineage.epoch, lineage.offers)
                 case instructions.RequestCopies():
-                    failpoints.reach("epoch.complete")
                     with after.doing("asking for copies"):
                         self._durability.request()
                 case instructions.AwaitSafe(epoch=epoch):
@@ -675,7 +677,9 @@ class Engine:
         if wanted > self.last:
             raise EpochUnavailable(f"epoch {wanted} is not there yet; the last is {self.last}", epoch=wanted)
         if not self.declared.settings.durable:
-            raise LogError(f"flow '{self.declared.name}': with strategy 'volatile' nothing is ever safe")
+            raise LogError(
+                f"flow '{self.declared.name}': with strategy {self.declared.settings.strategy} nothing is ever safe"
+            )
         if not self._durability.wait(wanted, timeout, lambda: self.closed) and not self.closed:
             why = self._durability.why_not()
             raise StoreError(
@@ -760,7 +764,7 @@ class Engine:
     def drawing(self) -> Drawing:
         """The whole dataflow, with what each operator keeps and did."""
         measured = self._statistics.measured(self._compiled.traces, self._layers.local(rows=True))
-        return drawing(self._compiled.flow, measured)
+        return self._compiled.drawn(measured)
 
     @speaking
     def status(self) -> Status:
@@ -805,6 +809,11 @@ class Engine:
         finally:
             self._let_go()
 
+    def _deliver_held(self) -> None:
+        """Give sinks what was held until it was safe, as far as it is now."""
+        if self._state.fenced is None and self._state.settings.strategy.waits:
+            self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
+
     def _let_go(self) -> None:
         self.closed = True
         with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
@@ -814,6 +823,7 @@ class Engine:
             if self._state.epochs.is_torn:
                 closing.callback(self._durability.abandon)
             else:
+                closing.callback(self._deliver_held)
                 closing.callback(self._durability.close)
                 closing.callback(self._epochs.remove_undone)
             closing.callback(self._beside_sinks.close)

@@ -77,7 +77,7 @@ class Replication:
             runner,
             "holdfast-durability",
             [*(partial(self._round_at, location) for location in range(len(locations))), self._sync_round],
-            0.0 if self._state.settings.strategy == "synchronous-log" else PAUSE,
+            0.0 if self._state.settings.strategy.waits else PAUSE,
         )
         self.disk = LocalSync(runner, list(layouts), directory)
         self.rounds = 0
@@ -136,12 +136,13 @@ class Replication:
     # -- what the engine says and asks --------------------------------------------------------------------------------
 
     def request(self) -> None:
-        """Have a round made, if there is anything to make safe."""
-        if self.is_durable and self.safe < self._state.history.last:
+        """Have a round made, if there is anything to make safe now."""
+        if self.is_durable and self.safe < self._state.copies.target:
             self._background.request()
 
     def hurry(self) -> None:
         """Have a round made at once: something waits for it."""
+        self._guard.tell(events.SafetyWanted(self._state.history.last))
         if self.is_durable and self.safe < self._state.history.last:
             self._background.hurry()
 
@@ -154,12 +155,14 @@ class Replication:
             if not told:
                 waiting()
                 told = True
+            self._guard.tell(events.SafetyWanted(self._state.history.last))
             self._advance(0.2)
         return time.perf_counter() - started if told else 0.0
 
     def wait(self, epoch: int, timeout: float | None = None, stopping: Callable[[], bool] = lambda: False) -> bool:
         """Wait until ``epoch`` is safe; False if it was not within ``timeout`` seconds, or before ``stopping``."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._guard.tell(events.SafetyWanted(epoch))
         while self.safe < epoch:
             self._check_fence()
             left = None if deadline is None else deadline - time.monotonic()
@@ -230,6 +233,7 @@ class Replication:
         """End; what is not safe yet is given one more round."""
         self._background.close()
         if self.is_durable and self._state.fenced is None and self.safe < self._state.history.last:
+            self._guard.tell(events.SafetyWanted(self._state.history.last))
             self._places.try_again()
             self._round()
 

@@ -81,6 +81,7 @@ def parse_settings(
     """The log locations, and what is wanted of them, checked."""
     from holdfast.coordinator.durability_settings import DurabilitySettings
     from holdfast.coordinator.retention import parse_bound, parse_retention
+    from holdfast.guarantees.strategies import parse_strategy
     from holdfast.log.location import Location
 
     places: list[Place] = list(log) if isinstance(log, (list, tuple)) else [log]  # type: ignore[list-item]
@@ -89,10 +90,7 @@ def parse_settings(
     for place in places:
         if not isinstance(place, Location):
             arguments.path(f"flow '{name}'", "log", place)
-    if strategy not in ("nosync", "synchronous-log", "volatile"):
-        raise DeclarationError(
-            f"flow '{name}': strategy must be 'nosync', 'synchronous-log' or 'volatile', not {strategy!r}", flow=name
-        )
+    chosen = parse_strategy(f"flow '{name}'", strategy)
     refuse_same_place(name, places)
     count = min_replicas
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= len(places):
@@ -110,7 +108,7 @@ def parse_settings(
         bound = parse_bound(max_unsafe)
     except ValueError as error:
         raise DeclarationError(f"flow '{name}': max_unsafe must be {error}, not {max_unsafe!r}", flow=name) from None
-    return places, DurabilitySettings(strategy, count, bound, retention, accept_loss)
+    return places, DurabilitySettings(chosen, count, bound, retention, accept_loss)
 
 
 def parse_clock_jump(name: str, value: object) -> int | None:

@@ -87,7 +87,7 @@ def _durability(compiled: CompiledFlow, durability: Replication, typical: float)
             )
         )
     return DurabilityStatus(
-        strategy=settings.strategy,
+        strategy=str(settings.strategy),
         safe=copies.safe,
         lineage=copies.flushed,
         levels={name: durability.levels(compiled.traces_behind(name)) for name in compiled.declared.views},

@@ -40,6 +40,7 @@ from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import HoldfastError, InputError
 from holdfast.foundation import failpoints
+from holdfast.guarantees.strategies import NoSync
 from holdfast.log.location import LocalLocation
 from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
@@ -176,7 +177,7 @@ class FaultySimulation:
                 views=plans(world.flow),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=[(view, changelog(self.root / "out" / view, compact=self.compact)) for view in world.flow],
-                settings=DurabilitySettings("nosync", _MIN_REPLICAS, Bound(), Retention(epochs=2), fold=2),
+                settings=DurabilitySettings(NoSync(), _MIN_REPLICAS, Bound(), Retention(epochs=2), fold=2),
                 expiring=left(world.flow),
             )
             runner = SimulatedRunner(world, world.random.choice((1, 2, 2, 3)))

@@ -21,6 +21,7 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
+from holdfast.guarantees.strategies import NoSync
 from holdfast.log.replica import Replica
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -104,7 +105,7 @@ class SimulatedDriver:
                 views=plans(world.flow, world.edition),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
-                settings=DurabilitySettings("nosync", MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
+                settings=DurabilitySettings(NoSync(), MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
                 expiring=left(world.flow),
                 on_loss=world.on_loss,
             )

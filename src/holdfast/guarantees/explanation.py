@@ -1,0 +1,57 @@
+"""What a crash can do to the output of each view and sink of a flow, as lines for people (`flow.explain`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.guarantees.operator_classes import Classified, classes_of, worst
+from holdfast.guarantees.prediction import SinkKind, predict
+from holdfast.guarantees.strategy import Strategy
+from holdfast.plan.drawing import Drawing
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """A sink, as far as a prediction needs it."""
+
+    view: str
+    name: str
+    kind: SinkKind
+
+
+def anchored(sinks: Sequence[Outlet], index: int) -> bool:
+    """Whether a sink that is given each epoch before this one holds the lineage."""
+    return any(each.kind is SinkKind.TRANSACTIONAL for each in sinks[:index])
+
+
+def explained(
+    whole: Drawing, views: Iterable[str], strategy: Strategy, sinks: Sequence[Outlet], retracting: Iterable[str]
+) -> Drawing:
+    """A drawing that says of each view what a crash can do to it. ``sinks``: all of the flow, in their order;
+    ``retracting``: sources that delete rows."""
+    gone = frozenset(retracting)
+    crash = {}
+    for view in views:
+        classes = classes_of(whole, view, gone)
+        spoiler = worst(classes)
+        lines = [
+            f"The least of its operators is {spoiler.operator_class.value}: {spoiler.what} ({spoiler.reason}).",
+            f"What a crash can do, with strategy {strategy}:",
+        ]
+        own = [index for index, each in enumerate(sinks) if each.view == view]
+        for index in own:
+            lines += _lines(sinks[index].name, classes, strategy, sinks[index].kind, anchored(sinks, index))
+        if not own:
+            lines += _lines("rows that are read", classes, strategy, SinkKind.TRANSACTIONAL, False)
+        crash[view] = tuple(lines)
+    return replace(whole, crash=crash)
+
+
+def _lines(subject: str, classes: Sequence[Classified], strategy: Strategy, kind: SinkKind, holds: bool) -> list[str]:
+    found = predict(classes, strategy, kind, anchored=holds)
+    lost = predict(classes, strategy, kind, failure="host", anchored=holds)
+    lines = [f"  {subject}: {found}"]
+    if lost.recovery is not found.recovery:
+        lines.append(f"    if the driver's working directory is lost, too: {lost}")
+    return lines

@@ -1,0 +1,116 @@
+"""What each operator, draw and source is, in the lecture's four classes: the one table.
+
+What a crash can do to output depends on what an operator makes of input that it is given *again*. Where the lineage of
+an epoch survives, the epoch is computed again with the same input, clock, seed and answers, and every operator below
+gives the same rows (invariant 1): there the class does not matter. It matters where the lineage is lost: input is then
+taken again, but cut into epochs otherwise, at another clock and with another seed.
+
+| class | what it does then |
+|---|---|
+| repeatable | gives identical rows, however the input is cut |
+| convergent-capable | may give other rows on the way; what they add up to is the same in the end |
+| deterministic | gives the same rows only for the same epochs: a part of its result depends on when a row came |
+| arbitrary | depends on chance, the clock or something outside |
+
+Each class includes the ones above it. A view is as good as the worst of its operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from holdfast.foundation import arguments
+from holdfast.plan.drawing import Box, Drawing
+
+
+class OperatorClass(Enum):
+    """The lecture's classes, the best first."""
+
+    REPEATABLE = "repeatable"
+    CONVERGENT = "convergent-capable"
+    DETERMINISTIC = "deterministic"
+    ARBITRARY = "arbitrary"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best."""
+        return list(OperatorClass).index(self)
+
+
+@dataclass(frozen=True)
+class Classified:
+    """An operator, draw or source, with its class and the reason."""
+
+    what: str
+    operator_class: OperatorClass
+    reason: str
+
+
+_R, _C, _D, _A = OperatorClass
+_GROUP = "emits the old and the new result of each group it touches: how often depends on how input is cut into epochs"
+TABLE: dict[str, tuple[OperatorClass, str]] = {
+    # What works on a change alone.
+    "source": (_R, "gives the rows of its offers, the same whenever they are read"),
+    "linear": (_R, "filters, computes and unites row by row: a row's result depends on that row alone"),
+    "log": (_R, "keeps the rows of a view or an input, and passes them on as they are"),
+    # What needs its trace: functions of the bag of rows so far.
+    "retracting source": (_C, "a row that comes and goes in one epoch leaves nothing, in two it leaves both"),
+    "aggregate": (_C, _GROUP),
+    "join": (_C, "emits pairs when their second half comes: the pairs are the same, those that come and go may not be"),
+    "outer": (_C, "emits a row without a partner until one comes, if that is in another epoch"),
+    "semi": (_C, "emits a row when its first partner comes, and takes it back with the last, as often as that happens"),
+    "set": (_C, "emits a row when its count passes a bound: it may pass it several times, or not at all"),
+    "window": (_C, "emits old and new values of each partition it touches, as often as it is touched"),
+    "bucket": (_C, "emits rows that enter and leave the first ones of a bucket on the way"),
+    "global": (_C, "emits rows that enter and leave the first ones on the way"),
+    # What depends on when a row came.
+    "temporal": (_D, "rows come and go by the clock of the epoch: one that is taken again later may have expired"),
+    "unique": (_D, "an id counts again after its time: whether it has passed depends on when the row is taken"),
+    # Draws.
+    "clock": (_A, "the clock of the epoch, another one when the row is taken again"),
+    "rand": (_A, "chance: drawn from the seed of the epoch"),
+    "randn": (_A, "chance: drawn from the seed of the epoch"),
+    "uuid": (_A, "chance: drawn from the seed of the epoch"),
+    "udf": (_A, "asks a function that is marked nondeterministic: what it answers is known from the lineage alone"),
+}
+"""Kind of operator, draw or source → its class, and why."""
+
+_OTHER = (_D, "is not in the table: a function of its state, its input and the lineage, as every operator is")
+
+
+def classify(kind: str, what: str = "") -> Classified:
+    """The class of a kind of operator, or of a draw (``rand``, ``udf:name``)."""
+    key = "udf" if kind.startswith("udf:") else kind
+    return Classified(what or kind, *TABLE.get(key, _OTHER))
+
+
+def classes_of(whole: Drawing, view: str, retracting: Iterable[str] = ()) -> tuple[Classified, ...]:
+    """The operators, draws and sources behind a view, sources first. ``retracting``: sources that delete rows."""
+    shown, gone = whole.behind(view), set(retracting)
+    found = [each for box in shown.boxes for each in _of_box(box, gone)]
+    found += [classify("linear", line.text) for line in shown.lines if line.text]
+    return tuple(found)
+
+
+def _of_box(box: Box, retracting: set[str]) -> list[Classified]:
+    if box.kind == "source":
+        return [classify("retracting source" if box.id in retracting else "source", box.title)]
+    if box.nondeterministic:
+        return [classify(function, box.title) for function in box.nondeterministic]
+    return [classify(box.kind, box.title)]
+
+
+def worst(classes: Iterable[Classified | OperatorClass]) -> Classified:
+    """The one that spoils a view; of several that are as bad the first."""
+    named = []
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        arguments.refuse("predict", "classes", "operators or their classes", classes)
+    for each in classes:
+        if not isinstance(each, Classified | OperatorClass):
+            arguments.refuse("predict", "classes", "operators or their classes", each)
+        named.append(
+            each if isinstance(each, Classified) else Classified(f"an operator that is {each.value}", each, "")
+        )
+    return max(named, key=lambda each: each.operator_class.rank, default=classify("linear"))

@@ -1,0 +1,243 @@
+"""The seven strategies: what each keeps, and what it answers when a flow asks (`guarantees/strategy.py`).
+
+| strategy | what it keeps | after a crash |
+|---|---|---|
+| `nosync` | layers and lineage copied in the background, lineage forwarded with output | goes on where it was |
+| `synchronous_log` | the same, waited for before output leaves | goes on where it was |
+| `aligned_snapshot` | all that changed, every k epochs, standing still; nothing between | goes back to the snapshot |
+| `passive_standby` | the same every k epochs, without waiting; lineage | the epochs since the copy are computed again |
+| `upstream_backup` | lineage and input; no state | all state is computed again from the input that is kept |
+| `active_standby` | a second driver runs the same epochs, without output | the second driver goes on |
+| `gap` | nothing | goes on with what is there; input of the epoch at hand is skipped |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from holdfast.errors import DeclarationError
+from holdfast.foundation import arguments
+from holdfast.guarantees.strategy import AfterEpoch, Copies, OnLoss, Strategy, Survives
+
+StrategyName: TypeAlias = Literal[
+    "nosync",
+    "synchronous_log",
+    "synchronous-log",
+    "aligned_snapshot",
+    "passive_standby",
+    "upstream_backup",
+    "active_standby",
+    "gap",
+    "volatile",
+]
+"""Names of strategies with their usual settings. ``"synchronous-log"`` and ``"volatile"`` (which is ``"gap"``) are the
+names of earlier versions."""
+
+EVERY = 16
+"""Epochs between two snapshots, checkpoints or acknowledgements, unless the user says otherwise."""
+
+
+def _boundary(last: int, every: int) -> int:
+    """The last epoch up to ``last`` that ends a group of ``every``; -1 if there is none."""
+    return (last + 1) // every * every - 1
+
+
+@dataclass(frozen=True)
+class NoSync(Strategy):
+    """Layers and lineage are copied in the background; what is not durable yet travels with output."""
+
+    name: ClassVar[str] = "nosync"
+
+
+@dataclass(frozen=True)
+class SynchronousLog(Strategy):
+    """Each epoch is safe before anything of it leaves."""
+
+    name: ClassVar[str] = "synchronous_log"
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def after_epoch(self, epoch: int) -> AfterEpoch:
+        return AfterEpoch(copy=True, wait=True)
+
+    def deliverable(self, last: int, safe: int) -> int:
+        return min(last, safe)
+
+
+@dataclass(frozen=True)
+class AlignedSnapshot(Strategy):
+    """Every ``every`` epochs the flow stands still until all that changed since the last snapshot is safe. Between
+    snapshots nothing is copied. After a crash the flow goes back to the last snapshot. Output is ``"held"`` until the
+    snapshot that includes it, or leaves ``"early"``: then a crash makes it leave again."""
+
+    every: int = EVERY
+    output: Literal["held", "early"] = "held"
+
+    name: ClassVar[str] = "aligned_snapshot"
+    survives: ClassVar[Survives] = Survives.NOTHING
+
+    @property
+    def forwards(self) -> bool:
+        return False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def after_epoch(self, epoch: int) -> AfterEpoch:
+        ends = _boundary(epoch, self.every) == epoch
+        return AfterEpoch(copy=ends, wait=ends)
+
+    def copied_upto(self, last: int) -> int:
+        return _boundary(last, self.every)
+
+    def deliverable(self, last: int, safe: int) -> int:
+        return min(last, safe) if self.output == "held" else last
+
+    def surely_has(self, last: int) -> int:
+        # Held output of several epochs leaves at once: the driver may have died anywhere among them.
+        return _boundary(last - 1, self.every) if self.output == "held" else super().surely_has(last)
+
+
+@dataclass(frozen=True)
+class PassiveStandby(Strategy):
+    """Every ``every`` epochs state, lineage and held input are copied to the log's locations, the secondary, without
+    waiting. After a crash state comes from the last copy that is whole, and the epochs since are computed again."""
+
+    every: int = EVERY
+
+    name: ClassVar[str] = "passive_standby"
+    survives: ClassVar[Survives] = Survives.LINEAGE
+
+    def after_epoch(self, epoch: int) -> AfterEpoch:
+        return AfterEpoch(copy=_boundary(epoch, self.every) == epoch)
+
+    def copied_upto(self, last: int) -> int:
+        return _boundary(last, self.every)
+
+
+@dataclass(frozen=True)
+class UpstreamBackup(Strategy):
+    """No state is copied: lineage, and input that only the log has, are. Sources keep their input until no state
+    contains anything of it (a level-1 acknowledgement) and every sink has its output (level-0); both are looked for
+    every ``every`` epochs. After a crash all state is computed again from the input that is kept."""
+
+    every: int = EVERY
+
+    name: ClassVar[str] = "upstream_backup"
+    copies: ClassVar[Copies] = Copies.INPUT
+    survives: ClassVar[Survives] = Survives.LINEAGE
+
+    def releasable(self, cleared: int, oldest: int) -> int:
+        return min(cleared, oldest - 1)
+
+
+@dataclass(frozen=True)
+class ActiveStandby(Strategy):
+    """A driver that stands by runs the epochs of the leader, from the same offers, and gives nothing to sinks. When the
+    leader dies it has the state already."""
+
+    name: ClassVar[str] = "active_standby"
+
+    @property
+    def follows(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Gap(Strategy):
+    """Nothing is copied. After a crash the flow goes on with what is there: the input of the epoch at hand is skipped,
+    state that is gone is empty, and `last_recovery.missing` says which epochs are missing."""
+
+    name: ClassVar[str] = "gap"
+    copies: ClassVar[Copies] = Copies.NOTHING
+    on_loss: ClassVar[OnLoss] = OnLoss.LEAVE_OUT
+
+    @property
+    def forwards(self) -> bool:
+        return False
+
+    @property
+    def skips_begun(self) -> bool:
+        return True
+
+    def after_epoch(self, epoch: int) -> AfterEpoch:
+        return AfterEpoch(copy=False)
+
+    def surely_has(self, last: int) -> int:
+        return last
+
+
+def nosync() -> Strategy:
+    """The default: layers and lineage are copied in the background, and no epoch waits for that. What is not durable
+    yet of the lineage travels with output, so what sinks have seen can be computed again exactly."""
+    return NoSync()
+
+
+def synchronous_log() -> Strategy:
+    """As `nosync`, but each epoch is safe before its output leaves: each step waits for storage."""
+    return SynchronousLog()
+
+
+def aligned_snapshot(every: int = EVERY, output: Literal["held", "early"] = "held") -> Strategy:
+    """Freeze the world every ``every`` epochs: the step waits until all that changed is safe. Nothing is copied in
+    between. A crash takes the flow back to the last snapshot. With ``output="held"`` output leaves with the snapshot
+    that includes it; with ``"early"`` at once, and after a crash again."""
+    every = arguments.whole("aligned_snapshot", "every", every, 1)
+    arguments.one_of("aligned_snapshot", "output", output, ("held", "early"))
+    return AlignedSnapshot(every, output)
+
+
+def passive_standby(every: int = EVERY) -> Strategy:
+    """Copy state and queues to the log's locations every ``every`` epochs, without waiting. After a crash state comes
+    from the last copy, and the epochs since are computed again."""
+    return PassiveStandby(arguments.whole("passive_standby", "every", every, 1))
+
+
+def upstream_backup(every: int = EVERY) -> Strategy:
+    """Copy no state: keep lineage and input until acknowledgements, looked for every ``every`` epochs, say that nobody
+    needs them. After a crash all state is computed again."""
+    return UpstreamBackup(arguments.whole("upstream_backup", "every", every, 1))
+
+
+def active_standby() -> Strategy:
+    """Have a second driver (``flow.run(lease=…)`` in another process) run the same epochs, its output suppressed; it
+    takes over at once."""
+    return ActiveStandby()
+
+
+def gap() -> Strategy:
+    """Keep nothing: after a crash go on with what is there, and say which epochs are missing."""
+    return Gap()
+
+
+_NAMED: dict[str, Strategy] = {
+    each.name: each
+    for each in (
+        NoSync(),
+        SynchronousLog(),
+        AlignedSnapshot(),
+        PassiveStandby(),
+        UpstreamBackup(),
+        ActiveStandby(),
+        Gap(),
+    )
+}
+_NAMED |= {"synchronous-log": _NAMED["synchronous_log"], "volatile": _NAMED["gap"]}
+assert set(_NAMED) == set(get_args(StrategyName))
+
+
+def parse_strategy(subject: str, value: object) -> Strategy:
+    """The strategy that the user chose, by its name or as a value."""
+    if isinstance(value, Strategy):
+        return value
+    if isinstance(value, str) and value in _NAMED:
+        return _NAMED[value]
+    names = ", ".join(repr(name) for name in _NAMED)
+    raise DeclarationError(
+        f"{subject}: strategy must be one of {names}, or one made by hf.nosync(), hf.aligned_snapshot(…) and so on, "
+        f"not {value!r}"
+    )
