@@ -16,6 +16,7 @@
     │   │   └── FileMoved         … or one that was taken already, under another path
     │   ├── NegativeMultiplicity  a row was deleted more often than inserted
     │   └── MultiplicityOverflow  more copies of a row than can be counted
+    ├── LoopDiverged              a loop still changes after its bound of rounds
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
     ├── ClockJumped               the host's clock went ahead further than time has passed
@@ -115,6 +116,11 @@ class NegativeMultiplicity(InputError):
 
 class MultiplicityOverflow(InputError):
     """A row would be there more often than can be counted (2^63 - 1 times)."""
+
+
+class LoopDiverged(HoldfastError):
+    """A recursive view or an iteration still changes after as many rounds as it may take; fields: view, epoch,
+    max_rounds, changing, rows. Nothing of the epoch took effect; the flow stays usable."""
 
 
 class EvaluationError(HoldfastError):

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.trace import physical
+from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns
-from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
+from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, group_rows
 
 
 @dataclass(frozen=True)
@@ -68,3 +68,21 @@ def change_table(columns: Sequence[pa.Array], types: Sequence[pa.DataType], diff
         [*(pa.field(name, kind) for name, kind in zip(names, types, strict=True)), ("_diff", pa.int64())]
     )
     return pa.Table.from_arrays([*typed, pa.array(diff, pa.int64())], schema=schema)
+
+
+def consolidated(change: pa.Table) -> pa.Table:
+    """A change (``c0…``, ``_diff``) in which every row is there once, and none that cancels."""
+    columns = [physical.plain(change.column(index)) for index in range(change.num_columns - 1)]
+    diff = physical.fixed(physical.plain(change.column("_diff")))
+    order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
+    total = exact.sums(diff[order], starts)
+    kept = np.flatnonzero(total)
+    rows = physical.take_all(columns, order[starts[kept]])
+    return change_table(rows, [column.type for column in columns], total[kept])
+
+
+def negated(change: pa.Table) -> pa.Table:
+    """A change that takes away what ``change`` adds."""
+    place = change.schema.get_field_index("_diff")
+    diff = physical.fixed(physical.plain(change.column(place)))
+    return change.set_column(place, change.schema.field(place), pa.array(-diff))

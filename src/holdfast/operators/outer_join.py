@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.operators.arrangement import change_table
+from holdfast.operators.arrangement import change_table, consolidated
 from holdfast.operators.join_sides import (
     Indices,
     JoinSpec,
@@ -44,10 +44,9 @@ from holdfast.operators.join_sides import (
     touched,
 )
 from holdfast.operators.step import Context, StepResult
-from holdfast.trace import exact, physical
-from holdfast.trace.hashing import hash_columns
+from holdfast.trace import physical
 from holdfast.trace.physical import Bools
-from holdfast.trace.rows import Layout, group_rows
+from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
 
 
@@ -91,7 +90,7 @@ class OuterJoin(JoinSpec):
         ]
         output = change_table(columns, (*self.left_types, *self.right_types), diff)
         if _all_null(left).any() or _all_null(right).any():
-            output = _consolidated(output)
+            output = consolidated(output)
         return StepResult(layers, output)
 
 
@@ -129,13 +128,3 @@ def _all_null(rows: Side) -> Bools:
             return np.zeros(len(rows.at), np.bool_)
         found &= ~valid[rows.at]
     return found
-
-
-def _consolidated(change: pa.Table) -> pa.Table:
-    columns = [physical.plain(change.column(index)) for index in range(change.num_columns - 1)]
-    diff = physical.fixed(physical.plain(change.column("_diff")))
-    order, starts = group_rows(hash_columns(columns, normalise=False, rows=len(diff)), columns)
-    total = exact.sums(diff[order], starts)
-    kept = np.flatnonzero(total)
-    rows = physical.take_all(columns, order[starts[kept]])
-    return change_table(rows, [column.type for column in columns], total[kept])

@@ -29,6 +29,7 @@ from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
+from holdfast.operators.arrived_rows import zero_filled
 from holdfast.operators.step import Context, NativeStep, StepResult
 from holdfast.task.fixed_answers import asked_file, fix, recall
 from holdfast.task.messages import FAILED, RESULT, Message, arrived
@@ -153,22 +154,6 @@ def encode(table: pa.Table) -> bytes:
 def decode(buffer: bytes) -> pa.Table:
     with pa.ipc.open_stream(buffer) as reader:
         return reader.read_all()
-
-
-def zero_filled(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    """The tables on top of each other. Additive columns (``+…``) that one of them lacks are zeros there."""
-    if not tables:
-        return schema.empty_table()
-    if all(table.schema.equals(tables[0].schema) for table in tables):
-        return pa.concat_tables(tables)
-    names = list(dict.fromkeys(name for table in tables for name in table.column_names))
-    return pa.concat_tables([_with_columns(table, names) for table in tables])
-
-
-def _with_columns(table: pa.Table, names: list[str]) -> pa.Table:
-    have = set(table.column_names)
-    zeros = pa.array(np.zeros(table.num_rows, dtype=np.int64))
-    return pa.table([table.column(name) if name in have else zeros for name in names], names=names)
 
 
 class Router:

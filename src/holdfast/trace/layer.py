@@ -132,7 +132,7 @@ def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, st
     else:
         arrays.append(pa.array(block.epoch))
         names.append("_epoch")
-    if _collided(block, layout):
+    if has_collisions(block, layout):
         described["holdfast.collided"] = "yes"
     for name in sorted(block.adds.keys() | {"+diff"}):
         values = block.add(name)
@@ -144,7 +144,7 @@ def as_batch(block: Block, layout: Layout, *, epoch: int, metadata: dict[str, st
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _collided(block: Block, layout: Layout) -> bool:
+def has_collisions(block: Block, layout: Layout) -> bool:
     """Whether two keys share a hash. Recorded where order within a hash matters: a reader that wants the first rows of
     a key may stop early only if all rows of the hash are the key's."""
     if layout.sub != "order" or layout.key == 0 or block.rows < 2:

@@ -1,0 +1,139 @@
+"""A loop: the fixpoint of a body, kept up to date from changes. Recursive views and iterations are made of it.
+
+A loop has variables, each a collection with a plan, its *body*, which says what the variable is in the next round. The
+leaves of the bodies are the variables and the loop's inputs, which are ordinary collections of the flow. With X(r) the
+variables at round *r*:
+
+    X(0) = start, or nothing          X(r+1) = body(X(r), inputs)          the loop's rows = X(∞) of one variable
+
+Inside, a time is (epoch, round). Every operator of the body keeps its trace with the round as one more column
+(`loops.round_traces`); an epoch runs rounds one after the other over what changes in them (`loops.epoch`), with the
+kernels that these operators have anyway: inner joins pair by pair (`loops.pairs`), all others by differences
+(`loops.differences`). A round's work is the difference to what the same round did in earlier epochs. So a deletion takes
+back what was derived from it, through cycles too: at each round the rows are those that computing everything anew would
+have at that round.
+
+To everybody else a loop is one keyed operator with the empty key. All of its rows lie in the partition that has hash 0,
+and all rounds of an epoch run in one task: a round exchanges nothing. Its layers are merged, copied, recovered and read
+as of an epoch as those of any operator.
+
+Cost: in each round, of what changes in it; of no round more than the rows that an epoch has changed and those that they
+meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.loops.body import Body, body_dataflow, compile_body, empty
+from holdfast.operators.loops.epoch import Limits, LoopEpoch, VariableSpec
+from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
+from holdfast.plan.dataflow import Operator
+from holdfast.plan.fingerprint import digest, fingerprint
+from holdfast.plan.nodes import Field, KeyedPart, Node
+from holdfast.trace.rows import Layout
+from holdfast.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class LoopVariable:
+    """A variable of a loop: what it is in the next round, and the input that it is at round 0 (None: nothing)."""
+
+    body: Node
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class Loop(OperatorNode):
+    """The rows of the variable ``result`` when no variable changes any more.
+
+    ``max_rounds``: it is an error if they still change after so many rounds. It is no part of the meaning: another
+    bound finds the same state. ``rounds``: they are left as they are after so many rounds, fixpoint or not.
+    """
+
+    inputs: tuple[Node, ...]
+    variables: tuple[LoopVariable, ...]
+    result: int
+    max_rounds: int
+    rounds: int | None = None
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return self.variables[self.result].body.fields
+
+    @cached_property
+    def parts(self) -> tuple[KeyedPart, ...]:
+        flow = body_dataflow([each.body for each in self.variables])
+        logs = set(flow.views.values())
+        inner = [each.part.title for each in flow.operators.values() if each.id not in logs]
+        until = "until nothing changes" if self.rounds is None else f"{self.rounds} rounds"
+        return (
+            KeyedPart(
+                "loop",
+                keys=((),) * len(self.inputs),
+                spread=((),),
+                title=f"loop {until}, of {', '.join(inner) or 'linear steps'}",
+                cost="of the change, in each round",
+                colour="#e6f4f1",
+            ),
+        )
+
+    def compiled(self, operator: Operator) -> LoopSpec:
+        variables = tuple(VariableSpec(arrow_types(each.body.fields), each.start) for each in self.variables)
+        # Without a start the first rows are there at round 1.
+        first = 0 if any(each.start is not None for each in self.variables) else 1
+        if self.rounds is None:
+            limits = Limits(self.max_rounds, first + self.max_rounds)
+        else:
+            limits = Limits(self.rounds, self.rounds - 1, cut=True)
+        return LoopSpec(
+            compile_body([each.body for each in self.variables]),
+            tuple(arrow_types(each.fields) for each in self.inputs),
+            variables,
+            self.result,
+            limits,
+        )
+
+    def meaning(self, *inputs: str) -> str:
+        bodies = tuple((fingerprint(each.body), each.start) for each in self.variables)
+        return digest("loop", inputs, bodies, self.result, self.rounds)
+
+    def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
+        return tuple(set(each.columns) for each in self.inputs)
+
+    def _over(self, *inputs: Node) -> Node:
+        return replace(self, inputs=tuple(inputs))
+
+
+@dataclass(frozen=True)
+class LoopSpec(KeyedOperator):
+    """A loop over inputs of these types."""
+
+    body: Body
+    inputs: tuple[tuple[pa.DataType, ...], ...]
+    variables: tuple[VariableSpec, ...]
+    result: int
+    limits: Limits
+
+    def layouts(self) -> dict[str, Layout]:
+        return self.body.layouts()
+
+    def prepare(self, port: int, change: pa.Table) -> pa.Table:
+        """The change with the hash of the empty key in front."""
+        return change.add_column(0, "_hash", pa.array(np.zeros(change.num_rows, np.uint64)))
+
+    def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
+        if context.low > 0:
+            return StepResult({}, empty(self.variables[self.result].types))
+        epoch = LoopEpoch(self.body, self.variables, self.result, self.limits, traces, context)
+        output = epoch.run([_bare(table) for table in arrived])
+        return StepResult(epoch.layers(), output)
+
+
+def _bare(arrived: pa.Table) -> pa.Table:
+    return arrived.drop_columns(["_hash"])

@@ -1,0 +1,51 @@
+"""What arrived at a port of an operator in the rounds of an epoch so far, to be found by hash.
+
+Tables sorted by hash, merged as they grow: a new one with those before it while they are less than twice its size. So a
+thousand rounds make a dozen tables, and a row is copied O(log rows) times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrived_rows import zero_filled
+from holdfast.trace import physical
+from holdfast.trace.physical import Words
+
+_FACTOR = 2
+
+
+class Arrivals:
+    """Tables that ``prepare`` made, of one port."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._tables: list[tuple[Words, pa.Table]] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Add what arrived in a round."""
+        if not table.num_rows:
+            return
+        while self._tables and self._tables[-1][1].num_rows < _FACTOR * table.num_rows:
+            table = zero_filled([self._tables.pop()[1], table], self._schema)
+        hashes = physical.fixed(physical.plain(table.column("_hash")))
+        if (hashes[1:] < hashes[:-1]).any():
+            order = np.argsort(hashes, kind="stable")
+            table, hashes = table.take(pa.array(order)), hashes[order]
+        self._tables.append((hashes, table.combine_chunks()))
+
+    def of(self, hashes: Words) -> pa.Table:
+        """The rows with these hashes (sorted, unique)."""
+        found = []
+        for mine, table in self._tables:
+            left = np.searchsorted(mine, hashes)
+            right = np.searchsorted(mine, hashes, side="right")
+            rows = physical.ranges(left, right - left)
+            if len(rows):
+                found.append(table.take(pa.array(rows)))
+        return self.together(found)
+
+    def together(self, tables: list[pa.Table]) -> pa.Table:
+        """Tables of this port as one."""
+        return zero_filled([table for table in tables if table.num_rows], self._schema)

@@ -1,0 +1,131 @@
+"""The body of a loop, compiled: its operators, in an order in which each comes after its producers, and their paths.
+
+A body is a plan, one for each variable, whose leaves are `Source`s with the names that `variable_name` and `input_name`
+give. It becomes a dataflow as any plan does (`plan.dataflow`), whose logs are the variables' next rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrangement import change_table
+from holdfast.operators.join import InnerJoin
+from holdfast.operators.linear_step import is_native, native_step
+from holdfast.operators.loops.differences import difference_layouts
+from holdfast.operators.loops.pairs import join_with_rounds, pair_layouts
+from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
+from holdfast.plan.dataflow import Dataflow, Operator, build
+from holdfast.plan.nodes import Node
+from holdfast.trace.rows import Layout
+
+Target = tuple[int, int]
+"""Where rows go: (index of the operator, port), or (-1, variable) for a variable's next round."""
+
+
+def variable_name(index: int) -> str:
+    """The name of the leaf that stands for a loop's variable."""
+    return f"variable {index}"
+
+
+def input_name(index: int) -> str:
+    """The name of the leaf that stands for a loop's input."""
+    return f"input {index}"
+
+
+@dataclass(frozen=True)
+class BodyPort:
+    """A port of an operator: the columns it takes of what comes, and the schema of what `prepare` makes of it."""
+
+    columns: tuple[int, ...]
+    arrived: pa.Schema
+
+
+@dataclass(frozen=True)
+class BodyOperator:
+    """A keyed operator of a body."""
+
+    spec: KeyedOperator
+    ports: tuple[BodyPort, ...]
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        return pair_layouts(self.spec) if isinstance(self.spec, InnerJoin) else difference_layouts(self.spec)
+
+
+@dataclass(frozen=True)
+class BodyPath:
+    """From a producer (the name of a leaf, or an operator's index) through linear steps to a target."""
+
+    producer: str | int
+    steps: tuple[NativeStep, ...]
+    target: Target
+
+
+@dataclass(frozen=True)
+class Body:
+    """All operators of a body and the paths between them."""
+
+    operators: tuple[BodyOperator, ...]
+    paths: tuple[BodyPath, ...]
+
+    def layouts(self) -> dict[str, Layout]:
+        """The traces of all operators: each has the operator's index in front of its suffix."""
+        return {
+            f"{index}.{suffix}": layout
+            for index, operator in enumerate(self.operators)
+            for suffix, layout in operator.layouts.items()
+        }
+
+    def out_of(self, producer: str | int) -> list[BodyPath]:
+        return [path for path in self.paths if path.producer == producer]
+
+
+def body_dataflow(plans: Sequence[Node]) -> Dataflow:
+    """The dataflow of a body: each variable's plan under the variable's name."""
+    return build({variable_name(index): plan for index, plan in enumerate(plans)}, {}, is_native)
+
+
+def compile_body(plans: Sequence[Node]) -> Body:
+    """The body of a loop whose variables have these plans. All steps must be native."""
+    flow = body_dataflow(plans)
+    logs = set(flow.views.values())
+    keyed = [operator for operator in flow.operators.values() if operator.id not in logs]
+    places: dict[str, int] = {operator.id: index for index, operator in enumerate(keyed)}
+    paths = []
+    for path in flow.paths:
+        steps = [native_step(step) for step in path.steps]
+        assert all(step is not None for step in steps), "a loop's body was checked when it was declared"
+        found = tuple(step for step in steps if step is not None)
+        producer = places.get(path.producer, path.producer)
+        if path.consumer in places:
+            paths.append(BodyPath(producer, found, (places[path.consumer], path.port)))
+        else:
+            wanted = [index for index in range(len(plans)) if flow.views[variable_name(index)] == path.consumer]
+            paths += [BodyPath(producer, found, (-1, index)) for index in wanted]
+    return Body(tuple(map(_compiled, keyed)), tuple(paths))
+
+
+def _compiled(operator: Operator) -> BodyOperator:
+    assert isinstance(operator.node, OperatorNode)
+    spec = operator.node.compiled(operator)
+    ports = []
+    for port, fields in enumerate(operator.arriving):
+        taken = operator.part.takes[port] if operator.part.takes else tuple(range(len(fields)))
+        ports.append(BodyPort(taken, spec.prepare(port, empty(arrow_types(fields[i] for i in taken))).schema))
+    if isinstance(spec, InnerJoin):
+        rounds = join_with_rounds(spec)
+        sides = (rounds.left_types, rounds.right_types)
+        ports = [
+            BodyPort(port.columns, rounds.prepare(index, empty(types)).schema)
+            for index, (port, types) in enumerate(zip(ports, sides, strict=True))
+        ]
+    return BodyOperator(spec, tuple(ports))
+
+
+def empty(types: Sequence[pa.DataType]) -> pa.Table:
+    """A change of these columns without rows."""
+    return change_table([pa.array([], kind) for kind in types], types, np.zeros(0, np.int64))

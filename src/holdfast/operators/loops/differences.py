@@ -1,0 +1,165 @@
+"""Any keyed operator but an inner join, in a loop: with its own kernel, which knows nothing of rounds.
+
+Let A(r) be an operator's input as of this epoch, rounds up to *r*, and B(r) as of the epoch before. Its output changes
+at round *r* by
+
+    F(A(r)) - F(A(r-1))  -  (F(B(r)) - F(B(r-1)))
+
+A key needs to be looked at in round *r* if its input changes at *r*; and if it has changed at an earlier round of this
+epoch, and an earlier epoch did something to it at *r* (the least upper bound of the two times). What earlier epochs did
+is found from the stored traces when the key is first touched.
+
+* B did nothing to the key at *r*, or this epoch has not touched it before *r*: then the output changes by what the
+  kernel gives for the change at *r* over the stored rows of rounds up to *r* and this epoch's of rounds before *r*.
+* Otherwise the kernel runs twice, over stored rows alone, up to round *r* and up to *r*-1, each time with all that this
+  epoch has changed up to then. The output changes by the difference; and so do the operator's own traces.
+
+So no state but the operator's traces is kept, and any operator that keeps up with changes can be in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrangement import consolidated, negated
+from holdfast.operators.loops.arrivals import Arrivals
+from holdfast.operators.loops.round_traces import StoredRounds, at_round, squeezed, with_rounds
+from holdfast.operators.step import Context, KeyedOperator, StepResult
+from holdfast.trace import physical
+from holdfast.trace.memory_layer import Run
+from holdfast.trace.physical import Words
+from holdfast.trace.rows import Block, Layout, consolidate
+from holdfast.trace.trace import Trace
+
+
+def difference_layouts(spec: KeyedOperator) -> dict[str, Layout]:
+    """The traces that an operator in a loop keeps."""
+    return {suffix: with_rounds(layout) for suffix, layout in spec.layouts().items()}
+
+
+class DifferencesInRounds:
+    """A keyed operator in one epoch of a loop."""
+
+    def __init__(
+        self, spec: KeyedOperator, schemas: Sequence[pa.Schema], stored: Mapping[str, Trace], context: Context
+    ) -> None:
+        """``schemas``: of what ``prepare`` makes, port by port."""
+        self._spec, self._context = spec, context
+        self._layouts = spec.layouts()
+        self._stored = {suffix: StoredRounds(stored[suffix], layout) for suffix, layout in self._layouts.items()}
+        self._earlier = {suffix: Run(layout) for suffix, layout in self._layouts.items()}
+        self._written: dict[str, list[Block]] = {suffix: [] for suffix in self._layouts}
+        self._has_history = not all(each.is_empty for each in self._stored.values())
+        self._arrivals = [Arrivals(schema) for schema in schemas]
+        self._touched = np.zeros(0, np.uint64)
+        self._due: dict[int, list[Words]] = {}
+
+    def next_round(self) -> int | None:
+        """The next round in which something happens although nothing arrives."""
+        return min(self._due, default=None)
+
+    def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
+        return squeezed(self._spec.prepare(port, change))
+
+    def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
+        """The change of the output at a round, given that of the inputs; None if there is none."""
+        begins = self._context.initial and round == 0
+        due = _once(np.concatenate(self._due.pop(round, [np.zeros(0, np.uint64)])))
+        parts: list[pa.Table] = []
+        if not len(due):
+            if begins or any(part.num_rows for part in arrived):
+                parts.append(self._plain(round, arrived, begins))
+        else:
+            others = [_without(part, due) for part in arrived]
+            if any(part.num_rows for part in others):
+                parts.append(self._plain(round, others, begins))
+            parts += self._twice(round, due, arrived)
+        if self._has_history:
+            self._note(round, arrived)
+        change = pa.concat_tables(parts) if parts else None
+        return change if change is not None and change.num_rows else None
+
+    def layers(self) -> dict[str, Block]:
+        found = {}
+        for suffix, blocks in self._written.items():
+            if blocks:
+                found[suffix] = consolidate(Block.concat(blocks), with_rounds(self._layouts[suffix]))
+        return found
+
+    def _plain(self, round: int, arrived: list[pa.Table], begins: bool) -> pa.Table:
+        """Keys to which no earlier epoch did anything at this round, or that this epoch has not touched before."""
+        traces = {
+            suffix: stored.until(round, self._earlier[suffix].slices()) for suffix, stored in self._stored.items()
+        }
+        step = self._spec.step(arrived, traces, replace(self._context, initial=begins))
+        for suffix, block in step.layers.items():
+            self._keep(suffix, block, round)
+        return step.output
+
+    def _twice(self, round: int, due: Words, arrived: list[pa.Table]) -> list[pa.Table]:
+        """Keys that this epoch and earlier ones have changed, at this round or before."""
+        before = [each.of(due) for each in self._arrivals]
+        now = [
+            each.together([part, _only(new, due)])
+            for each, part, new in zip(self._arrivals, before, arrived, strict=True)
+        ]
+        context = replace(self._context, initial=False)
+        after, less = (
+            self._spec.step(given, {suffix: stored.until(upto) for suffix, stored in self._stored.items()}, context)
+            for given, upto in ((now, round), (before, round - 1))
+        )
+        for suffix, layout in self._layouts.items():
+            blocks = [_of(after, suffix, layout), _negated(_of(less, suffix, layout))]
+            self._keep(suffix, consolidate(Block.concat(blocks), layout), round)
+        return [consolidated(pa.concat_tables([after.output, negated(less.output)]))]
+
+    def _keep(self, suffix: str, block: Block, round: int) -> None:
+        if block.rows:
+            block = consolidate(block, self._layouts[suffix])  # sorted, and found, by what it is without its round
+            self._earlier[suffix].add(block)
+            self._written[suffix].append(at_round(block, round))
+
+    def _note(self, round: int, arrived: list[pa.Table]) -> None:
+        """Remember what arrived, and when the keys that are touched for the first time must be looked at again."""
+        for each, part in zip(self._arrivals, arrived, strict=True):
+            each.add(part)
+        hashes = _once(np.concatenate([_hashes(part) for part in arrived]))
+        fresh = np.setdiff1d(hashes, self._touched, assume_unique=True)
+        if not len(fresh):
+            return
+        self._touched = np.union1d(self._touched, fresh)
+        found = [stored.rounds_of(fresh, round) for stored in self._stored.values()]
+        rounds, keys = (np.concatenate(each) for each in zip(*found, strict=True))
+        for later in np.unique(rounds).tolist():
+            self._due.setdefault(later, []).append(keys[rounds == later])
+
+
+def _of(step: StepResult, suffix: str, layout: Layout) -> Block:
+    found = step.layers.get(suffix)
+    return Block.empty(layout) if found is None else found
+
+
+def _negated(block: Block) -> Block:
+    return replace(block, adds={name: -values for name, values in block.adds.items()})
+
+
+def _hashes(part: pa.Table) -> Words:
+    found: Words = physical.fixed(physical.plain(part.column("_hash")))
+    return found
+
+
+def _once(hashes: Words) -> Words:
+    """Hashes, sorted, each once."""
+    return np.unique(hashes)
+
+
+def _only(part: pa.Table, hashes: Words) -> pa.Table:
+    return part.filter(pa.array(np.isin(_hashes(part), hashes))) if part.num_rows else part
+
+
+def _without(part: pa.Table, hashes: Words) -> pa.Table:
+    return part.filter(pa.array(~np.isin(_hashes(part), hashes))) if part.num_rows else part

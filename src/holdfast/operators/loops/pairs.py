@@ -1,0 +1,98 @@
+"""An inner join in a loop: pairs of rows, each at the later of its two rows' rounds.
+
+A join is bilinear, so what a change of one side does is known pair by pair: rows that came to be at (epoch, round *i*)
+and (epoch, round *j*) meet at (the later epoch, the later round). The kernel is that of any inner join (`join`), with
+the round as one more column of either side, over the stored trace and the rows of earlier rounds of this epoch.
+At round *r* the rows that change meet all rows of the other side. Pairs with a stored row of a later round wait for
+that round.
+
+Cost: that of an inner join, in every round; a row is matched once in an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.operators.arrangement import consolidated
+from holdfast.operators.join import InnerJoin
+from holdfast.operators.loops.round_traces import ROUND, squeezed
+from holdfast.operators.step import Context
+from holdfast.trace import physical
+from holdfast.trace.memory_layer import Run
+from holdfast.trace.rows import Block, Layout
+from holdfast.trace.trace import Trace
+
+
+def join_with_rounds(spec: InnerJoin) -> InnerJoin:
+    """The join of the same rows, a round behind the columns of each."""
+    return replace(spec, left_types=(*spec.left_types, ROUND), right_types=(*spec.right_types, ROUND))
+
+
+class PairsInRounds:
+    """An inner join in one epoch of a loop."""
+
+    def __init__(self, spec: InnerJoin, stored: Mapping[str, Trace], context: Context) -> None:
+        self._spec = join_with_rounds(spec)
+        self._widths = (len(spec.left_types), len(spec.right_types))
+        self._stored, self._context = stored, context
+        self._earlier = {side: Run(layout) for side, layout in self._spec.layouts().items()}
+        self._waiting: dict[int, list[pa.Table]] = {}
+
+    def next_round(self) -> int | None:
+        """The next round in which something happens although nothing arrives."""
+        return min(self._waiting, default=None)
+
+    def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
+        width = self._widths[port]
+        rounds = pa.array(np.full(change.num_rows, round, np.int32))
+        return squeezed(self._spec.prepare(port, change.add_column(width, f"c{width}", rounds)))
+
+    def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
+        """The change of the pairs at a round, given that of the two sides; None if there is none."""
+        ready = self._waiting.pop(round, [])
+        if any(part.num_rows for part in arrived):
+            traces = {side: self._with_earlier(side) for side in self._earlier}
+            step = self._spec.step(arrived, traces, self._context)
+            for side, run in self._earlier.items():
+                run.add(step.layers[side])
+            ready += self._now(round, step.output)
+        if not ready:
+            return None
+        change = pa.concat_tables(ready)
+        # Pairs that were never there together cancel each other, and nobody must compute with them.
+        negative = (physical.fixed(physical.plain(change.column("_diff"))) < 0).any()
+        return consolidated(change) if negative else change
+
+    def layers(self) -> dict[str, Block]:
+        return {side: run.block() for side, run in self._earlier.items()}
+
+    def _with_earlier(self, side: str) -> Trace:
+        stored = self._stored[side]
+        trace = Trace(stored.directory, stored.layout, stored.low, stored.high, stored.as_of, stored.chain)
+        trace.slices = [*(piece for piece in stored.slices if piece.stop > piece.start), *self._earlier[side].slices()]
+        return trace
+
+    def _now(self, round: int, pairs: pa.Table) -> list[pa.Table]:
+        """The pairs of this round, without rounds; those of later ones wait."""
+        left, right = self._widths
+        if not pairs.num_rows:
+            return []
+        places = (left, left + 1 + right)
+        rounds = np.maximum(*(physical.fixed(physical.plain(pairs.column(place))) for place in places))
+        kept = [name for index, name in enumerate(pairs.column_names) if index not in places]
+        bare = pairs.select(kept).rename_columns([*(f"c{index}" for index in range(left + right)), "_diff"])
+        if int(rounds.max()) == round:
+            return [bare]
+        for later in np.unique(rounds[rounds > round]).tolist():
+            self._waiting.setdefault(later, []).append(bare.take(pa.array(np.flatnonzero(rounds == later))))
+        now = np.flatnonzero(rounds == round)
+        return [bare.take(pa.array(now))] if len(now) else []
+
+
+def pair_layouts(spec: InnerJoin) -> dict[str, Layout]:
+    """The traces that an inner join in a loop keeps."""
+    return join_with_rounds(spec).layouts()

@@ -1,0 +1,119 @@
+"""Traces of operators in a loop: each row has a round behind its columns, and is read up to a round.
+
+Inside a loop a time is (epoch, round). Epochs are the time of the trace, as everywhere; the round is a column, the
+last. So whatever is done with layers (merging, compacting, copying) makes epochs one and keeps rounds apart, which is
+just what the rounds of later epochs need.
+
+An operator that knows nothing of rounds is shown a trace without that column, which has the rows of the rounds up to
+one: `Slice.live` leaves the others out, so that every search does.
+
+All rows of a loop lie in one partition, the one that has hash 0, whatever the number of partitions. So the hashes of
+its traces are squeezed into the first of the 256 slots of which partitions are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.trace import physical, search
+from holdfast.trace.memory_layer import MemoryLayer
+from holdfast.trace.physical import Bools, Words
+from holdfast.trace.rows import Block, Layout
+from holdfast.trace.search import Slice
+from holdfast.trace.trace import Trace
+
+ROUND = pa.int32()
+"""The type of the column of rounds."""
+
+Rounds = npt.NDArray[np.int32]
+
+_SLOT_BITS = np.uint64(8)
+
+
+def squeezed(prepared: pa.Table) -> pa.Table:
+    """What an operator's ``prepare`` made, with hashes of the first slot."""
+    hashes = physical.fixed(physical.plain(prepared.column("_hash")))
+    return prepared.set_column(0, "_hash", pa.array(hashes >> _SLOT_BITS))
+
+
+def with_rounds(layout: Layout) -> Layout:
+    """The layout of a trace whose rows have a round behind their columns."""
+    return replace(layout, width=layout.width + 1)
+
+
+def at_round(block: Block, round: int) -> Block:
+    """The rows of a block, all at one round. What they are sorted by is left as it is."""
+    rounds = pa.array(np.full(block.rows, round, np.int32))
+    return replace(block, columns=(*block.columns, rounds))
+
+
+@dataclass(frozen=True)
+class RoundSlice(Slice):
+    """A slice of a layer without its column of rounds: the rows up to round ``until``."""
+
+    rounds: Rounds
+    until: int
+
+    def live(self, rows: npt.NDArray[np.integer]) -> Bools | None:
+        early: Bools = self.rounds[rows] <= self.until
+        live = super().live(rows)
+        return early if live is None else live & early
+
+    def block(self) -> Block:
+        rows = np.arange(self.start, self.stop)
+        live = self.live(rows)
+        return self.layer.take(rows if live is None else rows[live])
+
+
+class StoredRounds:
+    """A trace as of the epoch before, whose rows have rounds."""
+
+    def __init__(self, trace: Trace, layout: Layout) -> None:
+        """``layout`` is that of the rows without their rounds."""
+        self._trace, self._layout = trace, layout
+        self._slices: list[RoundSlice] = []
+        for piece in trace.slices:
+            if piece.stop == piece.start:
+                continue
+            whole = piece.layer.whole
+            bare = MemoryLayer(replace(whole, columns=whole.columns[:-1]), layout, collided=piece.layer.collided)
+            rounds = physical.fixed(whole.columns[-1])
+            self._slices.append(
+                RoundSlice(bare, piece.start, piece.stop, piece.after, piece.upto, piece.cut, rounds, 0)
+            )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._slices
+
+    def until(self, round: int, further: Sequence[Slice] = ()) -> Trace:
+        """The rows of the rounds up to one, without their rounds; with further rows."""
+        trace = Trace(
+            self._trace.directory,
+            self._layout,
+            self._trace.low,
+            self._trace.high,
+            self._trace.as_of,
+            self._trace.chain,
+        )
+        trace.slices = [*(replace(piece, until=round) for piece in self._slices), *further]
+        return trace
+
+    def rounds_of(self, hashes: Words, after: int) -> tuple[Rounds, Words]:
+        """The rounds after one at which there are rows with these hashes (sorted, unique): pairs, some of them several
+        times."""
+        rounds, found = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
+        for piece in self._slices:
+            _, index, rows = search.hits(piece, hashes)
+            there = piece.rounds[rows]
+            late = there > after
+            if piece.cut and (live := Slice.live(piece, rows)) is not None:
+                late &= live
+            rounds.append(there[late])
+            found.append(hashes[index[late]])
+        return np.concatenate(rounds), np.concatenate(found)
