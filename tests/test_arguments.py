@@ -83,6 +83,18 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "udf(function)": (lambda o, x: o.flow.udf("f", x, "long"), (5, "len", [len])),
     "udf(returns)": (lambda o, x: o.flow.udf("f", len, x), (None, 5, "", ["long"], "nothing")),
     "view(name)": (lambda o, x: o.flow.view(x, "SELECT k FROM t"), (*NOT_TEXTS, "t")),
+    "view(max_rounds)": (lambda o, x: o.flow.view("w", "SELECT k FROM t", max_rounds=x), (*NOT_WHOLE, 0, -1)),
+    "iterate(name)": (lambda o, x: o.flow.iterate(x, "SELECT k FROM t", lambda rows: rows), (*NOT_TEXTS, "t")),
+    "iterate(start)": (lambda o, x: o.flow.iterate("w", x, lambda rows: rows), (*NOT_TEXTS, object())),
+    "iterate(body)": (lambda o, x: o.flow.iterate("w", "SELECT k FROM t", x), (None, *NOT_FUNCTIONS)),
+    "iterate(until)": (
+        lambda o, x: o.flow.iterate("w", "SELECT k FROM t", lambda rows: rows, x),
+        ("4", 1.5, [1], True, -1),
+    ),
+    "iterate(max_rounds)": (
+        lambda o, x: o.flow.iterate("w", "SELECT k FROM t", lambda rows: rows, max_rounds=x),
+        (*NOT_WHOLE, 0, -1),
+    ),
     "view(query)": (lambda o, x: o.flow.view("w", x), (*NOT_TEXTS, object())),
     "drop(view)": (lambda o, x: o.flow.drop(x), (*NOT_TEXTS, "w")),
     "sink(view)": (lambda o, x: o.flow.sink(x, hf.foreach(print)), (*NOT_TEXTS, "w")),

@@ -28,11 +28,13 @@ from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
+from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
 from holdfast.frontend.user_functions import Function
 from holdfast.guarantees.guarantee import Guarantee, check_possible, check_sink, choose, parse_guarantee
 from holdfast.guarantees.prediction import SinkKind
 from holdfast.guarantees.strategies import StrategyName
 from holdfast.guarantees.strategy import Strategy
+from holdfast.operators.loop import loop_bounds
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = str | Path | Location
 
+_MOST_ROUNDS = 2**31 - 2
 _EPOCHS = logger("holdfast.epochs")
 _RECOVERY = logger("holdfast.recovery")
 
@@ -336,7 +339,7 @@ class Flow:
             self._declared(catalog)
         return self
 
-    def view(self, name: str, query: str | DataFrame) -> Self:
+    def view(self, name: str, query: str | DataFrame, *, max_rounds: int | None = None) -> Self:
         """Keep the result of ``query`` up to date: SQL over sources and earlier views, or a PySpark DataFrame made of
         `table` or `sql`.
 
@@ -344,16 +347,63 @@ class Flow:
         comes at once. Declaring a view again replaces it, and views that read it follow; with the same meaning it
         changes nothing.
 
+        ``max_rounds``: after how many rounds its recursion (WITH RECURSIVE) must have ended, or the epoch raises
+        `LoopDiverged`; by default what the text says (MAX RECURSION LEVEL), or 100 as in Spark.
+
         From any thread; waits for the epoch at hand.
         """
+        subject = self._check_view_name(name)
+        self._check_query(subject, "the query", query)
+        if max_rounds is None:
+            return self._with_view("view()", name, query)
+        return self._with_view(
+            "view()", name, Bounded(query, arguments.whole(subject, "max_rounds", max_rounds, 1, _MOST_ROUNDS))
+        )
+
+    def iterate(
+        self,
+        name: str,
+        start: str | DataFrame,
+        body: Callable[[DataFrame], DataFrame],
+        until: int | Callable[[DataFrame, DataFrame], DataFrame] | None = None,
+        *,
+        max_rounds: int = 1000,
+    ) -> Self:
+        """Keep the result of an iteration up to date, as a view: ``start``, then ``body`` of it, then ``body`` of that,
+        and so on until nothing changes any more.
+
+        ``start`` is SQL or a DataFrame of the flow. ``body`` takes a DataFrame, the rows of one round, and returns
+        those of the next, with columns of the same types; it is called when the view is declared, to be read, not in
+        every round. ``until`` ends the iteration sooner: after a number of rounds; or, a function of the rows before
+        and after a round that returns those that still change too much, at the first round in which it returns none
+        (the rows before it are the result). Rounds beyond ``max_rounds`` raise `LoopDiverged`, and the epoch has not
+        happened.
+
+        From any thread; waits for the epoch at hand.
+        """
+        subject = self._check_view_name(name)
+        self._check_query(subject, "the start", start)
+        arguments.callable_with(subject, "the body", body, "one argument, a DataFrame")
+        if until is not None and not callable(until):
+            until = arguments.whole(subject, "until", until, 0, _MOST_ROUNDS)
+        bound = arguments.whole(subject, "max_rounds", max_rounds, 1, _MOST_ROUNDS)
+        return self._with_view("iterate()", name, Iteration(start, body, until, bound))
+
+    def _check_view_name(self, name: str) -> str:
         arguments.text("view", "the name", name)
         if name in self._catalog.sources:
             raise DeclarationError(f"view '{name}': there is a source of that name already", view=name)
+        return f"view '{name}'"
+
+    @staticmethod
+    def _check_query(subject: str, what: str, query: object) -> None:
         from holdfast.spark.session import is_frame
 
         if not is_frame(query):
-            arguments.text(f"view '{name}'", "the query", query, "SQL or a PySpark DataFrame")
-        with self._turns.taken("view()"):
+            arguments.text(subject, what, query, "SQL or a PySpark DataFrame")
+
+    def _with_view(self, call: str, name: str, query: Query) -> Self:
+        with self._turns.taken(call):
             catalog = self._catalog.with_view(name, query, self._planner())
             if _same_views(catalog, self._catalog):
                 return self
@@ -762,8 +812,7 @@ class Flow:
 
     def _texts(self) -> dict[str, str]:
         """View → its SQL, for people."""
-        queries = self._catalog.queries
-        return {name: query if isinstance(query, str) else "(DataFrame)" for name, query in queries.items()}
+        return {name: query_text(query) for name, query in self._catalog.queries.items()}
 
     # -- logging --------------------------------------------------------------------------------------------------
 
@@ -1025,6 +1074,11 @@ def _same_views(one: Catalog, other: Catalog) -> bool:
         return False
     pairs = [(node, other.views[name]) for name, node in one.views.items()]
     return all(
-        node is known or (node.columns == known.columns and fingerprint(node) == fingerprint(known))
+        node is known
+        or (
+            node.columns == known.columns
+            and fingerprint(node) == fingerprint(known)
+            and loop_bounds(node) == loop_bounds(known)
+        )
         for node, known in pairs
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.join import Join
 from holdfast.operators.loop import Loop, LoopVariable
-from holdfast.operators.loops.body import input_name, variable_name
+from holdfast.operators.loops.body import LoopLeaf, input_name, variable_name
 from holdfast.plan.expression import Literal, Tree, condition
 from holdfast.plan.nodes import Field, Linear, Named, Node, Source, Union
 
@@ -33,7 +33,8 @@ class Case:
 
 
 def leaf(name: str, *columns: str) -> Source:
-    return Source(name, tuple(Field(column, "bigint") for column in columns))
+    kind = LoopLeaf if name.startswith(("input", "variable")) else Source
+    return kind(name, tuple(Field(column, "bigint") for column in columns))
 
 
 def select(node: Node, *columns: str, predicate: Tree | None = None, **renamed: str) -> Linear:
@@ -126,46 +127,46 @@ def closure() -> Case:
 
 def components() -> Case:
     nodes, edges, labels = (
-        leaf(input_name(0), "n", "l"),
+        leaf(input_name(0), "n", "low"),
         leaf(input_name(1), "a", "b"),
-        leaf(variable_name(0), "n", "l"),
+        leaf(variable_name(0), "n", "low"),
     )
     both = Union((edges, select(edges, a="b", b="a")))
-    told = select(Join(labels, both, ("n",), ("a",)), n="b", l="l")
-    body = Aggregate(Union((labels, told)), ("n",), (Call("l", "min", ("l",), "bigint"),))
+    told = select(Join(labels, both, ("n",), ("a",)), n="b", low="low")
+    body = Aggregate(Union((labels, told)), ("n",), (Call("low", "min", ("low",), "bigint"),))
 
     def meant(node: Bag, edge: Bag) -> Bag:
         def again(now: Bag) -> Bag:
             least: dict[int, int] = {}
-            for (n, l), _ in now.items():
+            for (n, low), _ in now.items():
                 for other in [n, *(b for a, b in edge if a == n), *(a for a, b in edge if b == n)]:
-                    least[other] = min(least.get(other, l), l)
-            return Counter({(n, l): 1 for n, l in least.items()})
+                    least[other] = min(least.get(other, low), low)
+            return Counter({(n, low): 1 for n, low in least.items()})
 
         return fixpoint(again, +Counter(node))
 
-    return Case(Loop((leaf("nodes", "n", "l"), EDGES), (LoopVariable(body, 0),), 0, 2000), meant)
+    return Case(Loop((leaf("nodes", "n", "low"), EDGES), (LoopVariable(body, 0),), 0, 2000), meant)
 
 
 # -- components as SQL says it: Z = distinct(nodes ⊎ min over neighbours) ---------------------------------------------
 
 
 def labels() -> Case:
-    nodes, edges, z = leaf(input_name(0), "n", "l"), leaf(input_name(1), "a", "b"), leaf(variable_name(0), "m", "l")
-    told = select(Join(z, edges, ("m",), ("a",)), n="b", l="l")
-    body = distinct(Union((nodes, Aggregate(told, ("n",), (Call("l", "min", ("l",), "bigint"),)))))
+    nodes, edges, z = leaf(input_name(0), "n", "low"), leaf(input_name(1), "a", "b"), leaf(variable_name(0), "m", "low")
+    told = select(Join(z, edges, ("m",), ("a",)), n="b", low="low")
+    body = distinct(Union((nodes, Aggregate(told, ("n",), (Call("low", "min", ("low",), "bigint"),)))))
 
     def meant(node: Bag, edge: Bag) -> Bag:
         def again(now: Bag) -> Bag:
             least: dict[int, int] = {}
-            for (m, l), (a, b) in ((z, e) for z in now for e in edge):
+            for (m, low), (a, b) in ((z, e) for z in now for e in edge):
                 if m == a:
-                    least[b] = min(least.get(b, l), l)
-            return once(Counter(node) + Counter((n, l) for n, l in least.items()))
+                    least[b] = min(least.get(b, low), low)
+            return once(Counter(node) + Counter((n, low) for n, low in least.items()))
 
         return fixpoint(again)
 
-    return Case(Loop((leaf("nodes", "n", "l"), EDGES), (LoopVariable(body),), 0, 2000), meant)
+    return Case(Loop((leaf("nodes", "n", "low"), EDGES), (LoopVariable(body),), 0, 2000), meant)
 
 
 # -- mutual: nodes at an even and at an odd distance ------------------------------------------------------------------

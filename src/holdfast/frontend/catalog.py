@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.frontend.loop_queries import Query
 from holdfast.frontend.view_order import in_a_cycle, in_order
 from holdfast.operators.rewrites import rewrite
 from holdfast.plan import nodes
 from holdfast.plan.walk import Kept, reachable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Planner(Protocol):
     def plan(
         self,
         view: str,
-        query: str | DataFrame,
+        query: Query,
         collections: Mapping[str, nodes.Node],
         schemas: Mapping[str, Sequence[nodes.Field]],
         functions: Mapping[str, nodes.UserFunction],
@@ -58,7 +56,7 @@ class Catalog:
     """Source → what stands for it, for those whose rows expire or replace each other."""
 
     functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
-    queries: Mapping[str, str | DataFrame] = field(default_factory=dict)
+    queries: Mapping[str, Query] = field(default_factory=dict)
     """View → as it was declared."""
 
     planned: Mapping[str, Planned] = field(default_factory=dict)
@@ -89,7 +87,7 @@ class Catalog:
         functions = {**self.functions, function.name: function}
         return replace(self, functions=functions).planned_anew(planner)
 
-    def with_view(self, name: str, query: str | DataFrame, planner: Planner) -> Self:
+    def with_view(self, name: str, query: Query, planner: Planner) -> Self:
         self.check_case(name, "view")
         found = planner.plan(name, query, self.tables, self.schemas, self.functions)
         result = replace(self, queries={**self.queries, name: query})

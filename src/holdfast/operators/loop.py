@@ -9,9 +9,9 @@ variables at round *r*:
 Inside, a time is (epoch, round). Every operator of the body keeps its trace with the round as one more column
 (`loops.round_traces`); an epoch runs rounds one after the other over what changes in them (`loops.epoch`), with the
 kernels that these operators have anyway: inner joins pair by pair (`loops.pairs`), all others by differences
-(`loops.differences`). A round's work is the difference to what the same round did in earlier epochs. So a deletion takes
-back what was derived from it, through cycles too: at each round the rows are those that computing everything anew would
-have at that round.
+(`loops.differences`). A round's work is the difference to what the same round did in earlier epochs. So a deletion
+takes back what was derived from it, through cycles too: at each round the rows are those that computing everything anew
+would have at that round.
 
 To everybody else a loop is one keyed operator with the empty key. All of its rows lie in the partition that has hash 0,
 and all rounds of an epoch run in one task: a round exchanges nothing. Its layers are merged, copied, recovered and read
@@ -36,6 +36,7 @@ from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepRe
 from holdfast.plan.dataflow import Operator
 from holdfast.plan.fingerprint import digest, fingerprint
 from holdfast.plan.nodes import Field, KeyedPart, Node
+from holdfast.plan.walk import reachable
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
 
@@ -85,12 +86,7 @@ class Loop(OperatorNode):
 
     def compiled(self, operator: Operator) -> LoopSpec:
         variables = tuple(VariableSpec(arrow_types(each.body.fields), each.start) for each in self.variables)
-        # Without a start the first rows are there at round 1.
-        first = 0 if any(each.start is not None for each in self.variables) else 1
-        if self.rounds is None:
-            limits = Limits(self.max_rounds, first + self.max_rounds)
-        else:
-            limits = Limits(self.rounds, self.rounds - 1, cut=True)
+        limits = Limits(self.max_rounds) if self.rounds is None else Limits(self.rounds, cut=True)
         return LoopSpec(
             compile_body([each.body for each in self.variables]),
             tuple(arrow_types(each.fields) for each in self.inputs),
@@ -137,3 +133,8 @@ class LoopSpec(KeyedOperator):
 
 def _bare(arrived: pa.Table) -> pa.Table:
     return arrived.drop_columns(["_hash"])
+
+
+def loop_bounds(plan: Node) -> tuple[int, ...]:
+    """After how many rounds the loops of a plan must have ended: what their meaning does not say."""
+    return tuple(each.max_rounds for each in reachable(plan) if isinstance(each, Loop))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -32,6 +34,7 @@ from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
+from holdfast.frontend.loop_queries import Bounded, Iteration, Query
 from holdfast.frontend.view_order import in_a_cycle
 from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import cast, quoted
@@ -40,14 +43,29 @@ from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed_query import Analysed
 from holdfast.spark.flow_leaves import FlowLeaves
 from holdfast.spark.jvm import CATALYST, jvm_class
+from holdfast.spark.loop_planning import Part, RecursiveQuery, groups, is_for_spark, is_recursive, iterated
 from holdfast.spark.quiet_errors import quietly
+from holdfast.spark.recursive_statements import RecursiveStatement, recursive_statement
 from holdfast.spark.replanned_frames import renewed
 from holdfast.spark.session_meaning import differing
 from holdfast.spark.statement_session import StatementSession
 from holdfast.spark.statements import analysis
 
 Schema = Sequence[Field]
+_VARIABLE = "loop variable "
+"""How the name of a leaf begins that stands for a variable of a loop."""
+
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a query is read with: its view, how errors begin, and the names that it may use."""
+
+    view: str
+    subject: str
+    schemas: Mapping[str, Schema]
+    functions: Mapping[str, UserFunction]
 
 
 class Planner:
@@ -63,31 +81,88 @@ class Planner:
     def plan(
         self,
         view: str,
-        query: str | DataFrame,
+        query: Query,
         collections: Mapping[str, Node],
         schemas: Mapping[str, Schema],
         functions: Mapping[str, UserFunction],
     ) -> Planned:
         """The plan of a view over ``collections``, whose columns are ``schemas``."""
-        subject = f"view '{view}'"
-        if isinstance(query, str):
-            read = self._read(subject, view, query, schemas, functions)
-        else:
-            self._check_session(subject, view, query.sparkSession)
-            read = analysis(self.session, query._jdf.queryExecution().analyzed())
-        with _explained(subject, view, query if isinstance(query, str) else "", schemas):
-            analysed = Analysed(self.session, read, subject, functions)
+        reading = _Reading(view, f"view '{view}'", schemas, functions)
         known = {self._mark + name: node for name, node in collections.items()}
-        statement = Statement(view, analysed, functions)
         try:
-            node, reads = convert(statement, analysed.plan, known)
+            part = self._part(reading, query, known)
         except DeclarationError as error:
             raise error from None
         except RecursionError:
             raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
+        names = frozenset(name.removeprefix(self._mark) for name in part.reads)
+        return Planned(part.node, names, part.fields, part.statics)
+
+    def _part(self, reading: _Reading, query: Query, known: Mapping[str, Node], bound: int | None = None) -> Part:
+        """A query, converted."""
+        if isinstance(query, Bounded):
+            return self._part(reading, query.query, known, query.max_rounds)
+        if isinstance(query, Iteration):
+            return self._iteration(reading, query, known)
+        if isinstance(query, str):
+            if (recursive := self._recursive(reading, query)) is not None:
+                convert = partial(self._converted, reading, query, bound=bound)
+
+                def over(plan: Any, further: Mapping[str, Node]) -> Part:
+                    return convert(analysis(self.session, plan), {**known, **further})
+
+                with _explained(reading.subject, reading.view, query, reading.schemas):
+                    return RecursiveQuery(
+                        recursive, reading.subject, reading.view, over, self._variable, bound
+                    ).converted()
+            read = self._read(reading.subject, reading.view, query, reading.schemas, reading.functions)
+            return self._converted(reading, query, read, known, bound)
+        self._check_session(reading.subject, reading.view, query.sparkSession)
+        read = analysis(self.session, query._jdf.queryExecution().analyzed())
+        return self._converted(reading, "", read, known, bound)
+
+    def _converted(
+        self, reading: _Reading, text: str, read: Any, known: Mapping[str, Node], bound: int | None = None
+    ) -> Part:
+        """Spark's analysis of a query, converted; ``known``: what its leaves stand for."""
+        with _explained(reading.subject, reading.view, text, reading.schemas):
+            analysed = Analysed(self.session, read, reading.subject, reading.functions)
+        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound)
+        node, reads = convert(statement, analysed.plan, known)
         _check_types(statement, analysed)
-        names = frozenset(name.removeprefix(self._mark) for name in reads)
-        return Planned(node, names, analysed.fields, analysed.statics)
+        return Part(node, reads, analysed.fields, analysed.statics)
+
+    def _recursive(self, reading: _Reading, text: str) -> RecursiveStatement | None:
+        """A statement whose recursion Spark does not analyse; None if it is another one."""
+        if "recursive" not in text.lower():
+            return None
+        with _explained(reading.subject, reading.view, text, reading.schemas):
+            session = self._names.session(text, reading.schemas, reading.functions)
+            statement = recursive_statement(self.session, text, session)
+        if statement is None:
+            return None
+        recursions = [group for group in groups(statement.definitions) if is_recursive(group)]
+        return None if all(map(is_for_spark, recursions)) else statement
+
+    def _variable(self, name: str, fields: Schema) -> tuple[str, Any]:
+        """A leaf for a variable of a loop: how the conversion knows it, and its plan."""
+        prefix = f"{self._mark}{_VARIABLE}"
+        return prefix + name, self._leaves.plan(name, fields, COLLECTION + prefix)
+
+    def _iteration(self, reading: _Reading, query: Iteration, known: Mapping[str, Node]) -> Part:
+        start = self._part(replace(reading, subject=f"{reading.subject}, start"), query.start, known)
+        key, plan = self._variable("iteration", start.fields)
+        frame = renewed(self.session, plan, self._leaves)
+
+        def converted(what: str, returned: DataFrame, further: Mapping[str, Node]) -> Part:
+            if not isinstance(returned, DataFrame):
+                raise DeclarationError(
+                    f"{reading.subject}: {what} is a PySpark DataFrame, found {type(returned).__name__}",
+                    view=reading.view,
+                )
+            return self._part(reading, returned, {**known, **further})
+
+        return iterated(reading.view, query, start, converted, (key, frame))
 
     def expiring(self, source: Source, expires: str, functions: Mapping[str, UserFunction]) -> Node:
         """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""

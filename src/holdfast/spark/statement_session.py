@@ -40,20 +40,26 @@ class StatementSession:
 
     def read(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
         """The `Analysis` of a statement, in a session that has those of the flow's names that the text mentions."""
-        names = text_of({name: ddl(schemas[name]) for name in mentioned(text, schemas)})
-        called = mentioned(text, functions)
-        if not called:
-            return self._statements.read(text, names)
-        session = self._statements.session(names)
-        for name in called:
+        if not mentioned(text, functions):
+            return self._statements.read(text, _names(text, schemas))
+        return self._statements.read(text, self.session(text, schemas, functions))
+
+    def session(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
+        """A session of the JVM's that has those of the flow's names that the text mentions."""
+        session = self._statements.session(_names(text, schemas))
+        for name in mentioned(text, functions):
             session.udf().registerPython(name, self._function(functions[name]))
-        return self._statements.read(text, session)
+        return session
 
     def _function(self, function: UserFunction) -> Any:
         known = self._functions.get(function.name)
         if known is None or known[0] != function:
             known = self._functions[function.name] = (function, known_to_spark(function))
         return known[1]
+
+
+def _names(text: str, schemas: Mapping[str, Schema]) -> str:
+    return text_of({name: ddl(schemas[name]) for name in mentioned(text, schemas)})
 
 
 def mentioned(text: str, names: Iterable[str]) -> list[str]:

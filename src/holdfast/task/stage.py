@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import EvaluationError, LogError, MultiplicityOverflow
+from holdfast.errors import EvaluationError, LogError, LoopDiverged, MultiplicityOverflow
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
@@ -359,6 +359,10 @@ def _named(operator: Compiled, epoch: int) -> Iterator[None]:
         if "view" in error.fields:
             raise
         raise EvaluationError(
+            f"view '{operator.view}', epoch {epoch}: {error}", **{**error.fields, "view": operator.view, "epoch": epoch}
+        ) from None
+    except LoopDiverged as error:
+        raise LoopDiverged(
             f"view '{operator.view}', epoch {epoch}: {error}", **{**error.fields, "view": operator.view, "epoch": epoch}
         ) from None
     except MultiplicityOverflow as error:

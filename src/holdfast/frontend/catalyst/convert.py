@@ -19,6 +19,7 @@ from holdfast.frontend.catalyst.generators import generate
 from holdfast.frontend.catalyst.groups import aggregate, compared_by, deduplicate, distinct, within_watermark
 from holdfast.frontend.catalyst.joins import is_above_join, join
 from holdfast.frontend.catalyst.pivot import is_pivot, pivot
+from holdfast.frontend.catalyst.recursion import union_loop, union_loop_ref
 from holdfast.frontend.catalyst.relation import Relation, filtered, project
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.statics import REFUSED, STATIC, refused, static, view
@@ -27,6 +28,7 @@ from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.catalyst.windows import window
 from holdfast.frontend.column_names import label, unique
 from holdfast.frontend.uncorrelated_subqueries import Item
+from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.set_operation import SetOperation
 from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Tree, plain
@@ -50,6 +52,9 @@ class Converter:
 
         self.definitions: dict[int, Relation] = {}
         """Common table expressions, by Spark's id."""
+
+        self.loops: dict[int, LoopLeaf] = {}
+        """What stands for a recursive common table expression inside of it, by Spark's id."""
 
     def relation(self, operator: CatalystOperator) -> Relation:
         """The rows of an operator."""
@@ -234,6 +239,8 @@ CONVERTERS: dict[str, Convert] = {
     "RebalancePartitions": _passed,
     "WithCTE": _with,
     "CTERelationRef": _reference,
+    "UnionLoop": union_loop,
+    "UnionLoopRef": union_loop_ref,
     "Project": _project,
     "Filter": _filter,
     "Join": join,

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 from holdfast.errors import DeclarationError, Unsupported
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
-from holdfast.plan.nodes import Source, UserFunction
+from holdfast.operators.loops.body import LoopLeaf
+from holdfast.plan.nodes import Field, Source, UserFunction
 
 Kind = TypeVar("Kind", bound=DeclarationError)
 
@@ -77,11 +78,20 @@ class Catalyst(Protocol):
 
 
 class Statement:
-    """The query of ``view``; ``subject`` is how errors begin."""
+    """The query of ``view``; ``subject`` is how errors begin, ``max_rounds`` the bound of its loops, if it has one."""
 
-    def __init__(self, view: str, catalyst: Catalyst, functions: Mapping[str, UserFunction], subject: str = "") -> None:
+    def __init__(
+        self,
+        view: str,
+        catalyst: Catalyst,
+        functions: Mapping[str, UserFunction],
+        subject: str = "",
+        max_rounds: int | None = None,
+    ) -> None:
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
+        self.max_rounds = max_rounds
+        self._leaves = itertools.count()
         self._draws = itertools.count()
         self._subqueries = itertools.count()
         self._seeds: dict[int, str] = {}
@@ -97,6 +107,10 @@ class Statement:
         if abs(seed) < 2**31:
             return f"seed {seed}"
         return self._seeds.setdefault(seed, f"drawn seed {len(self._seeds)}")
+
+    def loop_leaf(self, fields: tuple[Field, ...]) -> LoopLeaf:
+        """A leaf that stands for a variable of a loop while the loop is built."""
+        return LoopLeaf(f"recursive {next(self._leaves)}", fields)
 
     def next_subquery(self) -> int:
         return next(self._subqueries)

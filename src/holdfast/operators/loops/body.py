@@ -1,7 +1,7 @@
 """The body of a loop, compiled: its operators, in an order in which each comes after its producers, and their paths.
 
-A body is a plan, one for each variable, whose leaves are `Source`s with the names that `variable_name` and `input_name`
-give. It becomes a dataflow as any plan does (`plan.dataflow`), whose logs are the variables' next rounds.
+A body is a plan, one for each variable, whose leaves are `LoopLeaf`s with the names that `variable_name` and
+`input_name` give. It becomes a dataflow as any plan does (`plan.dataflow`), whose logs are the variables' next rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from holdfast.operators.loops.differences import difference_layouts
 from holdfast.operators.loops.pairs import join_with_rounds, pair_layouts
 from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
 from holdfast.plan.dataflow import Dataflow, Operator, build
-from holdfast.plan.nodes import Node
+from holdfast.plan.fingerprint import digest
+from holdfast.plan.nodes import Node, Source
 from holdfast.trace.rows import Layout
 
 Target = tuple[int, int]
@@ -34,6 +35,14 @@ def variable_name(index: int) -> str:
 def input_name(index: int) -> str:
     """The name of the leaf that stands for a loop's input."""
     return f"input {index}"
+
+
+@dataclass(frozen=True)
+class LoopLeaf(Source):
+    """A leaf of a body: a variable or an input of the loop. What its columns are called means nothing."""
+
+    def meaning(self, *inputs: str) -> str:
+        return digest("loop leaf", self.name, tuple(field.type for field in self.fields))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ the changes of that round. What a variable's plan gives in round *r* is the vari
 variable with a start begins as that: it is given at round 0, and taken back at round 1, when the body's first result
 takes its place.
 
-The rows of a variable at the end are the sum, over all rounds, of what its plan gave. Rounds in which nothing arrives and
-no operator has anything waiting are passed over.
+The rows of a variable at the end are the sum, over all rounds, of what its plan gave. Rounds in which nothing arrives
+and no operator has anything waiting are passed over.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ class VariableSpec:
 
 @dataclass(frozen=True)
 class Limits:
-    """``bound``: after how many rounds a loop must have ended, or is cut off (``cut``). ``last`` is the last round at
-    which a variable may still change."""
+    """After how many rounds a loop must have ended, or is left as it is (``cut``)."""
 
     bound: int
-    last: int
     cut: bool = False
 
 
@@ -105,7 +103,7 @@ class LoopEpoch:
         """The next round in which there is something to do."""
         pending = [*self._changes, *(each for op in self._operators if (each := op.next_round()) is not None)]
         following = min(pending, default=None)
-        if following is None or (self._limits.cut and following > self._limits.last):
+        if following is None or (self._limits.cut and following >= self._limits.bound):
             return None
         return following
 
@@ -156,7 +154,7 @@ class LoopEpoch:
 
     def _check(self, round: int, variable: int, change: pa.Table) -> None:
         """Raise if a variable still changes at a round after the last one."""
-        if round <= self._limits.last:
+        if round <= self._limits.bound:
             return
         rows = [tuple(row.values())[:-1] for row in change.slice(0, _SHOWN).to_pylist()]
         raise LoopDiverged(

@@ -1,0 +1,48 @@
+"""WITH RECURSIVE … UNION ALL, as Spark analyses it: a `UnionLoop` of an anchor and of a term over what was added last.
+
+Spark computes levels: the anchor, then the term over the anchor, then the term over that, and gives all of them. A term
+that is linear (every row comes of one row of the level before) gives the same rows over the union of all levels so far,
+one round later: then the loop's rows are the fixpoint of ``Z = anchor + term(Z)``, and round *r* adds level *r* - 1.
+Other terms (DISTINCT, LIMIT, the level joined with itself), which Spark computes level by level, have no such fixpoint,
+and are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.frontend.catalyst.relation import Relation
+from holdfast.frontend.catalyst.tree import CatalystOperator
+from holdfast.operators.loops.building import Recursion, is_linear, loop_of
+from holdfast.plan.nodes import Union
+
+if TYPE_CHECKING:
+    from holdfast.frontend.catalyst.convert import Converter
+
+LEVELS = 100
+"""So many levels Spark computes, unless it is told otherwise."""
+
+
+def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
+    """A recursive common table expression."""
+    anchor, term = operator.children
+    first = converter.relation(anchor).exactly()
+    leaf = converter.statement.loop_leaf(first.node.fields)
+    converter.loops[int(operator.parameters["id"])] = leaf
+    further = converter.relation(term).exactly()
+    if not is_linear(further.node, [leaf]):
+        raise converter.statement.unsupported(
+            "UNION ALL with a recursive term that is not linear", term, "write UNION, which asks for the fixpoint"
+        )
+    bound = converter.statement.max_rounds or int(operator.parameters.get("maxDepth") or LEVELS)
+    body = Union((first.node, further.node))
+    loop = loop_of([Recursion(leaf, body)], 0, max_rounds=bound, subject=converter.statement.subject)
+    ids = [int(each["id"]) for each in operator.parameters["outputAttrIds"]]
+    return Relation(loop, tuple(zip(ids, loop.columns, strict=True)))
+
+
+def union_loop_ref(converter: Converter, operator: CatalystOperator) -> Relation:
+    """The rows of a recursive common table expression, inside of it."""
+    leaf = converter.loops[int(operator.parameters["loopId"])]
+    attributes = operator.expressions("output")
+    return Relation(leaf, tuple((each.id, name) for each, name in zip(attributes, leaf.columns, strict=True)))

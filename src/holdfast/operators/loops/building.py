@@ -1,0 +1,124 @@
+"""From plans to a loop: what does not depend on a variable becomes an input, and the rest is checked.
+
+A body is rewritten as any plan is, and then cut: every maximal part in which no variable occurs is an input of the
+loop. It is computed outside, so it may be anything that a view may be, and a small change of it is a small change of
+round 0.
+
+What is left runs in the tasks, in rounds, by operators that are functions of their input alone. So it may neither look
+at the clock nor draw values nor call functions from outside, and all of its expressions must be native ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.errors import Unsupported
+from holdfast.operators.join import Join
+from holdfast.operators.linear_step import native_step
+from holdfast.operators.loop import Loop, LoopVariable
+from holdfast.operators.loops.body import LoopLeaf, input_name, variable_name
+from holdfast.operators.rewrites import rewrite
+from holdfast.plan.expression import Tree, readable
+from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.nodes import KeyedNode, Linear, Named, Node, Step, Union
+from holdfast.plan.walk import reachable
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """A variable while its loop is built: the leaf that stands for it, what it is in the next round, and what it is at
+    round 0 (None: nothing)."""
+
+    leaf: LoopLeaf
+    body: Node
+    start: Node | None = None
+
+
+def loop_of(
+    variables: Sequence[Recursion], result: int, *, max_rounds: int, rounds: int | None = None, subject: str = ""
+) -> Loop:
+    """The loop of these variables. Unsupported if something in it cannot run in rounds; ``subject`` begins errors."""
+    cutting = _Cutting({each.leaf.name: index for index, each in enumerate(variables)}, subject)
+    made = []
+    for each in variables:
+        start = None if each.start is None else cutting.as_input(each.start)
+        made.append(LoopVariable(cutting.cut(rewrite(each.body)), start))
+    return Loop(tuple(cutting.inputs), tuple(made), result, max_rounds, rounds)
+
+
+class _Cutting:
+    """The inputs of a loop, found while its bodies are cut. ``places``: the names of the leaves of its variables."""
+
+    def __init__(self, places: Mapping[str, int], subject: str) -> None:
+        self._places, self._subject = places, subject
+        self.inputs: list[Node] = []
+        self._known: dict[str, int] = {}
+
+    def as_input(self, node: Node) -> int:
+        """The number of the input that has these rows."""
+        meaning = fingerprint(node)
+        if meaning not in self._known:
+            self._known[meaning] = len(self.inputs)
+            self.inputs.append(node)
+        return self._known[meaning]
+
+    def cut(self, body: Node) -> Node:
+        """The body, over leaves for the variables and inputs."""
+        depends: dict[int, bool] = {}
+        done: dict[int, Node] = {}
+        for node in reachable(body):
+            below = [depends[id(child)] for child in node.inputs]
+            own = isinstance(node, LoopLeaf) and node.name in self._places
+            depends[id(node)] = own or any(below)
+            if own:
+                assert isinstance(node, LoopLeaf)
+                done[id(node)] = LoopLeaf(variable_name(self._places[node.name]), node.fields)
+            elif any(below):
+                self._check(node)
+                inputs = [done[id(child)] if id(child) in done else self._leaf(child) for child in node.inputs]
+                done[id(node)] = node.with_inputs(inputs)
+        return done[id(body)] if id(body) in done else self._leaf(body)
+
+    def _leaf(self, node: Node) -> Node:
+        return LoopLeaf(input_name(self.as_input(node)), node.fields)
+
+    def _check(self, node: Node) -> None:
+        """Raise if a node that depends on a variable cannot run in rounds."""
+        if isinstance(node, Loop):
+            raise self._refusal("a loop", "of which another loop depends in every round", "make it a view of its own")
+        if isinstance(node, Step):
+            if native_step(node) is None:
+                foreign = next((each for each in node.expressions if not _is_native(node, each)), None)
+                shown = "an expression" if foreign is None else readable(foreign)
+                advice = "compute it before the loop, or behind it"
+                raise self._refusal(shown, "which Holdfast leaves to Spark to compute", advice)
+        elif isinstance(node, KeyedNode):
+            for part in node.parts:
+                if part.timed:
+                    raise self._refusal(part.title, "which looks at the clock", "do so before the loop, or behind it")
+                if part.draws:
+                    drawn = ", ".join(part.draws)
+                    raise self._refusal(drawn, "whose values are drawn", "do so before the loop, or behind it")
+
+    def _refusal(self, construct: str, why: str, advice: str) -> Unsupported:
+        begin = f"{self._subject}: " if self._subject else ""
+        return Unsupported(f"{begin}{construct}, {why}, is not supported inside a loop: {advice}", construct=construct)
+
+
+def _is_native(step: Step, expression: Tree) -> bool:
+    return native_step(Linear(step.inputs[0], None, (Named("value", expression),))) is not None
+
+
+def is_linear(body: Node, leaves: Sequence[LoopLeaf]) -> bool:
+    """Whether every row of the body comes of at most one row of a variable, whatever other rows the variables have."""
+    names = {each.name for each in leaves}
+    depends: dict[int, bool] = {}
+    for node in reachable(body):
+        below = [depends[id(child)] for child in node.inputs]
+        depends[id(node)] = any(below) or (isinstance(node, LoopLeaf) and node.name in names)
+        if not any(below) or isinstance(node, Step | Union):
+            continue
+        if not isinstance(node, Join) or (below[1] and (below[0] or node.how != "inner")) or node.how == "full":
+            return False
+    return True
