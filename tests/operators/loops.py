@@ -126,11 +126,7 @@ def closure() -> Case:
 
 
 def components() -> Case:
-    nodes, edges, labels = (
-        leaf(input_name(0), "n", "low"),
-        leaf(input_name(1), "a", "b"),
-        leaf(variable_name(0), "n", "low"),
-    )
+    edges, labels = leaf(input_name(1), "a", "b"), leaf(variable_name(0), "n", "low")
     both = Union((edges, select(edges, a="b", b="a")))
     told = select(Join(labels, both, ("n",), ("a",)), n="b", low="low")
     body = Aggregate(Union((labels, told)), ("n",), (Call("low", "min", ("low",), "bigint"),))
