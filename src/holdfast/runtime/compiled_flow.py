@@ -101,10 +101,12 @@ class CompiledFlow:
         operator = self.flow.operators[operator_id]
         return ViewVersion(operator_id, tuple(field.type for field in operator.fields), operator.keys[0])
 
-    def kept_as(self, name: str, version: ViewVersion, chain: Chain) -> ViewLog:
-        """The log of a view in a version that it has, or had."""
+    def kept_as(
+        self, name: str, version: ViewVersion, chain: Chain, fields: tuple[nodes.Field, ...] | None = None
+    ) -> ViewLog:
+        """The log of a view in a version that it has, or had; ``fields``: if it had other columns then."""
         spec = LogSpec(tuple(arrow_type(kind) for kind in version.types), version.key, False, name)
-        return ViewLog(str(self.directory / version.trace), spec, self.fields(name), chain)
+        return ViewLog(str(self.directory / version.trace), spec, fields or self.fields(name), chain)
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""

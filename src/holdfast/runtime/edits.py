@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.errors import StoreError
 from holdfast.runtime.delivery import Delivery
@@ -33,4 +33,14 @@ def secure_answers(flow: str, durability: Replication, last: int) -> None:
         raise StoreError(
             f"flow '{flow}': a new view has asked outside functions for rows that were there before it, and what they "
             f"answered must be safe before it is used: it is not after {_FORMER_SAFE:g} s: {durability.why_not()}"
+        )
+
+
+def secure_followed(flow: str, durability: Replication, last: int, inputs: Sequence[str]) -> None:
+    """Inputs whose schema changed have a new log. It does not count before it is safe: it stands for rows that are
+    nowhere else, and those of the old one are not looked for again."""
+    if durability.is_durable and not durability.wait(last, _FORMER_SAFE):
+        raise StoreError(
+            f"flow '{flow}': the schema of {', '.join(map(repr, inputs))} changed, and the rows in their new form must "
+            f"be safe before they are used: they are not after {_FORMER_SAFE:g} s: {durability.why_not()}"
         )

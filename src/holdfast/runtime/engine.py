@@ -65,7 +65,7 @@ from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.delivery import Delivery
 from holdfast.runtime.delivery_numbers import DeliveryNumbers
 from holdfast.runtime.description import FlowDescription
-from holdfast.runtime.edits import secure_answers, secure_former
+from holdfast.runtime.edits import secure_answers, secure_followed, secure_former
 from holdfast.runtime.epoch_spec import epoch_spec
 from holdfast.runtime.exact_epochs import ExactEpochs
 from holdfast.runtime.file_errors import speaking
@@ -241,6 +241,8 @@ class Engine:
         self._recover(known)
         if fresh & self._asking and history.last >= 0:
             secure_answers(self.declared.name, self._durability, history.last)
+        if known.former:
+            secure_followed(self.declared.name, self._durability, history.last, sorted(known.former))
         self._durability.keep_absent(absent, known.absent_traces, self._recoverer.whole(known.absent))
         self._begun = Begun(begun, history.since(self._state.copies.flushed))
         self._folding = Folding(self._flow)
@@ -266,7 +268,8 @@ class Engine:
 
     def _recover(self, known: KnownSources) -> None:
         try:
-            self._recoverer.open()
+            with self._recoverer.following(known.former):
+                self._recoverer.open()
         except (InputError, SchemaError) as error:
             for changed in known.changed.values():
                 raise SchemaChanged(f"{changed}: {error}", **changed.fields) from error

@@ -3,7 +3,8 @@
 It is part of the flow's description (``collections.json``). Rows that code pushed are in the log and nowhere else, so
 the log of an *input* outlives its declaration: a flow that runs without it for a while keeps it as it was, and makes it
 durable, and when the input is declared again it goes on where it was. An input whose schema is not what its rows were
-pushed with cannot go on: that is said as such, before anything is touched.
+pushed with goes on if its rows can follow (`runtime/schema_changes.py`); if not, that is said as such, before anything
+is touched.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import SchemaChanged
+from holdfast.plan.nodes import Field
 from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.schema_changes import FormerLog, why_not
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,9 @@ class KnownSources:
         self.changed: dict[str, SchemaChanged] = {}
         """Source → that its schema is another than it was."""
 
+        self.former: dict[str, FormerLog] = {}
+        """Input → its log of before its schema changed, for those whose rows can follow."""
+
         self._rekeyed: dict[str, SchemaChanged] = {}
         """Source → that its rows replaced each other by other columns before, or did not."""
 
@@ -115,7 +121,7 @@ class KnownSources:
             if earlier is not None and earlier.versions != versions and last >= 0:
                 self._rekeyed[name] = _key_changed(name, earlier, self._now[name])
             elif earlier is not None and earlier.fields != fields and last >= 0:
-                self.changed[name] = _schema_changed(name, earlier, self._now[name], last)
+                self._changed(name, earlier, last, state)
             elif earlier is not None and earlier.upto is not None and not source.replayable:
                 self.returned |= set(operators)
         self.absent = {
@@ -124,6 +130,19 @@ class KnownSources:
             if name not in declared and known.pushed and known.log is not None
         }
         """Input → as it was when it was declared last, of those that are not now."""
+
+    def _changed(self, name: str, before: Known, last: int, state: CompiledFlow) -> None:
+        now = self._now[name]
+        why = why_not(before.fields, now.fields)
+        draws = [each for each in state.drawing if name in state.flow.ancestors({each})]
+        if now.pushed and why is None and before.log is not None and not draws:
+            names = [column for column, _ in before.fields]
+            kinds = before.version.types
+            fields = tuple(Field(column, kind) for column, kind in zip(names, kinds, strict=False))
+            self.former[name] = FormerLog(before.version, fields, last if before.upto is None else before.upto)
+        else:
+            why = why or ("views have drawn values for its rows, which would be drawn anew" if draws else None)
+            self.changed[name] = _schema_changed(name, before, now, last, why)
 
     @property
     def absent_traces(self) -> frozenset[str]:
@@ -166,12 +185,12 @@ def _key_changed(name: str, before: Known, now: Known) -> SchemaChanged:
     )
 
 
-def _schema_changed(name: str, before: Known, now: Known, last: int) -> SchemaChanged:
+def _schema_changed(name: str, before: Known, now: Known, last: int, why: str | None) -> SchemaChanged:
     kind = "input" if now.pushed else "source"
     upto = last if before.upto is None else before.upto
     what_to_do = (
-        "Rows that were pushed cannot be read as that. Declare it as it was; or give what comes from now on another "
-        "name, and have views read both (UNION ALL)"
+        f"Rows that were pushed cannot be read as that{f': {why}' if why else ''}. Declare it as it was; or give what "
+        "comes from now on another name, and have views read both (UNION ALL)"
         if now.pushed
         else "Declare it as it was, or give it another name"
     )

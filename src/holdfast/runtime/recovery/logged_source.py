@@ -11,6 +11,7 @@ import pyarrow as pa
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import logged_arrivals
 from holdfast.plan.nodes import Field
+from holdfast.runtime.schema_changes import converted
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 
@@ -50,6 +51,21 @@ def _as_arrived(change: pa.Table, schema: pa.Schema) -> pa.Table:
     return change.rename_columns([*schema.names, "_diff"])
 
 
+@dataclass(frozen=True)
+class ConvertedPart:
+    """All rows of one partition as of an epoch, kept under another schema; ``fields`` are the log's of now."""
+
+    kept: ViewLog
+    epoch: int
+    low: int
+    high: int
+    fields: tuple[Field, ...]
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        table = converted(self.kept.rows(self.low, self.high, self.epoch), self.fields)
+        yield _as_arrived(table.append_column("_diff", pa.array(np.ones(table.num_rows, dtype=np.int64))), schema)
+
+
 class _FromLog(Source):
     """A source that is read from the log; it offers nothing by itself."""
 
@@ -81,3 +97,14 @@ class LoggedChange(_FromLog):
     """What an epoch changed in a kept source."""
 
     part = ChangePart
+
+
+class ConvertedRows(LoggedRows):
+    """All rows of a kept source as of an epoch, from a log of another schema."""
+
+    def __init__(
+        self, fields: tuple[Field, ...], kept: ViewLog, epoch: int, partitions: int, now: tuple[Field, ...]
+    ) -> None:
+        super().__init__(fields, kept, epoch, partitions)
+        ranges = [partition_range(partition, partitions) for partition in range(partitions)]
+        self._parts = [ConvertedPart(kept, epoch, low, high, now) for low, high in ranges]

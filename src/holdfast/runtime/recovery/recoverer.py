@@ -32,6 +32,7 @@ from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_a
 from holdfast.runtime.recovery.layer_transfer import hand_over
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.replay import Again, ReplayRun
+from holdfast.runtime.schema_changes import FormerLog
 from holdfast.task.program import partition_range
 
 _LOOKS = 3
@@ -79,6 +80,15 @@ class Recoverer:
 
         self.recovery = recovery
         """What the last recovery did."""
+
+    @contextmanager
+    def following(self, former: Mapping[str, FormerLog]) -> Iterator[None]:
+        """Have the logs of inputs whose schema changed be made of those that they had."""
+        self._replaying.former.update(former)
+        try:
+            yield
+        finally:
+            self._replaying.former.clear()
 
     def open(self) -> None:
         """Bring every live trace to the last epoch, when a flow is opened."""
@@ -292,6 +302,8 @@ class Recoverer:
             for version, needed in self._state.edits.former().items()
             if version.trace not in self._compiled.layouts
         }
+        inputs = {known.version.trace: (known.upto, name) for name, known in self._replaying.former.items()}
+        former |= inputs
 
         def lacking(layers: Layers) -> list[str]:
             return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
@@ -312,6 +324,8 @@ class Recoverer:
         for trace in lacking(layers):
             upto, view = former[trace]
             reach = layers.reach(trace, 0, 2**64)
+            if trace in inputs:
+                raise self._incomplete(view, reach + 1, upto)
             raise SinkError(
                 f"sink of view '{view}': it was not brought away yet from what the view was before it was edited, and "
                 f"of that log epochs {reach + 1} to {upto} are in none of the places that were looked at; open the "
@@ -377,7 +391,12 @@ class Recoverer:
         """Rows that were pushed by code are in the log and nowhere else: what no copy of it holds is gone."""
         for name, source in self._compiled.declared.sources.items():
             log = self._compiled.flow.views.get(name)
-            if source.replayable or log is None or name not in self._flow.intake.taken:
+            if (
+                source.replayable
+                or log is None
+                or name not in self._flow.intake.taken
+                or name in self._replaying.former
+            ):
                 continue
             upto = min(
                 (cover for (operator, _), cover in covers.items() if operator == log), default=self._state.epochs.last
@@ -388,10 +407,13 @@ class Recoverer:
                 if epoch > upto and (name, epoch) not in self._flow.pushed
             ]
             if lost:
-                raise LogDamaged(
-                    f"log {self._compiled.declared.local}: the rows pushed to input '{name}' in epochs {lost[0]} to "
-                    f"{lost[-1]} are not complete, and there is no copy to take them from",
-                    name=name,
-                    first=lost[0],
-                    last=lost[-1],
-                )
+                raise self._incomplete(name, lost[0], lost[-1])
+
+    def _incomplete(self, name: str, first: int, last: int) -> LogDamaged:
+        return LogDamaged(
+            f"log {self._compiled.declared.local}: the rows pushed to input '{name}' in epochs {first} to {last} are "
+            "not complete, and there is no copy to take them from",
+            name=name,
+            first=first,
+            last=last,
+        )

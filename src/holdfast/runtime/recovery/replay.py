@@ -20,9 +20,10 @@ from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
-from holdfast.runtime.recovery.logged_source import LoggedChange, LoggedRows
+from holdfast.runtime.recovery.logged_source import ConvertedRows, LoggedChange, LoggedRows
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.runner import Job, Work
+from holdfast.runtime.schema_changes import FormerLog
 
 Again = Callable[[Replay, Sequence[Work], Job | None], set[str]]
 
@@ -45,6 +46,9 @@ class ReplayRun:
         self._compiled = flow.compiled
         self._runner = flow.runner
         self._again = again
+        self.former: dict[str, FormerLog] = {}
+        """Input → its log of before its schema changed, while its new one is made of that."""
+
         self._readings: dict[tuple[frozenset[str], frozenset[str]], _Reading] = {}
         self._names = {log: name for name, log in reversed(flow.compiled.flow.views.items())}
 
@@ -106,6 +110,14 @@ class ReplayRun:
         kind = LoggedRows if replay.first == 0 else LoggedChange
         return kind(fields, self._open.log_of(name), replay.epoch, self._runner.partitions)
 
+    def _from_former(self, replay: Replay, name: str, fields: tuple[Field, ...]) -> ConvertedRows:
+        """The rows of an input whose schema changed, from the log that it had."""
+        former, compiled = self.former[name], self._compiled
+        kept = compiled.kept_as(name, former.version, self._open.state.epochs.chain(), former.fields)
+        log = self._open.layers.readable(kept)
+        at = min(replay.epoch, former.upto)
+        return ConvertedRows(fields, log, at, self._runner.partitions, compiled.fields(name))
+
     def _work(self, replay: Replay, recovery: RecoveryRecord) -> Iterator[Work]:
         """What the epochs of a replay took of its sources."""
         filling = replay.first == 0
@@ -115,7 +127,10 @@ class ReplayRun:
             epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
             if not offers:
                 continue
-            if source.replayable:
+            if name in self.former and filling:
+                recovery.note_read(recovery.logs, name, [replay.epoch], filling)
+                yield Work(name, self._from_former(replay, name, tuple(source.fields)), [{}])
+            elif source.replayable:
                 recovery.note_read(recovery.sources, name, epochs, filling)
                 yield Work(name, source, offers)
             elif all((name, epoch) in self._open.pushed for epoch in epochs):

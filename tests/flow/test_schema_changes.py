@@ -1,0 +1,95 @@
+"""An input that is declared with another schema: what its rows can follow works and keeps them, also when the local
+layers are gone; what they cannot is refused before anything is touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import holdfast as hf
+from holdfast.errors import SchemaChanged
+from holdfast.runtime.schema_changes import is_wider
+
+VIEW = "SELECT user, sum(amount) AS total FROM orders GROUP BY user"
+
+
+class Log:
+    """A flow, opened again and again with other schemas."""
+
+    def __init__(self, spark: SparkSession, directory: Path, **key: Any) -> None:
+        self.spark, self.directory, self.key = spark, directory, key
+
+    def run(
+        self, schema: str, rows: Sequence[tuple[Any, ...]], gone: Any = None, read: str = "spend", view: str = VIEW
+    ) -> list[tuple[Any, ...]]:
+        with hf.Flow("shop", log=self.directory / "log", local=self.directory / "local", spark=self.spark) as flow:
+            orders = flow.input("orders", schema, **self.key)
+            flow.view("spend", view)
+            flow.sink("spend", hf.changelog(self.directory / "out"))
+            if isinstance(orders, hf.KeyedInput):
+                orders.upsert(rows)
+                orders.delete_keys(gone or [])
+            else:
+                orders.insert(rows)
+                orders.delete(gone or [])
+            flow.step()
+            return sorted(map(tuple, (flow.read(read) if read == "spend" else flow.table(read)).collect()), key=repr)
+
+    def delivered(self) -> list[tuple[Any, ...]]:
+        """What the sink was given, added up."""
+        frame = self.spark.read.parquet(str(self.directory / "out")).groupBy("user", "total").sum("_diff")
+        return sorted(tuple(row)[:2] for row in frame.collect() if row[2] != 0)
+
+    def lose_the_host(self) -> None:
+        shutil.rmtree(self.directory / "local")
+
+
+@pytest.mark.parametrize("key", [{}, {"key": "id"}, {"key": "id", "order_by": "id"}], ids=["rows", "key", "order"])
+def test_a_nullable_column_that_is_added_and_a_type_that_is_widened_keep_the_rows(
+    spark: SparkSession, tmp_path: Path, key: dict[str, str]
+) -> None:
+    log = Log(spark, tmp_path, **key)
+    log.run("id int, user string, amount int", [(1, "ada", 5), (2, "bob", 1)])
+    gone: list[Any] = [] if "order_by" in key else [2] if key else [(2, "bob", 1, None)]
+    wide = "id long, user string, amount long, city string"
+    assert log.run(wide, [(3, "ada", 1 << 40, "Ulm")], gone)[0] == ("ada", 5 + (1 << 40))
+    log.lose_the_host()
+    rows = log.run(wide, [(4, "eve", 1, None)], read="orders")
+    kept = [(1, "ada", 5, None), (3, "ada", 1 << 40, "Ulm"), (4, "eve", 1, None)]
+    assert rows == sorted([*kept, *([(2, "bob", 1, None)] if "order_by" in key else [])], key=repr)
+    assert log.delivered() == log.run(wide, [(5, "ada", 0, "Ulm")])
+
+
+def test_a_column_that_no_view_uses_can_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    log = Log(spark, tmp_path)
+    log.run("id long, user string, note string, amount long", [(1, "ada", "x", 5), (2, "bob", "y", 1)])
+    log.lose_the_host()
+    assert log.run("id long, user string, amount long", [], [(2, "bob", 1)]) == [("ada", 5)]
+    assert log.delivered() == [("ada", 5)]
+
+
+def test_what_rows_cannot_follow_is_refused_and_nothing_is_touched(spark: SparkSession, tmp_path: Path) -> None:
+    log = Log(spark, tmp_path)
+    log.run("id long, user string, amount long", [(1, "ada", 5)])
+    for schema, view, why in (
+        ("id long, user string, amont long", "SELECT user, sum(amont) AS total FROM orders GROUP BY user", "renamed"),
+        ("id int, user string, amount long", VIEW, "column 'id' was bigint, and int does not hold all its values"),
+        ("id long, user string, amount double", VIEW.replace("amount", "CAST(amount AS long)"), "'amount' was bigint"),
+    ):
+        with pytest.raises(SchemaChanged, match=why) as caught:
+            log.run(schema, [], view=view)
+        assert "in epochs 0 to 0 it was (id bigint, user string, amount bigint)" in str(caught.value)
+    assert log.run("id long, user string, amount long", [(2, "ada", 1)]) == [("ada", 6)]
+
+
+def test_a_type_is_wider_if_it_holds_every_value() -> None:
+    wider = [("int", "bigint"), ("tinyint", "double"), ("float", "double"), ("int", "decimal(10,0)")]
+    wider += [("decimal(5,2)", "decimal(7,3)"), ("date", "date")]
+    narrower = [("bigint", "int"), ("bigint", "double"), ("int", "float"), ("int", "decimal(10,1)")]
+    narrower += [("decimal(5,2)", "decimal(6,4)"), ("string", "bigint"), ("int", "string")]
+    assert all(is_wider(*pair) for pair in wider) and not any(is_wider(*pair) for pair in narrower)
