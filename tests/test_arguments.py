@@ -76,6 +76,27 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "KeyedInput.upsert(rows)": (lambda o, x: o.keyed.upsert(x), (None, 5, "ab", b"x", [5], [(1,)], [("a", "b")], {})),
     "KeyedInput.delete_keys(keys)": (lambda o, x: o.keyed.delete_keys(x), (None, 5, "ab", [(1, 2)], ["a"], {"k": 1})),
     "KeyedInput.delete_keys(on_missing)": (lambda o, x: o.keyed.delete_keys([1], x), (5, "", "skip", [])),
+    "source(unique)": (
+        lambda o, x: o.flow.source("s", hf.rate(1), unique=x),
+        (5, "", [], ["value", "value"], b"x", "no"),
+    ),
+    "source(within)": (
+        lambda o, x: o.flow.source("s", hf.rate(1), unique="value", within=x),
+        (0, -1, 1.5, "", "soon", [], True, "0s", "all"),
+    ),
+    "source(false_positives)": (
+        lambda o, x: o.flow.source("s", hf.rate(1), unique="value", false_positives=x),
+        (None, "1", 0, -1, 0.6, [], True, float("nan")),
+    ),
+    "input(unique)": (lambda o, x: o.flow.input("s", "k long", unique=x), (5, "", [], ["k", "k"], b"x", "no")),
+    "input(within)": (
+        lambda o, x: o.flow.input("s", "k long", unique="k", within=x),
+        (0, -1, 1.5, "", "soon", [], True, "0s", "all"),
+    ),
+    "input(false_positives)": (
+        lambda o, x: o.flow.input("s", "k long", unique="k", false_positives=x),
+        (None, "1", 0, -1, 0.6, [], True, float("nan")),
+    ),
     "input(name)": (lambda o, x: o.flow.input(x, "k long"), (None, 5, "", b"x", ["v"], "t", "v")),
     "input(schema)": (lambda o, x: o.flow.input("s", x), (None, 5, "", ["k long"], {"k": "long"}, "k nothing")),
     "input(expires)": (lambda o, x: o.flow.input("s", "k long", expires=x), (5, "", ["at"])),
@@ -170,6 +191,9 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "aligned_snapshot(output)": (lambda o, x: hf.aligned_snapshot(4, x), (None, 5, "late", [])),
     "passive_standby(every)": (lambda o, x: hf.passive_standby(x), (None, *NOT_WHOLE, 0, -1)),
     "upstream_backup(every)": (lambda o, x: hf.upstream_backup(x), (None, *NOT_WHOLE, 0, -1)),
+    "foreach(lineage)": (lambda o, x: hf.foreach(print, seen=print, lineage=x), NOT_FUNCTIONS),
+    "foreach(ids)": (lambda o, x: hf.foreach(print, ids=x), (None, 1, "yes", [])),
+    "changelog(ids)": (lambda o, x: hf.changelog(o.directory / "out", ids=x), (None, 1, "yes", [])),
     "location(address)": (lambda o, x: hf.location(x), (None, 5, "", b"x", [])),
     "location(credentials)": (lambda o, x: hf.location("s3://bucket/log", credentials=x), (5, "secret", {})),
     "zookeeper(hosts)": (lambda o, x: hf.zookeeper(x, "/f"), (None, 5, "", b"x", ["h:1"], "nowhere")),

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         SourceStatus,
         Status,
         TraceStatus,
+        UniqueStatus,
         Unsafe,
         ViewStatus,
     )
@@ -197,6 +198,7 @@ __all__ = [
     "TooFewMembers",
     "TraceStatus",
     "TypeMismatch",
+    "UniqueStatus",
     "UnknownName",
     "Unsafe",
     "Unsupported",
@@ -310,6 +312,7 @@ _HOMES = {
     "TooFewMembers": "errors",
     "TraceStatus": "results.flow_results",
     "TypeMismatch": "errors",
+    "UniqueStatus": "results.flow_results",
     "UnknownName": "errors",
     "Unsafe": "results.flow_results",
     "Unsupported": "errors",

@@ -29,6 +29,7 @@ from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
+from holdfast.frontend.unique_ids import UniqueIds, parse_unique
 from holdfast.frontend.user_functions import Function
 from holdfast.guarantees.guarantee import Guarantee, check_possible, check_sink, choose, parse_guarantee
 from holdfast.guarantees.prediction import SinkKind
@@ -177,7 +178,9 @@ class Flow:
         self._placement: PlacedWork | None = None
         self._closed = False
         self._closed_for = ""
-        self._expires: dict[str, str | None] = {}
+        self._expires: dict[str, tuple[str | None, UniqueIds | None]] = {}
+        """Input → how its rows expire and count."""
+
         self._stopping = False
         self._turns = Turns(name)
         self._runs = 0
@@ -199,6 +202,9 @@ class Flow:
         key: str | Sequence[str] | None = None,
         order_by: str | None = None,
         on_missing: OnMissing | None = None,
+        unique: str | Sequence[str] | None = None,
+        within: int | str | None = None,
+        false_positives: float = 0.01,
     ) -> Self:
         """A collection that comes from outside: ``hf.files(…)``, ``hf.table(df)``, ``hf.rate(…)``, or your own
         `Source`.
@@ -212,8 +218,15 @@ class Flow:
         and is not there fails the epoch, or is passed over (``on_missing="ignore"``). With ``order_by`` keys that are
         gone are remembered, since an older version may still come.
 
+        ``unique`` names the column (or columns) that is a record's id: a record that the source delivers again, in
+        whatever epoch, counts once. ``within`` says for how long an id is remembered: a number of epochs, or a time
+        such as ``"1h"``, rounded up to an eighth of it; by default for ever. A record without an id (NULL) always
+        counts. ``false_positives`` is the share of new ids for which the catalog of ids is searched in vain: less costs
+        memory. See docs/delivery.md for deletions.
+
         From any thread; waits for the epoch at hand.
         """
+        ids = parse_unique(f"source '{name}'", unique, within, false_positives, expires, key)
         if not isinstance(source, Source):
             raise DeclarationError(
                 f"source '{name}': expected a Source such as hf.files(…), found {source!r}", source=name
@@ -228,11 +241,20 @@ class Flow:
             raise DeclarationError(f"{subject}: order_by and on_missing are for rows with a key; give key, too")
         with self._turns.taken("source()"):
             self._catalog.check_new(name, "source")
-            self._add(name, source, expires)
+            self._add(name, source, expires, ids)
         return self
 
     @overload
-    def input(self, name: str, schema: str, *, expires: str | None = None) -> Input: ...
+    def input(
+        self,
+        name: str,
+        schema: str,
+        *,
+        expires: str | None = None,
+        unique: str | Sequence[str] | None = None,
+        within: int | str | None = None,
+        false_positives: float = 0.01,
+    ) -> Input: ...
 
     @overload
     def input(
@@ -254,9 +276,12 @@ class Flow:
         key: str | Sequence[str] | None = None,
         order_by: str | None = None,
         on_missing: OnMissing | None = None,
+        unique: str | Sequence[str] | None = None,
+        within: int | str | None = None,
+        false_positives: float = 0.01,
     ) -> Input | KeyedInput:
-        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``: as for `source`.
-        Declaring the same one again gives the one that there is.
+        """A collection that code changes, with ``insert``, ``delete`` and ``update``. ``expires``, ``unique``,
+        ``within`` and ``false_positives``: as for `source`. Declaring the same one again gives the one that there is.
 
         With ``key`` (a column, or several) it has one row for each key: ``upsert`` sets rows, ``delete_keys`` removes
         them. ``order_by`` and ``on_missing``: as for `source`.
@@ -266,13 +291,14 @@ class Flow:
         arguments.text(subject, "schema", schema, "a Spark schema such as 'id long, name string'")
         if expires is not None:
             arguments.text(subject, "expires", expires, "SQL")
+        ids = parse_unique(subject, unique, within, false_positives, expires, key)
         with self._turns.taken("input()"):
             fields = parse_schema(schema, subject=subject)
             pushed: Input | KeyedInput
             if key is None:
                 if order_by is not None or on_missing is not None:
                     raise DeclarationError(f"{subject}: order_by and on_missing are for rows with a key; give key, too")
-                pushed = Input(name, fields)
+                pushed = Input(name, fields, () if ids is None else ids.columns)
             else:
                 _check_keyed(subject, expires)
                 found = versions(subject, fields, key, order_by)
@@ -280,16 +306,21 @@ class Flow:
             known = self._catalog.sources.get(name) if isinstance(name, str) else None
             if (
                 isinstance(known, Input | KeyedInput)
-                and self._expires.get(name) == expires
+                and self._expires.get(name) == (expires, ids)
                 and same_input(known, pushed)
             ):
                 return known
             self._catalog.check_new(name, "input")
-            self._expires[name] = expires
-            self._add(name, pushed, expires)
+            self._add(name, pushed, expires, ids)
+            self._expires[name] = (expires, ids)
         return pushed
 
-    def _add(self, name: str, source: Source, expires: str | None) -> None:
+    def _add(self, name: str, source: Source, expires: str | None, ids: UniqueIds | None) -> None:
+        if ids is not None:
+            catalog = self._catalog.with_unique(name, source, ids)
+            self._check(name, catalog.expiring[name], "source")
+            self._declared(catalog)
+            return
         catalog = self._catalog.with_source(name, source, expires, None if expires is None else self._planner())
         if expires is not None:
             self._check(name, catalog.expiring[name], "source")
@@ -803,6 +834,7 @@ class Flow:
                 sources=catalog.all_sources,
                 views=dict(catalog.views),
                 expiring=dict(catalog.expiring),
+                unique=catalog.unique,
             )
             cluster = SparkRunner(spark, own, partitions, self._on_loss != "terminate", locations)
             self._placement = cluster.placement

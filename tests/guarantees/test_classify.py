@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.testing import RECOVERY_TYPES, classify
@@ -78,6 +78,7 @@ def primed(rows: list[Row]) -> list[Row]:
     return [(number, value + "′") for number, value in rows]
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(), st.booleans())
 def test_an_output_that_goes_on_where_it_was_is_precise(crashed: Crashed, ordered: bool) -> None:
     found = classify(crashed.before, crashed.rest, crashed.whole, key=0, ordered=ordered)
@@ -85,6 +86,7 @@ def test_an_output_that_goes_on_where_it_was_is_precise(crashed: Crashed, ordere
     assert classify(crashed.before, crashed.rest, crashed.whole, ordered=ordered) == found
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(), st.data())
 def test_rows_left_out_are_a_gap_and_are_named(crashed: Crashed, data: st.DataObject) -> None:
     lost = set(data.draw(st.lists(st.sampled_from(crashed.rest), min_size=1)))
@@ -94,6 +96,7 @@ def test_rows_left_out_are_a_gap_and_are_named(crashed: Crashed, data: st.DataOb
         assert (found.recovery, set(found.missing), found.wrong) == ("gap", lost, ())
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(), st.data())
 def test_rows_made_of_state_that_began_anew_behind_a_gap_are_still_a_gap(crashed: Crashed, data: st.DataObject) -> None:
     lost = data.draw(st.integers(1, len(crashed.rest)))
@@ -104,6 +107,7 @@ def test_rows_made_of_state_that_began_anew_behind_a_gap_are_still_a_gap(crashed
         assert found.wrong == tuple(zip(crashed.rest[lost:], after, strict=True))
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(again=True), st.booleans())
 def test_the_same_rows_again_are_repeating(crashed: Crashed, ordered: bool) -> None:
     for key in (None, 0):
@@ -111,6 +115,7 @@ def test_the_same_rows_again_are_repeating(crashed: Crashed, ordered: bool) -> N
         assert (found.recovery, found.repeated) == ("rollback-repeating", tuple(crashed.again))
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(again=True), st.data())
 def test_other_rows_again_that_drop_out_are_convergent(crashed: Crashed, data: st.DataObject) -> None:
     same = data.draw(st.integers(0, crashed.back - 1))
@@ -120,6 +125,7 @@ def test_other_rows_again_that_drop_out_are_convergent(crashed: Crashed, data: s
         assert (found.recovery, found.changed) == ("rollback-convergent", tuple(primed(crashed.again[same:])))
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(), st.data())
 def test_rows_that_stay_wrong_without_those_that_came_again_are_divergent(
     crashed: Crashed, data: st.DataObject
@@ -132,6 +138,7 @@ def test_rows_that_stay_wrong_without_those_that_came_again_are_divergent(
         assert found.wrong == tuple(zip(crashed.rest[right:], rest[right:], strict=True))
 
 
+@settings(deadline=None, max_examples=50)
 @given(crashes(again=True), st.data())
 def test_rows_missing_where_others_came_again_are_divergent(crashed: Crashed, data: st.DataObject) -> None:
     lost = data.draw(st.sampled_from(crashed.rest))
@@ -140,6 +147,7 @@ def test_rows_missing_where_others_came_again_are_divergent(crashed: Crashed, da
     assert (found.recovery, found.missing) == ("rollback-divergent", (lost,))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.permutations(t(1, 2, 3, 4, 5)))
 def test_order_counts_only_where_it_is_asked_for(shuffled: list[Row]) -> None:
     assert classify([], shuffled, t(1, 2, 3, 4, 5), key=0).recovery == "precise"
@@ -149,6 +157,7 @@ def test_order_counts_only_where_it_is_asked_for(shuffled: list[Row]) -> None:
     )
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from("ab")), st.lists(st.sampled_from("ab")), st.lists(st.sampled_from("ab")))
 def test_precise_is_the_equation_itself(before: list[str], after: list[str], reference: list[str]) -> None:
     assert (classify(before, after, reference, ordered=True).recovery == "precise") == (before + after == reference)

@@ -40,6 +40,7 @@ from holdfast.connectors.changelog_compaction import put_together
 from holdfast.connectors.changelog_files import DataFile, is_torn, leftover, listed, metadata_of
 from holdfast.connectors.changelog_progress import DAMAGED, ChangelogProgress, DeliveryRecord, Torn, set_aside
 from holdfast.connectors.changelog_verification import Verification
+from holdfast.connectors.row_ids import ID
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.foundation import arguments
@@ -60,14 +61,17 @@ _ABANDONED = 3600.0
 """Seconds: a hidden file of that age that no record names belongs to nobody who still runs."""
 
 
-def changelog(path: str | os.PathLike[str], *, compact: int | None = None) -> Changelog:
+def changelog(path: str | os.PathLike[str], *, compact: int | None = None, ids: bool = False) -> Changelog:
     """Write a view's changes to the directory ``path``, as Parquet, exactly once: a file per epoch that has any.
 
     A consumer may delete the files of epochs that it has read. Or the flow keeps them few: with ``compact=64``, files
     of older epochs are put together 64 at a time, again and again, and the newest 64 epochs stay as they are. Rows keep
     their ``_epoch`` and ``_diff``. A consumer must know about it then: a file ``epochs-<first>-<last>.parquet`` has the
-    rows of files that it may have read, and takes their place (docs/format.md says how to read such a directory)."""
-    return Changelog(path, compact=compact)
+    rows of files that it may have read, and takes their place (docs/format.md says how to read such a directory).
+
+    With ``ids`` each row has a stable id, ``_id``, and is one copy: ``_diff`` is 1 or -1. A directory has ids from its
+    first file on, or never."""
+    return Changelog(path, compact=compact, ids=ids)
 
 
 class Changelog(Sink):
@@ -75,7 +79,8 @@ class Changelog(Sink):
 
     keeps_lineage = True
 
-    def __init__(self, path: str | os.PathLike[str], *, compact: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, compact: int | None = None, ids: bool = False) -> None:
+        self.ids = arguments.flag("changelog", "ids", ids)
         if compact is not None and (not isinstance(compact, int) or isinstance(compact, bool) or compact < 2):
             raise DeclarationError(f"changelog: compact must be a number of files from 2 on, or None, not {compact!r}")
         self._factor = compact
@@ -105,6 +110,7 @@ class Changelog(Sink):
         for field in fields:
             if field.name.lower() in ("_epoch", "_diff"):
                 raise self._error(f"the changelog has a column {field.name!r} of its own; rename the view's")
+        fields = (*fields, Field(ID, "string")) if self.ids else fields
         self._schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
         self._fields = json.dumps([[field.name, field.type] for field in fields])
         with self._system("cannot use the directory"):

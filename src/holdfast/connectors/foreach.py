@@ -8,16 +8,25 @@ import pyarrow as pa
 
 from holdfast.connectors.sink import Sink
 from holdfast.errors import DeclarationError, SinkError
+from holdfast.foundation import arguments
 from holdfast.guarantees.prediction import SinkKind
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause
 
 
-def foreach(function: Callable[[int, pa.Table], object], *, seen: Callable[[], int] | None = None) -> Foreach:
+def foreach(
+    function: Callable[[int, pa.Table], object],
+    *,
+    seen: Callable[[], int] | None = None,
+    lineage: Callable[[], bytes] | None = None,
+    ids: bool = False,
+) -> Foreach:
     """Call ``function(epoch, change)`` for every epoch in which the view changed.
 
-    ``change`` has the view's columns and ``_diff``. A function that is new to a view is first given the view's
-    contents, change by change as far back as the log tells them apart, or as one change.
+    ``change`` has the view's columns and ``_diff``. With ``ids`` each row has a stable id, ``_id``, and is one copy
+    (``_diff`` is 1 or -1); a call that is made again has the same rows with the same ids, in the same order. A function
+    that is new to a view is first given the view's contents, change by change as far back as the log tells them apart,
+    or as one change.
 
     **At least once.** A function cannot say what it has dealt with, so after a crash, or after it raised, it may be
     called again for the last epoch. If that matters, let it remember the greatest ``epoch`` it has dealt with, and skip
@@ -28,26 +37,47 @@ def foreach(function: Callable[[int, pa.Table], object], *, seen: Callable[[], i
 
     **Exactly once.** With ``seen``, a function that returns the greatest ``epoch`` that was dealt with (-1: none), kept
     in one transaction with its effects. It is asked when the flow is opened, and before a call that raised is made
-    again.
+    again. This is through crashes of the process. To be exact when the host is lost, too, with epochs that are nowhere
+    else, keep ``change.schema.metadata[b"holdfast.lineage"]`` in the same transaction, and give the last one back with
+    ``lineage``: from it those epochs are computed again as they were. (Without it, a flow whose log ends before what
+    was seen does not open.)
+
+    **By ids.** ``ids`` also says that the receiver drops ids that it has (a unique key in a database). Then it is
+    exact, too, although the function is called at least once, unless epochs were lost with a host.
     """
-    return Foreach(function, seen)
+    return Foreach(function, seen, lineage, ids=ids)
 
 
 class Foreach(Sink):
     """See `foreach`."""
 
-    def __init__(self, function: Callable[[int, pa.Table], object], seen: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[[int, pa.Table], object],
+        seen: Callable[[], int] | None = None,
+        lineage: Callable[[], bytes] | None = None,
+        *,
+        ids: bool = False,
+    ) -> None:
         if not callable(function):
             raise DeclarationError(f"foreach: expected a function (epoch, change), found {type(function).__name__}")
         if seen is not None and not callable(seen):
             raise DeclarationError(f"foreach: expected a function for seen, found {type(seen).__name__}")
+        if lineage is not None and not callable(lineage):
+            raise DeclarationError(f"foreach: expected a function for lineage, found {type(lineage).__name__}")
+        if lineage is not None and seen is None:
+            raise DeclarationError("foreach: lineage needs seen: a function that says what it has dealt with")
+        self.ids = self.deduplicates = arguments.flag("foreach", "ids", ids)
         self.function = function
+        self._lineage = lineage
         self._seen = seen
         self._view = ""
 
     @property
     def kind(self) -> SinkKind:
-        return SinkKind.TRANSACTIONAL if self._seen is not None else super().kind
+        if self._seen is not None:
+            return SinkKind.TRANSACTIONAL
+        return SinkKind.DEDUPLICATING if self.deduplicates else SinkKind.APPEND
 
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
         self._view = view
@@ -70,9 +100,27 @@ class Foreach(Sink):
             )
         return epoch
 
+    def lineage(self) -> bytes:
+        if self._lineage is None:
+            return b""
+        try:
+            found = self._lineage()
+        except Exception as error:
+            raise SinkError(
+                f"view '{self._view}': the function that gives the lineage back raised {type(error).__name__}: {error}",
+                view=self._view,
+            ) from error
+        if not isinstance(found, bytes):
+            raise SinkError(
+                f"view '{self._view}': expected the lineage as it was given (bytes), found {found!r}", view=self._view
+            )
+        return found
+
     def commit(self, epoch: int, change: pa.Table, lineage: bytes) -> None:
         if change.num_rows == 0:
             return
+        if self._lineage is not None:
+            change = change.replace_schema_metadata({**(change.schema.metadata or {}), b"holdfast.lineage": lineage})
         try:
             self.function(epoch, change)
         except Exception as error:

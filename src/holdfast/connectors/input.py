@@ -51,9 +51,11 @@ class PushedRows(Source):
 
     replayable = False
 
-    def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
+    def __init__(self, name: str, fields: tuple[Field, ...], unique: tuple[str, ...] = ()) -> None:
+        """``unique``: the columns that are a record's id, if each counts once."""
         self.name = name
         self.fields = fields
+        self._unique = unique
         self._lock = threading.Lock()
         self._next = 0
         self._offer: Offer | None = None
@@ -161,9 +163,16 @@ class Input(PushedRows):
         self._push((rows, -1))
 
     def update(self, old: Any, new: Any) -> None:
-        """Remove ``old`` and add ``new``, in the same epoch.
+        """Remove ``old`` and add ``new``, in the same epoch. Not where records count once by their id: a new record
+        needs a new one.
 
         From any thread; it waits for no epoch."""
+        if self._unique:
+            raise InputError(
+                f"input '{self.name}': records count once by {', '.join(self._unique)}, so a row cannot be updated: "
+                "delete it, and insert the new one with a new id",
+                name=self.name,
+            )
         self._push((old, -1), (new, 1))
 
     def _push(self, *changes: tuple[Any, int]) -> None:

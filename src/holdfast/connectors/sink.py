@@ -81,6 +81,12 @@ class Sink(ABC):
             return SinkKind.TRANSACTIONAL
         return SinkKind.DEDUPLICATING if self.deduplicates else SinkKind.APPEND
 
+    ids: bool = False
+    """Whether each row comes with a stable id. Then a change has the view's columns, ``_id`` (text) and ``_diff``; a
+    row that is there *n* times is *n* rows with ``_diff`` 1 or -1 (`connectors/row_ids.py`). The ids of an epoch, and
+    the order of its rows, are the same whenever it is committed or restored again: a receiver that only drops ids that
+    it has seen is exact. The view must have no column ``_id`` of its own."""
+
     @abstractmethod
     def open(self, view: str, fields: tuple[Field, ...]) -> int | None:
         """The last epoch the sink has; -1 if none; None if it cannot tell. (Then the epochs that `commit` is given may

@@ -13,8 +13,10 @@ from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.loop_queries import Query
+from holdfast.frontend.unique_ids import UniqueIds
 from holdfast.frontend.view_order import in_a_cycle, in_order
 from holdfast.operators.rewrites import rewrite
+from holdfast.operators.unique import Unique
 from holdfast.plan import nodes
 from holdfast.plan.walk import Kept, reachable
 
@@ -53,7 +55,7 @@ class Catalog:
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """Source → what stands for it, for those whose rows expire or replace each other."""
+    """Source → what stands for it, for those whose rows expire, replace each other, or count once by their id."""
 
     functions: Mapping[str, nodes.UserFunction] = field(default_factory=dict)
     queries: Mapping[str, Query] = field(default_factory=dict)
@@ -82,6 +84,16 @@ class Catalog:
         assert planner is not None
         left = planner.expiring(nodes.Source(name, tuple(source.fields)), expires, self.functions)
         return replace(self, sources=sources, expiring={**self.expiring, name: left})
+
+    def with_unique(self, name: str, source: Source, ids: UniqueIds) -> Self:
+        """With a source whose records count once by their ids."""
+        left = ids.over(nodes.Source(name, tuple(source.fields)), source.retracts)
+        return replace(self, sources={**self.sources, name: source}, expiring={**self.expiring, name: left})
+
+    @property
+    def unique(self) -> frozenset[str]:
+        """The sources whose records count once by their ids."""
+        return frozenset(name for name, left in self.expiring.items() if isinstance(left, Unique))
 
     def with_function(self, function: nodes.UserFunction, planner: Planner) -> Self:
         functions = {**self.functions, function.name: function}

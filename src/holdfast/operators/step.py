@@ -86,6 +86,9 @@ class StepResult:
     answers: Mapping[str, str] = field(default_factory=dict)
     """Question → answer, for the lineage: what outside functions returned. No two partitions ask the same question."""
 
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What it counted, for people: what → how many (`plan.drawing.Filtered`). No result depends on it."""
+
     due: int | None = None
     """At what clock something will happen although nothing arrives; not later than that. None: never."""
 

@@ -14,6 +14,46 @@ from holdfast.plan.dataflow import Dataflow, Path
 
 
 @dataclass(frozen=True)
+class Filtered:
+    """What the filters in front of a catalog of ids saved, since the flow was opened."""
+
+    asked: int
+    """So many ids came, each counted once per epoch and partition."""
+
+    looked_up: int
+    """For so many of them the catalog was searched."""
+
+    found: int
+    """So many of those were there."""
+
+    rate: float
+    """The share of new ids that may be looked up in vain, as it was set."""
+
+    remembered: int
+    """So many ids the filters hold; more than the catalog, where some are over."""
+
+    bytes: int
+    """The filters' memory."""
+
+    @property
+    def measured_rate(self) -> float:
+        """The share of new ids that were looked up in vain."""
+        return (self.looked_up - self.found) / max(1, self.asked - self.found)
+
+    @property
+    def saved(self) -> float:
+        """The share of look-ups that were not made."""
+        return 1 - self.looked_up / max(1, self.asked)
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.asked:,} ids, {self.looked_up:,} looked up ({self.saved:.1%} saved), {self.measured_rate:.2%} of "
+            f"the new ones in vain (set {self.rate:.2%}); filters {self.bytes:,} B"
+        )
+
+
+@dataclass(frozen=True)
 class Measured:
     """What an operator keeps, and what it did."""
 
@@ -30,6 +70,9 @@ class Measured:
 
     milliseconds: float | None = None
     """Its time per epoch, in the slowest partition, over the last epochs."""
+
+    filtered: Filtered | None = None
+    """What its filters saved; None if it has none."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ def notes_of(box: Box, measured: Measured | None, view: str | None = None) -> li
         notes.append(f"last change {measured.last:,} rows, mean {measured.mean:,.1f}")
     if measured is not None and measured.milliseconds is not None:
         notes.append(f"{measured.milliseconds:.1f} ms per epoch")
+    if measured is not None and measured.filtered is not None:
+        notes.append(measured.filtered.text)
     if box.cost:
         notes.append(f"cost {box.cost}")
     others = [each for each in box.views if each != view]

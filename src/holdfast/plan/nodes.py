@@ -344,6 +344,9 @@ class KeyedPart:
     timed: bool = False
     """Whether it looks at the clock of the lineage, and so may have something to say when nothing arrives."""
 
+    ticks: bool = False
+    """Whether it runs in every epoch, also if nothing arrives. What is ``timed`` does so in any case."""
+
     draws: tuple[str, ...] = ()
     """The functions whose values it draws, and which are not functions of its input."""
 

@@ -160,11 +160,37 @@ class ViewStatus:
 
 
 @dataclass(frozen=True)
+class UniqueStatus:
+    """What the filters in front of a catalog of ids saved, since the flow was opened (``unique``)."""
+
+    asked: int
+    """So many ids came, each counted once per epoch and partition."""
+
+    looked_up: int
+    """For so many of them the catalog was searched."""
+
+    found: int
+    """So many of those were there: records that were delivered again."""
+
+    false_positives: float
+    """The share of new ids that were looked up in vain, as it was set."""
+
+    measured_false_positives: float
+    """The same as it was."""
+
+    bytes: int
+    """The filters' memory."""
+
+
+@dataclass(frozen=True)
 class SourceStatus:
     """A source of a flow."""
 
     waiting: int | None
     """How much waits behind the next epoch, in the source's own unit (rows, files); None if it does not know."""
+
+    unique: UniqueStatus | None = None
+    """What the filters in front of its catalog of ids saved; None if its records have no ids, or it has not run."""
 
 
 @dataclass(frozen=True)

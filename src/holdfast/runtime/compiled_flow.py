@@ -37,7 +37,11 @@ class CompiledFlow:
         kept = {
             name: _kept_of(declared.expiring.get(name, nodes.Source(name, source.fields)))
             for name, source in declared.sources.items()
-            if (source.retracts and not source.trusted) or not source.replayable or source.versions is not None
+            # What counts once by its id is not a function of all that came: only the log can tell it again.
+            if (source.retracts and not source.trusted)
+            or not source.replayable
+            or source.versions is not None
+            or name in declared.unique
         }
         self._kept = kept
         self.flow = build(declared.views, kept, is_native)

@@ -44,7 +44,11 @@ class Declaration:
     """Microseconds by which the host's clock may go ahead of the time that has passed; None: any."""
 
     expiring: Mapping[str, nodes.Node] = field(default_factory=dict)
-    """Source → its rows without those that have expired, typed; only of sources whose rows expire."""
+    """Source → its rows without those that have expired, or that were delivered again; only of sources of which views
+    do not see all rows."""
+
+    unique: frozenset[str] = frozenset()
+    """The sources whose records count once by their id."""
 
 
 @dataclass

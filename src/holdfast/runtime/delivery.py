@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from holdfast.connectors.row_ids import ID, with_ids
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.coordinator.events import CommitBegan, SinkAnswered, SinkStarted
 from holdfast.coordinator.instructions import CatchUp, Commit
@@ -59,6 +60,7 @@ class Delivery:
         self._deliveries: DeliveryNumbers | None = None
         try:
             for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
+                _check_ids(view, sink, fields(view))
                 opened = sink.open(view, fields(view))
                 self.progress.opened(known.get(sink) if opened is None else opened)
                 if opened is None:
@@ -177,7 +179,7 @@ class Delivery:
         for lost in sink.lost():
             try:
                 epochs = range(max(lost.first, lost.start), lost.last + 1)
-                changes = [self._content_change(view, lost, epoch) for epoch in epochs]
+                changes = [self._content_change(index, lost, epoch) for epoch in epochs]
             except EpochUnavailable as error:
                 raise SinkError(
                     f"sink of view '{view}': {lost.what} is damaged, and the view's log does not reach back to epoch "
@@ -191,8 +193,9 @@ class Delivery:
             carried = to_lines([self._history[lost.last]])
             self._calling(index, lost.last, partial(sink.restore, lost, pa.concat_tables(changes), carried))
 
-    def _content_change(self, view: str, lost: LostEpochs, epoch: int) -> pa.Table:
+    def _content_change(self, index: int, lost: LostEpochs, epoch: int) -> pa.Table:
         """What a sink was given for an epoch, with ``_epoch``: content(e) - content(e - 1)."""
+        view, _ = self._sinks[index]
         past = self._versions.of(view)
         now = past[self._versions.at(view, epoch)]
         before = past[self._versions.at(view, max(0, epoch - 1))]
@@ -203,7 +206,7 @@ class Delivery:
             change = kept.change_at(epoch)
         else:
             change = difference(kept, epoch, self._kept(view, before.version), epoch - 1)
-        named = self._named(view, change, epoch)
+        named = self._named(index, change, epoch)
         return named.append_column("_epoch", pa.array(np.full(named.num_rows, epoch, dtype=np.int64)))
 
     def _catch_up(self, index: int, last: int) -> None:
@@ -275,7 +278,7 @@ class Delivery:
         return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
 
     def _commit(self, index: int, lineage: Lineage, change: pa.Table) -> None:
-        view, sink = self._sinks[index]
+        _, sink = self._sinks[index]
         epoch = lineage.epoch
         records: int | None = None
         if not self._was_taken(index, epoch):
@@ -288,7 +291,7 @@ class Delivery:
             failpoints.reach("sink.before_commit")
             self._guard.tell(CommitBegan(index))
             number = self._number(index, epoch)
-            self._calling(index, epoch, lambda: sink.commit(number, self._named(view, change, epoch), carried))
+            self._calling(index, epoch, lambda: sink.commit(number, self._named(index, change, epoch), carried))
             failpoints.reach("sink.after_commit")
             records = carried.count(b"\n") if sink.keeps_lineage else None
         self._guard.tell(SinkAnswered(index, epoch, records))
@@ -308,9 +311,12 @@ class Delivery:
         self._calling(index, epoch, lambda: found.append(self._sinks[index][1].taken()))
         return found[0] is not None and found[0] >= epoch
 
-    def _named(self, view: str, change: pa.Table, epoch: int) -> pa.Table:
+    def _named(self, index: int, change: pa.Table, epoch: int) -> pa.Table:
+        """The change as the sink is given it: with the user's names, and ids if it wants them."""
+        view, sink = self._sinks[index]
         named = change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
-        return named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
+        named = named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
+        return with_ids(view, epoch, named) if sink.ids else named
 
     def _calling(self, index: int, epoch: int, work: Callable[[], None]) -> None:
         """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
@@ -332,6 +338,12 @@ class Delivery:
                 closing.callback(self._deliveries.close, self._history.last)
             for (view, sink), _ in reversed(list(zip(self._sinks, self.progress.epochs, strict=False))):
                 closing.callback(_close, view, sink)
+
+
+def _check_ids(view: str, sink: Sink, fields: Sequence[Field]) -> None:
+    """Raise `SinkError` if a sink wants ids and the view has a column of that name."""
+    if sink.ids and any(field.name.lower() == ID for field in fields):
+        raise SinkError(f"sink of view '{view}': its rows get a column '{ID}'; rename the view's own", view=view)
 
 
 def _close(view: str, sink: Sink) -> None:

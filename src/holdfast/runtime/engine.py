@@ -784,6 +784,7 @@ class Engine:
             self._layers.local(rows=False),
             self._layers.status(),
             self.approximate,
+            self._statistics.filtered,
         )
         last = self.history[-1].clock if self.history else None
         return replace(status, clock=ClockStatus(last, host, self._clock.ahead(host) / 1e6))

@@ -148,7 +148,7 @@ class KnownSources:
     def absent_traces(self) -> frozenset[str]:
         """The traces of these."""
         operators = [each for known in self.absent.values() for each in known.operators]
-        return frozenset(f"{each}.{suffix}" for each in operators for suffix in ("rows", "pending"))
+        return frozenset(f"{each}.{suffix}" for each in operators for suffix in ("rows", "pending", "ids", "ends"))
 
     def check(self, taken: Mapping[str, object]) -> None:
         """Raise `SchemaChanged` for an input whose rows the log has with other columns; ``taken``: the sources of which

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.log.host_paths import host_path
-from holdfast.plan.drawing import Measured, by_operator
+from holdfast.plan.drawing import Filtered, Measured, by_operator
 from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.task.stage import TaskReport
 
@@ -25,6 +25,11 @@ class Statistics:
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[int, float]]] = {}
+        self._counted: dict[str, dict[str, int]] = {}
+        """Operator → what it counted, in all epochs and partitions."""
+
+        self._held: dict[str, dict[int, Mapping[str, int]]] = {}
+        """Operator → partition → what it counted last."""
 
     def add(self, reports: Iterable[TaskReport]) -> None:
         """An epoch is complete."""
@@ -35,6 +40,11 @@ class Statistics:
                 rows[operator] = rows.get(operator, 0) + count
             for operator, spent in report.spent.items():
                 seconds[operator] = max(seconds.get(operator, 0.0), spent)
+            for operator, counts in report.counts.items():
+                total = self._counted.setdefault(operator, {})
+                for what, count in counts.items():
+                    total[what] = total.get(what, 0) + count
+                self._held.setdefault(operator, {})[report.partition] = counts
         for operator, count in rows.items():
             kept = self._seen.setdefault(operator, deque(maxlen=_EPOCHS))
             kept.append((count, seconds.get(operator, 0.0)))
@@ -53,8 +63,23 @@ class Statistics:
                 seen[-1][0] if seen else None,
                 sum(count for count, _ in seen) / len(seen) if seen else None,
                 1000 * sum(spent for _, spent in seen) / len(seen) if seen else None,
+                self.filtered(operator),
             )
         return found
+
+    def filtered(self, operator: str) -> Filtered | None:
+        """What the filters of an operator saved; None if it has none, or has not run."""
+        if (counted := self._counted.get(operator)) is None:
+            return None
+        held = list(self._held[operator].values())
+        return Filtered(
+            counted["asked"],
+            counted["looked up"],
+            counted["found"],
+            held[0]["rate"] / 1e9,
+            sum(each["remembered"] for each in held),
+            sum(each["bytes"] for each in held),
+        )
 
 
 class Census:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from holdfast.plan.drawing import Filtered
+from holdfast.plan.fingerprint import fingerprint
 from holdfast.reporting.redaction import redacted
 from holdfast.results.flow_results import (
     Approximation,
@@ -16,6 +18,7 @@ from holdfast.results.flow_results import (
     SinkStatus,
     SourceStatus,
     Status,
+    UniqueStatus,
     Unsafe,
     ViewStatus,
 )
@@ -36,9 +39,11 @@ def status_of(
     held: Mapping[str, tuple[int, int, int]],
     placement: PlacementStatus | None,
     approximate: Approximation | None = None,
+    filtered: Callable[[str], Filtered | None] = lambda operator: None,
 ) -> Status:
     """The status of a flow whose last complete epoch is ``last``; ``latencies`` are of its last epochs, ``held`` says
-    what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them."""
+    what local layers there are, ``placement`` who keeps them, ``approximate`` what is lost of them, ``filtered`` what
+    the filters of an operator saved."""
     declared = compiled.declared
     ordered = sorted(latencies)
     typical = statistics.median(ordered) if ordered else 0.0
@@ -54,7 +59,10 @@ def status_of(
             )
             for name in declared.views
         },
-        sources={name: SourceStatus(source.waiting()) for name, source in declared.sources.items()},
+        sources={
+            name: SourceStatus(source.waiting(), _unique(compiled, name, filtered))
+            for name, source in declared.sources.items()
+        },
         sinks=tuple(
             SinkStatus(view, type(sink).__name__, delivery.progress.epochs[index])
             for index, (view, sink) in enumerate(declared.sinks)
@@ -67,6 +75,16 @@ def status_of(
         placement=placement,
         approximate=approximate,
     )
+
+
+def _unique(compiled: CompiledFlow, source: str, filtered: Callable[[str], Filtered | None]) -> UniqueStatus | None:
+    """What the filters of a source saved."""
+    if source not in compiled.declared.unique:
+        return None
+    found = filtered(fingerprint(compiled.declared.expiring[source]))
+    if found is None:
+        return None
+    return UniqueStatus(found.asked, found.looked_up, found.found, found.rate, found.measured_rate, found.bytes)
 
 
 def _durability(compiled: CompiledFlow, durability: Replication, typical: float) -> DurabilityStatus:

@@ -63,6 +63,9 @@ class Compiled:
     timed: bool = False
     """Whether it looks at the clock, and so may have something to say when nothing arrives."""
 
+    ticks: bool = False
+    """Whether it runs in every epoch, also if nothing arrives."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -129,6 +132,7 @@ def compile_program(flow: Dataflow) -> Program:
                 change_schema(operator.fields),
                 operator.name,
                 operator.part.timed,
+                operator.part.timed or operator.part.ticks,
             )
         )
     by_id = {compiled.id: compiled for compiled in operators}

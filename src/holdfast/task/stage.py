@@ -120,6 +120,9 @@ class TaskReport:
     answers: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Operator → question → answer: what outside functions returned in this task."""
 
+    counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """Operator → what it counted."""
+
     written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     """Trace → the layers that the task wrote: file name and bytes."""
 
@@ -299,7 +302,7 @@ def run_operator(
     """One step of one operator in one partition: read its traces, compute, write its new layers."""
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
-    if not initial and not operator.timed and not any(host_path.get(channel) for channel in operator.channels):
+    if not initial and not operator.ticks and not any(host_path.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
     arrived = [
@@ -333,6 +336,8 @@ def run_operator(
     since = report.spend("kernel", since)
     if step.answers:
         report.answers[operator.id] = step.answers
+    if step.counts:
+        report.counts[operator.id] = step.counts
     if step.due is not None:
         report.due = step.due if report.due is None else min(report.due, step.due)
     if writes:
