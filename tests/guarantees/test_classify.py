@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.testing import RECOVERY_TYPES, classify
+from holdfast.guarantees.prediction import RecoveryType
+from holdfast.testing import classify
 
 Row = tuple[int, str]
 
@@ -34,13 +35,13 @@ LECTURE = {
 }
 
 
-@pytest.mark.parametrize("kind", RECOVERY_TYPES)
+@pytest.mark.parametrize("kind", [each.value for each in RecoveryType])
 @pytest.mark.parametrize(
     "key", [None, 0, (0,), lambda row: row[0]], ids=["no key", "position", "positions", "function"]
 )
 @pytest.mark.parametrize("ordered", [False, True])
 def test_each_row_of_the_lectures_table_is_recognised(kind: str, key: Any, ordered: bool) -> None:
-    assert classify(t(1, 2, 3), LECTURE[kind], t(1, 2, 3, 4, 5, 6), key=key, ordered=ordered).recovery == kind
+    assert classify(t(1, 2, 3), LECTURE[kind], t(1, 2, 3, 4, 5, 6), key=key, ordered=ordered).recovery.value == kind
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def primed(rows: list[Row]) -> list[Row]:
 @given(crashes(), st.booleans())
 def test_an_output_that_goes_on_where_it_was_is_precise(crashed: Crashed, ordered: bool) -> None:
     found = classify(crashed.before, crashed.rest, crashed.whole, key=0, ordered=ordered)
-    assert (found.recovery, found.guarantee, str(found)) == ("precise", "exactly-once", "precise")
+    assert (found.recovery.value, found.guarantee, str(found)) == ("precise", "exactly-once", "precise")
     assert classify(crashed.before, crashed.rest, crashed.whole, ordered=ordered) == found
 
 
@@ -93,7 +94,7 @@ def test_rows_left_out_are_a_gap_and_are_named(crashed: Crashed, data: st.DataOb
     after = [row for row in crashed.rest if row not in lost]
     for key in (None, 0):
         found = classify(crashed.before, after, crashed.whole, key=key)
-        assert (found.recovery, set(found.missing), found.wrong) == ("gap", lost, ())
+        assert (found.recovery.value, set(found.missing), found.wrong) == ("gap", lost, ())
 
 
 @settings(deadline=None, max_examples=50)
@@ -103,7 +104,7 @@ def test_rows_made_of_state_that_began_anew_behind_a_gap_are_still_a_gap(crashed
     after = primed(crashed.rest[lost:])
     for key in (None, 0):
         found = classify(crashed.before, after, crashed.whole, key=key)
-        assert (found.recovery, found.missing) == ("gap", tuple(crashed.rest[:lost]))
+        assert (found.recovery.value, found.missing) == ("gap", tuple(crashed.rest[:lost]))
         assert found.wrong == tuple(zip(crashed.rest[lost:], after, strict=True))
 
 
@@ -112,7 +113,7 @@ def test_rows_made_of_state_that_began_anew_behind_a_gap_are_still_a_gap(crashed
 def test_the_same_rows_again_are_repeating(crashed: Crashed, ordered: bool) -> None:
     for key in (None, 0):
         found = classify(crashed.before, crashed.again + crashed.rest, crashed.whole, key=key, ordered=ordered)
-        assert (found.recovery, found.repeated) == ("rollback-repeating", tuple(crashed.again))
+        assert (found.recovery.value, found.repeated) == ("rollback-repeating", tuple(crashed.again))
 
 
 @settings(deadline=None, max_examples=50)
@@ -122,7 +123,7 @@ def test_other_rows_again_that_drop_out_are_convergent(crashed: Crashed, data: s
     again = crashed.again[:same] + primed(crashed.again[same:])
     for key in (None, 0):
         found = classify(crashed.before, again + crashed.rest, crashed.whole, key=key)
-        assert (found.recovery, found.changed) == ("rollback-convergent", tuple(primed(crashed.again[same:])))
+        assert (found.recovery.value, found.changed) == ("rollback-convergent", tuple(primed(crashed.again[same:])))
 
 
 @settings(deadline=None, max_examples=50)
@@ -134,7 +135,7 @@ def test_rows_that_stay_wrong_without_those_that_came_again_are_divergent(
     rest = crashed.rest[:right] + primed(crashed.rest[right:])
     for key in (None, 0):
         found = classify(crashed.before, primed(crashed.again) + rest, crashed.whole, key=key)
-        assert found.recovery == "rollback-divergent"
+        assert found.recovery.value == "rollback-divergent"
         assert found.wrong == tuple(zip(crashed.rest[right:], rest[right:], strict=True))
 
 
@@ -144,35 +145,37 @@ def test_rows_missing_where_others_came_again_are_divergent(crashed: Crashed, da
     lost = data.draw(st.sampled_from(crashed.rest))
     after = crashed.again + [row for row in crashed.rest if row != lost]
     found = classify(crashed.before, after, crashed.whole, key=0)
-    assert (found.recovery, found.missing) == ("rollback-divergent", (lost,))
+    assert (found.recovery.value, found.missing) == ("rollback-divergent", (lost,))
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.permutations(t(1, 2, 3, 4, 5)))
 def test_order_counts_only_where_it_is_asked_for(shuffled: list[Row]) -> None:
-    assert classify([], shuffled, t(1, 2, 3, 4, 5), key=0).recovery == "precise"
+    assert classify([], shuffled, t(1, 2, 3, 4, 5), key=0).recovery.value == "precise"
     found = classify([], shuffled, t(1, 2, 3, 4, 5), key=0, ordered=True)
-    assert (found.recovery == "precise") == (shuffled == t(1, 2, 3, 4, 5)) and found.moved != (
-        found.recovery == "precise"
+    assert (found.recovery.value == "precise") == (shuffled == t(1, 2, 3, 4, 5)) and found.moved != (
+        found.recovery.value == "precise"
     )
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.sampled_from("ab")), st.lists(st.sampled_from("ab")), st.lists(st.sampled_from("ab")))
 def test_precise_is_the_equation_itself(before: list[str], after: list[str], reference: list[str]) -> None:
-    assert (classify(before, after, reference, ordered=True).recovery == "precise") == (before + after == reference)
+    assert (classify(before, after, reference, ordered=True).recovery.value == "precise") == (
+        before + after == reference
+    )
     same = sorted(before + after) == sorted(reference)
-    assert (classify(before, after, reference).recovery == "precise") == same
+    assert (classify(before, after, reference).recovery.value == "precise") == same
 
 
 def test_equal_rows_of_the_reference_are_not_duplicates() -> None:
-    assert classify(["a"], ["a"], ["a", "a"]).recovery == "precise"
+    assert classify(["a"], ["a"], ["a", "a"]).recovery.value == "precise"
     assert classify(["a"], ["a", "a"], ["a", "a"]).repeated == ("a",)
 
 
 def test_a_row_nobody_expected_is_wrong() -> None:
     found = classify(t(1), t(2, 9), t(1, 2), key=0)
-    assert (found.recovery, found.wrong) == ("rollback-divergent", ((None, (9, "t")),))
+    assert (found.recovery.value, found.wrong) == ("rollback-divergent", ((None, (9, "t")),))
 
 
 def test_tables_are_compared_by_columns_and_nan_is_nan() -> None:
@@ -181,9 +184,9 @@ def test_tables_are_compared_by_columns_and_nan_is_nan() -> None:
 
     nan = float("nan")
     whole = table([1, 2, 3], [1.0, nan, 2.0])
-    assert classify(whole.slice(0, 1), whole.slice(1), whole, key="_id").recovery == "precise"
+    assert classify(whole.slice(0, 1), whole.slice(1), whole, key="_id").recovery.value == "precise"
     found = classify(whole.slice(0, 2), table([2, 3], [7.0, 2.0]), whole, key=["_id"])
-    assert (found.recovery, [row["x"] for row in found.changed]) == ("rollback-convergent", [7.0])
+    assert (found.recovery.value, [row["x"] for row in found.changed]) == ("rollback-convergent", [7.0])
     assert str(found) == "rollback-convergent: came again, changed: {'_id': 2, 'x': 7.0, 'l': [1, 2]}"
 
 

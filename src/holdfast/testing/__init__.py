@@ -10,7 +10,7 @@ Is the view right?
 What did a crash do to the output?
 
 * `classify` compares what was delivered before and after a crash with the output of a run without one, and says which
-  of the five `RECOVERY_TYPES` it was, with the rows that show it (`Classified`).
+  of the five types of recovery it was, with the rows that show it (`ObservedRecovery`).
 
 Does it survive?
 
@@ -33,7 +33,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.classifier import RECOVERY_TYPES, Classified, RecoveryType, classify
+    from holdfast.testing.classifier import ObservedRecovery, classify
     from holdfast.testing.clock import stopped_clock
     from holdfast.testing.cluster import Cluster
     from holdfast.testing.crashes import MARKS, Crash, crash_at
@@ -48,16 +48,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARKS",
-    "RECOVERY_TYPES",
-    "Classified",
     "Cluster",
     "Crash",
     "Fault",
     "Gate",
     "MemoryLocation",
+    "ObservedRecovery",
     "Oracle",
     "Plan",
-    "RecoveryType",
     "Unreliable",
     "assert_same_rows",
     "classify",
@@ -72,16 +70,14 @@ __all__ = [
 
 _HOMES = {
     "MARKS": "crashes",
-    "RECOVERY_TYPES": "classifier",
-    "Classified": "classifier",
     "Cluster": "cluster",
     "Crash": "crashes",
     "Fault": "faulty.plan",
     "Gate": "gate",
     "MemoryLocation": "memory",
+    "ObservedRecovery": "classifier",
     "Oracle": "oracle",
     "Plan": "faulty.plan",
-    "RecoveryType": "classifier",
     "Unreliable": "unreliable",
     "assert_same_rows": "oracle",
     "classify": "classifier",

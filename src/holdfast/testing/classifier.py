@@ -28,26 +28,23 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-RecoveryType: TypeAlias = Literal["precise", "gap", "rollback-repeating", "rollback-convergent", "rollback-divergent"]
-"""What a crash did to an output."""
-
-RECOVERY_TYPES: tuple[RecoveryType, ...] = get_args(RecoveryType)
+from holdfast.guarantees.prediction import RecoveryType
 
 Rows: TypeAlias = "pa.Table | Iterable[Any]"
 """An output: an Arrow table, or rows (tuples, mappings, or values of any other kind)."""
 
 Key: TypeAlias = "str | int | Sequence[str | int] | Callable[[Any], Hashable]"
 
-_GUARANTEES = {"precise": "exactly-once", "gap": "at-most-once"}
+_GUARANTEES = {RecoveryType.PRECISE: "exactly-once", RecoveryType.GAP: "at-most-once"}
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Classified:
+class ObservedRecovery:
     """What a crash did to an output, with the rows that show it."""
 
     recovery: RecoveryType
@@ -81,12 +78,12 @@ class Classified:
             "in another order" if self.moved else "",
         ]
         said = "; ".join(part for part in parts if part)
-        return f"{self.recovery}: {said}" if said else self.recovery
+        return f"{self.recovery.value}: {said}" if said else self.recovery.value
 
 
 def classify(
     before: Rows, after: Rows, reference: Rows, *, key: Key | None = None, ordered: bool = False
-) -> Classified:
+) -> ObservedRecovery:
     """Say which recovery type it was: ``before`` and ``after`` are what was delivered before and after the crash,
     ``reference`` what a run without a crash delivers.
 
@@ -99,18 +96,20 @@ def classify(
     found = _by_rows(delivered, expected) if key is None else _by_key(delivered, expected, identity)
     again = bool(found.repeated or found.changed)
     if found.missing and not again:
-        kind: RecoveryType = "gap"
+        kind = RecoveryType.GAP
     elif found.missing or found.wrong:
-        kind = "rollback-divergent"
+        kind = RecoveryType.DIVERGENT
     elif ordered and not _same_order(found.kept, expected):
-        return Classified("rollback-divergent", repeated=_t(found.repeated), changed=_t(found.changed), moved=True)
+        return ObservedRecovery(
+            RecoveryType.DIVERGENT, repeated=_t(found.repeated), changed=_t(found.changed), moved=True
+        )
     elif found.changed:
-        kind = "rollback-convergent"
+        kind = RecoveryType.CONVERGENT
     elif found.repeated:
-        kind = "rollback-repeating"
+        kind = RecoveryType.REPEATING
     else:
-        kind = "precise"
-    return Classified(kind, _t(found.missing), _t(found.repeated), _t(found.changed), _t(found.wrong))
+        kind = RecoveryType.PRECISE
+    return ObservedRecovery(kind, _t(found.missing), _t(found.repeated), _t(found.changed), _t(found.wrong))
 
 
 @dataclass(frozen=True)
