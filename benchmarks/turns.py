@@ -20,6 +20,7 @@ from against_structured_streaming import Ours
 from data import write_rows
 
 from holdfast.runtime.replication import PAUSE
+from holdfast.spark.resident_task import GROUP
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ def come_to_rest(spark: Any, side: Ours) -> float:
     tracker = spark.sparkContext.statusTracker()
     since = time.perf_counter()
     while time.perf_counter() - since < 1.2 * PAUSE:
-        if tracker.getActiveJobsIds():
+        if set(tracker.getActiveJobsIds()) - set(tracker.getJobIdsForGroup(GROUP)):  # the task that stays, stays
             since = time.perf_counter()
         time.sleep(0.02)
     return safe - started
