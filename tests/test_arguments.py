@@ -209,6 +209,12 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "zookeeper(check_hostname)": (lambda o, x: hf.zookeeper("h:1", "/f", check_hostname=x), (None, 1, "yes")),
     "zookeeper(sasl)": (lambda o, x: hf.zookeeper("h:1", "/f", sasl=x), (5, "x", [1])),
     "query(spark)": (lambda o, x: hf.query(x, "SELECT 1"), (None, 5, "local")),
+    "files(op)": (lambda o, x: hf.files(o.directory, "json", "k long", op=x), (5, "", ["op"], "k", True)),
+    "files(envelope)": (lambda o, x: hf.files(o.directory, "json", "k long", envelope=x), (5, "", "maxwell", [])),
+    "files(envelope_columns)": (
+        lambda o, x: hf.files(o.directory, "json", "k long", envelope="debezium", envelope_columns=x),
+        (5, "lsn", ["lsn"], {"l": 5}, {"l": "lsn"}, {"l": "a.b.c long"}, {"l": "op string"}),
+    ),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

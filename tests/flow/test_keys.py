@@ -98,7 +98,7 @@ def test_order_by_decides_whatever_the_order_of_arrival(spark: SparkSession, tmp
     flow.close()
 
 
-@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("format", ["parquet", "json", pytest.param("csv", marks=pytest.mark.slow)])
 def test_in_files_the_later_line_of_the_later_file_counts(spark: SparkSession, tmp_path: Path, format: str) -> None:
     (tmp_path / "in").mkdir()
 

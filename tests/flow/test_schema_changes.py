@@ -49,7 +49,15 @@ class Log:
         shutil.rmtree(self.directory / "local")
 
 
-@pytest.mark.parametrize("key", [{}, {"key": "id"}, {"key": "id", "order_by": "id"}], ids=["rows", "key", "order"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        {},
+        pytest.param({"key": "id"}, marks=pytest.mark.slow),
+        pytest.param({"key": "id", "order_by": "id"}, marks=pytest.mark.slow),
+    ],
+    ids=["rows", "key", "order"],
+)
 def test_a_nullable_column_that_is_added_and_a_type_that_is_widened_keep_the_rows(
     spark: SparkSession, tmp_path: Path, key: dict[str, str]
 ) -> None:

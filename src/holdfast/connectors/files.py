@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from holdfast.connectors import file_listing, parquet_files, text_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.change_feed import ChangeFeed, Envelope, feed_form
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.file_listing import File, FileTree
 from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
@@ -57,6 +58,9 @@ def files(
     *,
     identity: Identity = "path",
     replicas: bool = False,
+    op: str | None = None,
+    envelope: Envelope | None = None,
+    envelope_columns: Mapping[str, str] | None = None,
 ) -> Source:
     """The files under ``path`` (a directory, searched recursively; a file; or a list of these), as they arrive.
 
@@ -71,6 +75,12 @@ def files(
     is not looked at again.
     ``"content"``: a file is taken once per content, wherever it is moved or copied to; equal files count once, and each
     file is read once more, to compute its digest.
+
+    ``op`` names a column that says what happened to the row: ``insert``, ``update``, ``delete`` or their letters; it is
+    no column of the collection, and not in ``schema``. An update without its before-image needs ``flow.source(…,
+    key=…)``. ``envelope="debezium"`` reads Debezium's messages (JSON lines, or Parquet with the columns ``before``,
+    ``after`` and ``op``): ``schema`` is that of the rows inside; ``envelope_columns={"lsn": "source.lsn bigint"}``
+    takes columns of the message itself, for ``order_by``.
 
     With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
     each file is read from whichever copy can be read.
@@ -88,6 +98,9 @@ def files(
         arguments.refuse("files", "options", "Spark's reader options by name", options)
     if isinstance(max_files_per_epoch, bool):
         arguments.refuse("files", "max_files_per_epoch", "a whole number from 1 on", max_files_per_epoch)
+    if op is not None or envelope is not None or envelope_columns is not None:
+        return _feed(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, replicas,
+                     op, envelope, envelope_columns)  # fmt: skip
     if arguments.flag("files", "replicas", replicas):
         plain = on_bad_file == "fail" and identity == "path" and not options
         if isinstance(path, str | os.PathLike) or format != "parquet" or not plain:
@@ -96,6 +109,30 @@ def files(
 
         return Replicated(path, schema, max_files_per_epoch)
     return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity)
+
+
+def _feed(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    format: Format,
+    schema: str | None,
+    max_files_per_epoch: int | None,
+    on_bad_file: OnBadFile,
+    options: Mapping[str, str] | None,
+    identity: Identity,
+    replicas: bool,
+    op: str | None,
+    envelope: str | None,
+    envelope_columns: Mapping[str, str] | None,
+) -> Source:
+    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
+    if replicas or schema is None:
+        raise DeclarationError(f"{subject}: a feed of changes needs a schema, and has no replicas")
+    if envelope is not None and format == "csv":
+        raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json' or 'parquet'")
+    form = feed_form(subject, schema, op, envelope, envelope_columns, wrapped=envelope is not None and format == "json")
+    files = Files(path, format, form.physical, max_files_per_epoch, on_bad_file, options, identity)
+    return ChangeFeed(files, form, subject)
 
 
 class Files(Source):
@@ -212,21 +249,24 @@ class Files(Source):
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:
+        return None if self._format == "parquet" else self._read(spark, offer)[0]
+
+    def placed_frame(self, spark: Any, offer: Offer) -> Any:
         if self._format == "parquet":
             return None
+        frame, files = self._read(spark, offer, placed=True)
+        return text_files.in_place(frame, [file.path for file in files]) if files else frame
+
+    def _read(self, spark: Any, offer: Offer, *, placed: bool = False) -> tuple[Any, list[File]]:
         ddl = ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in self.fields)
         files = self._files_now(offer)
         if not files:
-            return spark.createDataFrame([], ddl)
-        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), [file.path for file in files])
+            places = ", _path string, _offer bigint, _block bigint, _row bigint" if placed else ""
+            return spark.createDataFrame([], ddl + places), files
+        paths = [file.path for file in files]
+        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed)
         text_files.check_whole(frame, sum(file.size for file in files), self._subject)
-        return frame
-
-    def placed_frame(self, spark: Any, offer: Offer) -> Any:
-        frame = self.frame(spark, offer)
-        if frame is None or not columns_of(offer).names:
-            return frame
-        return text_files.placed(frame, [file.path for file in self._files_now(offer)])
+        return frame, files
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""

@@ -30,8 +30,8 @@ class KeyedSource(Source):
     """``inner``, whose rows are versions of a key."""
 
     def __init__(self, subject: str, inner: Source, key: Any, order_by: Any, on_missing: Any) -> None:
-        self.inner = inner
         self.versions: Versions = versions(subject, inner.fields, key, order_by)
+        self.inner = inner.with_key(self.versions.key)
         self.fields = self.versions.arrivals
         self.replayable = inner.replayable
         self.patience = inner.patience

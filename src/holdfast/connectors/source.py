@@ -134,6 +134,10 @@ class Source(ABC):
         """
         return None
 
+    def with_key(self, key: Sequence[str]) -> Source:
+        """The source, of which rows replace each other by these columns; by default the same."""
+        return self
+
     def placed_frame(self, spark: Any, offer: Offer) -> Any:
         """`frame`, for a source with a key: if it is ``in_order``, with the columns ``_offer``, ``_block`` and
         ``_row``, bigints by which its rows come in that order. By default without them: then rows of one key are

@@ -91,8 +91,10 @@ def checked_options(given: Mapping[str, object], format: str, subject: str) -> d
     return options
 
 
-def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: Sequence[str]) -> Any:
-    """The rows of exactly the files at ``paths``, as a DataFrame."""
+def read(
+    spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: Sequence[str], *, placed: bool = False
+) -> Any:
+    """The rows of exactly the files at ``paths``, as a DataFrame; ``placed``: with where each of them was."""
     plain = [path for path in paths if not _PATTERN.search(path)]
     patterns = [path for path in paths if _PATTERN.search(path)]
     together = [_escaped(path) for path in patterns if ":" not in path]
@@ -101,29 +103,24 @@ def read(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: S
     if plain or together:
         colons = _PLAIN if any(":" in path for path in plain) else {}
         # A pattern is resolved component by component, which colons elsewhere in the list do not disturb.
-        frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together]))
+        frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together], placed))
     for path in alone:
         # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
-        frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path]))
+        frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path], placed))
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def placed(frame: Any, paths: Sequence[str]) -> Any:
-    """A frame that `read` made, with three columns by which its rows are in order: the file's place in ``paths``, the
-    block of the file, and the row. Spark numbers the rows of a task in the order in which it reads them."""
+def in_place(frame: Any, paths: Sequence[str]) -> Any:
+    """A frame that `read` made with places, with three columns by which its rows are in order: the file's place in
+    ``paths``, the block of the file, and the row, which Spark numbers as it reads them; and with the file itself."""
     places = {path: number for number, path in enumerate(paths)}
     known = [(_ROOT.sub("/", url), places[_path_of(url)]) for url in frame.inputFiles()]
     files = frame.sparkSession.createDataFrame(known, "_url string, _file bigint").hint("broadcast")
-    marked = frame.selectExpr(
-        "*",
-        f"regexp_replace(_metadata.file_path, '{_ROOT.pattern}', '/') AS _url",
-        "_metadata.file_block_start AS _block",
-        "monotonically_increasing_id() AS _row",
-    )
+    marked = frame.withColumnRenamed("_path", "_url").join(files, "_url", "left")
     # A file that is not found here must not be a row that is lost.
     lost = "raise_error(concat('a file of no offer: ', _url))"
-    found = marked.join(files, "_url", "left")
-    return found.selectExpr("*", f"coalesce(_file, CAST({lost} AS bigint)) AS _offer").drop("_url", "_file")
+    found = marked.selectExpr("*", "_url AS _path", f"coalesce(_file, CAST({lost} AS bigint)) AS _offer")
+    return found.drop("_url", "_file")
 
 
 def _path_of(url: str) -> str:
@@ -153,10 +150,20 @@ def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> b
     return len(lines) <= (format == "csv" and options.get("header") == "true")
 
 
-def _frame(spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str]) -> Any:
+def _frame(
+    spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str], placed: bool = False
+) -> Any:
     fixed = {"mode": "FAILFAST", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     reader = spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed})
-    return reader.json(paths) if format == "json" else reader.csv(paths)
+    frame = reader.json(paths) if format == "json" else reader.csv(paths)
+    return frame.selectExpr("*", *_WHERE) if placed else frame
+
+
+_WHERE = (
+    "regexp_replace(_metadata.file_path, '^file:/+', '/') AS _path",
+    "_metadata.file_block_start AS _block",
+    "monotonically_increasing_id() AS _row",
+)
 
 
 def _escaped(path: str) -> str:
