@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     )
     from holdfast.guarantees.strategy import Strategy
     from holdfast.inspect.flow_plan import FlowPlan, PlannedChange
+    from holdfast.inspect.snapshot_copy import copy_snapshot
     from holdfast.log.location import Entry, Location, location
     from holdfast.plan.drawing import Drawing
     from holdfast.plan.nodes import Field
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         Recovery,
         RunningDriver,
         SinkStatus,
+        Snapshot,
         SourceStatus,
         Status,
         TraceStatus,
@@ -186,6 +188,7 @@ __all__ = [
     "SinkError",
     "SinkKind",
     "SinkStatus",
+    "Snapshot",
     "Source",
     "SourceStatus",
     "SqlError",
@@ -208,6 +211,7 @@ __all__ = [
     "active_standby",
     "aligned_snapshot",
     "changelog",
+    "copy_snapshot",
     "detection",
     "files",
     "foreach",
@@ -300,6 +304,7 @@ _HOMES = {
     "SinkError": "errors",
     "SinkKind": "guarantees.prediction",
     "SinkStatus": "results.flow_results",
+    "Snapshot": "results.flow_results",
     "Source": "connectors.source",
     "SourceStatus": "results.flow_results",
     "SqlError": "errors",
@@ -322,6 +327,7 @@ _HOMES = {
     "active_standby": "guarantees.strategies",
     "aligned_snapshot": "guarantees.strategies",
     "changelog": "connectors.changelog",
+    "copy_snapshot": "inspect.snapshot_copy",
     "detection": "spark.session",
     "files": "connectors.files",
     "foreach": "connectors.foreach",

@@ -40,7 +40,7 @@ from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
 from holdfast.reporting.redaction import logger, shown
-from holdfast.results.flow_results import Approximation, Epoch, Recovery, Status
+from holdfast.results.flow_results import Approximation, Epoch, Recovery, Snapshot, Status
 from holdfast.runtime import redeclaration
 from holdfast.runtime.redeclaration import same_again
 from holdfast.runtime.settings import parse_clock_jump, parse_settings, working_directory
@@ -1032,6 +1032,31 @@ class Flow:
             if safe >= epoch:
                 return safe
             # Another thread has declared something: the flow is opened again, and goes on making it safe.
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Give the last complete epoch a name: a consistent cut of all views, state and lineage, as of which the flow
+        can be read, and copied elsewhere (`hf.copy_snapshot`), until `remove_snapshot`. It costs a small file in each
+        log location, and the space of what compaction must leave alone. `StoreError` if too few locations took it.
+
+        From any thread; epochs go on meanwhile, and it waits for none."""
+        arguments.text(f"flow '{self.name}'", "the snapshot", name, "its name")
+        return self._opened("snapshot()").snapshots.take(name)
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """The snapshots that there are, by epoch. From any thread, also in the middle of an epoch."""
+        return self._opened("snapshots()").snapshots.listed()
+
+    def remove_snapshot(self, name: str) -> None:
+        """Let the epoch of a snapshot be forgotten like any other. From any thread, also in the middle of an epoch."""
+        arguments.text(f"flow '{self.name}'", "the snapshot", name, "its name")
+        self._opened("remove_snapshot()").snapshots.remove(name)
+
+    def _opened(self, what: str) -> Engine:
+        """The engine, opened for this call if it is not open."""
+        if (engine := self._now_open()) is not None:
+            return engine
+        with self._turns.taken(what, looks=True):
+            return self._looking()
 
     @property
     def approximate(self) -> Approximation | None:

@@ -875,6 +875,26 @@ def test_a_repair_that_fails_goes_on_where_it_was_and_its_branch_can_be_read() -
     assert [each.epoch for each in branch.history.since(case.state.history.last)] == [3], "epoch 2 is done"
 
 
+def test_an_epoch_that_gets_a_name_while_others_complete_is_not_compacted_or_folded() -> None:
+    """Epochs complete between the call and the moment at which the state is told: the name is of the last of them, and
+    from that moment on nothing passes it, however many follow and are safe."""
+    settings = DurabilitySettings(retention=Retention(epochs=0), fold=1)
+    case = Case(traces={"t": None, "u": 8}, settings=settings)
+    case.state.handle(events.SnapshotTaken("none"))
+    assert case.state.copies.snapshots == {}, "there is no epoch yet"
+    case.epochs(3)
+    case.state.handle(events.SnapshotTaken("cut"))
+    assert case.state.copies.snapshots == {"cut": 2}
+    case.epochs(20)
+    case.round(0, 22)
+    for trace in ("t", "u"):
+        assert case.state.copies.since(trace, 5000) == 2
+    assert case.state.foldable(5000, 0) == 2
+    case.state.handle(events.SnapshotRemoved("cut"))
+    assert [case.state.copies.since(trace, 5000) for trace in ("t", "u")] == [22, 22]
+    assert case.state.foldable(5000, 0) == 21
+
+
 def test_every_event_and_every_instruction_is_part_of_a_race() -> None:
     """So that one that is added later gets one, too."""
     own = Path(__file__)

@@ -123,3 +123,72 @@ def test_a_new_view_that_asks_does_not_count_before_its_answers_are_safe(
     town.check(flow)
     assert town.calls == asked + 1
     flow.close()
+
+
+def test_what_is_found_in_the_footers_of_a_sink_alone_is_not_asked_again(town: Town) -> None:
+    """All layers, the stash, the copy of the log and the sink's records are lost. What is left is the changelog's data
+    files, which carry the lineage, with the answers, in their footers."""
+    flow = town.open()
+    stop_rounds(flow)
+    for first in range(0, 18, 6):
+        town.batches.append([(n, n % 3, 1) for n in range(first, first + 6)])
+        flow.step()
+    seen = Counter(map(tuple, flow.read("asked").collect()))
+    die(flow)
+    asked = town.calls
+    for gone in (town.root / "local", town.root / "copy", town.root / "out" / "_progress"):
+        shutil.rmtree(gone)
+    town.batches.append([(18, 0, 1)])  # more has arrived: it must not come into an epoch that was seen
+    flow = town.open()
+    recovery = flow.last_recovery
+    assert recovery is not None and recovery.epochs == (0, 1, 2)
+    town.check(flow)
+    assert Counter(map(tuple, flow.read("asked").collect())) == seen
+    assert town.calls == asked == 18, "nobody is asked again"
+    flow.step()
+    town.check(flow)
+    assert town.calls == 19
+    flow.close()
+
+
+def test_answers_in_the_footers_of_layers_stand_in_for_a_stash_that_is_lost(town: Town) -> None:
+    """The stash and the sink are lost: which epochs there were is in the file of epochs that were begun, and what was
+    answered is in the footers of the layers alone."""
+    flow = town.open()
+    stop_rounds(flow)
+    for first in (0, 6):
+        town.batches.append([(n, n % 3, 1) for n in range(first, first + 6)])
+        flow.step()
+    seen = Counter(map(tuple, flow.read("asked").collect()))
+    die(flow)
+    for gone in (town.root / "local" / "lineage", town.root / "out"):
+        shutil.rmtree(gone)
+    flow = town.open()
+    assert Counter(map(tuple, flow.read("asked").collect())) == seen
+    town.batches.append([(12, 0, 1)])
+    flow.step()
+    town.check(flow)
+    assert town.calls == 13, "nobody is asked again"
+    flow.close()
+
+
+@pytest.mark.parametrize("mark", ["epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit"])
+def test_a_sink_never_sees_two_answers_for_a_row(town: Town, mark: str) -> None:
+    """Whatever is lost with the process: half of the layers, also such as were made of answers."""
+    town.batches.append([(n, n % 3, 1) for n in range(6)])
+    flow = town.open()
+    flow.step()
+    town.batches.append([(n, n % 3, 1) for n in range(6, 12)])
+    with pytest.raises(Crash), crash_at(mark):
+        flow.step()
+    die(flow)
+    for path in sorted((town.root / "local" / "traces").glob("*/*.arrow"))[::2]:
+        path.unlink()
+    flow = town.open()
+    flow.run(until="idle")
+    town.check(flow)
+    parts = [pa.parquet.read_table(path) for path in sorted((town.root / "out").glob("*.parquet"))]
+    given = pa.concat_tables(parts)
+    assert sorted(given.column("id").to_pylist()) == list(range(12)), "each row once, so with one answer"
+    assert town.calls == 12 if mark != "epoch.ran" else town.calls in (12, 18), "an epoch that never was may ask again"
+    flow.close()

@@ -122,6 +122,9 @@ class CopyRounds:
         self.flushed = -1
         """The lineage up to this epoch is durable."""
 
+        self.snapshots: dict[str, int] = {}
+        """Name → the epoch that has it: every trace stays readable as of that."""
+
         self.holdings: dict[int, Holding] = {}
         """Location → what it held when it was last looked at."""
 
@@ -202,7 +205,13 @@ class CopyRounds:
         reach = self._reaches[trace]
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
-        return floor if reach is None else max(floor, history.last - reach)
+        floor = floor if reach is None else max(floor, history.last - reach)
+        return min([floor, *self.snapshots.values()])
+
+    def snapshot_taken(self, name: str, epoch: int) -> None:
+        """An epoch has a name. Before the first epoch there is nothing to name."""
+        if epoch >= 0:
+            self.snapshots[name] = epoch
 
     def since(self, trace: str, now: int) -> int:
         """Epochs of a trace up to this one may be collapsed: behind the safe point, and behind what can be read."""
@@ -336,7 +345,7 @@ class CopyRounds:
     def _forget(self, location: int) -> list[Instruction]:
         """Remove the traces that the flow has no more, once nobody can need them, here and in each location."""
         spared = self._retained()
-        if spared is None:
+        if spared is None or self.snapshots:
             return []
         if spared != self._spared:
             self._spared = spared

@@ -190,6 +190,22 @@ class SinkStarted:
 
 
 @dataclass(frozen=True)
+class SnapshotTaken:
+    """An epoch has a name, and stays readable until that is removed."""
+
+    name: str
+    epoch: int | None = None
+    """None: the last complete one."""
+
+
+@dataclass(frozen=True)
+class SnapshotRemoved:
+    """The name is no more."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class InputsAbsent:
     """Inputs are not declared now, and may be again. ``traces``: theirs. ``whole``: of these, the ones that are whole
     here, each up to an epoch, and so can be copied."""
@@ -290,6 +306,8 @@ Event = (
     | SafetyWanted
     | StateSeen
     | SinkStarted
+    | SnapshotTaken
+    | SnapshotRemoved
     | InputsAbsent
     | MembershipChanged
     | TasksRan

@@ -157,7 +157,8 @@ class FlowState:
             return None
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         floor = self.settings.retention.floor(self.history, min(now, self.history[-1].clock))
-        upto = min([floor, self.history.last - 1, *(each for each in self.sinks.epochs if each is not None)])
+        named = self.copies.snapshots.values()
+        upto = min([floor, self.history.last - 1, *named, *(each for each in self.sinks.epochs if each is not None)])
         if self.settings.durable:
             upto = min(upto, self.copies.cleared)
         folded = self.history.base.epoch if self.history.base is not None else -1
@@ -194,6 +195,10 @@ class FlowState:
                 return [instructions.Stop(error)]
             case events.RosterWritten(location=location, roster=roster):
                 self.copies.roster_written(location, roster)
+            case events.SnapshotTaken(name=name, epoch=epoch):
+                self.copies.snapshot_taken(name, self.history.last if epoch is None else epoch)
+            case events.SnapshotRemoved(name=name):
+                self.copies.snapshots.pop(name, None)
             case events.TracesForgotten(location=location):
                 self.copies.forgotten(location)
             case events.LocationFailed():

@@ -264,7 +264,7 @@ def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Ship
                 _, (block, layout, said) = read_intact(replica, compact.trace, piece.name)
             except LogDamaged as error:
                 return Failed(compact.location, compact.trace, error, piece.name)
-            blocks.append(_within(block, piece))
+            blocks.append(within(block, piece))
             found.append((piece.name, said, blocks[-1].epoch))
         assert layout is not None  # a merge has at least two layers
         digest = next(name.digest for name in compaction.among if name.last == upto)
@@ -284,7 +284,7 @@ def _compact(compaction: LayersToCompact, locations: Sequence[Location]) -> Ship
         return Failed(compact.location, compact.trace, error)
 
 
-def _within(block: Block, piece: Piece) -> Block:
+def within(block: Block, piece: Piece) -> Block:
     """The rows of a piece."""
     keep = (block.epoch > piece.after) & (block.epoch <= piece.upto) & (block.hash >= np.uint64(piece.low))
     if piece.high < 1 << 64:

@@ -160,6 +160,19 @@ class ViewStatus:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """An epoch of a flow that has a name: a consistent cut of all its state and lineage."""
+
+    name: str
+    epoch: int
+    digest: str
+    """The digest of the epoch's lineage, which names that state."""
+
+    safe: bool
+    """Whether ``min_replicas`` locations have all of it, so that it can be copied."""
+
+
+@dataclass(frozen=True)
 class UniqueStatus:
     """What the filters in front of a catalog of ids saved, since the flow was opened (``unique``)."""
 

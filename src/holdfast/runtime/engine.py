@@ -86,6 +86,7 @@ from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
 from holdfast.runtime.replication import Replication
 from holdfast.runtime.runner import Job, Outcome, Work
+from holdfast.runtime.snapshots import Snapshots
 from holdfast.runtime.statistics import Census, Statistics
 from holdfast.runtime.status import status_of
 from holdfast.runtime.view_changes import EditedChange, LoggedSpan, changes_since
@@ -224,7 +225,7 @@ class Engine:
         absent = {each.version.trace: log_layout(each.version) for each in known.absent.values()}
         self._durability.keep_absent(absent, known.absent_traces, {})
         self._intake.catch_up()
-        fresh = descriptions.fresh(compiled, history.last) - known.returned
+        fresh = descriptions.fresh(compiled, history.last) - known.returned - self._drawn_before()
         self._flow = OpenFlow(
             compiled,
             self._guard,
@@ -237,6 +238,15 @@ class Engine:
             self._layers,
             HeldInput(),
         )
+        self._snapshots = Snapshots(
+            self.declared.name,
+            self._directory.path,
+            self.declared.locations,
+            self._guard,
+            compiled.layouts,
+            lambda: self._directory.read_collections(),
+        )
+        self._snapshots.load()
         self._recoverer = Recoverer(self._flow, self._run_again, fresh, known.returned, recovery)
         self._recover(known)
         if fresh & self._asking and history.last >= 0:
@@ -768,6 +778,24 @@ class Engine:
         """The whole dataflow, with what each operator keeps and did."""
         measured = self._statistics.measured(self._compiled.traces, self._layers.local(rows=True))
         return self._compiled.drawn(measured)
+
+    def _drawn_before(self) -> set[str]:
+        """The operators that the history knows from its first epoch on, and whose values were drawn, or are made of
+        such. They are not new, also if every description of what the flow kept is lost: filled in one go they would
+        draw other values, and ask again."""
+        flow, versions = self._compiled.flow, self._state.versions
+        kept = {
+            span.version.log
+            for view in self.declared.views
+            for span in versions.of(view)[-1:]
+            if span.first <= self.history.first and span.version.log == flow.views[view]
+        }
+        return (kept | flow.ancestors(kept)) & self._compiled.drawing
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The epochs that have names."""
+        return self._snapshots
 
     @speaking
     def status(self) -> Status:

@@ -36,6 +36,10 @@ MARKS = (
     "repair.recovered",
     "repair.before_epoch",
     "repair.done",
+    "snapshot.taken",
+    "snapshot.written",
+    "snapshot.removed",
+    "snapshot.copied_layers",
     "merge",
 )
 """All marks, in the order in which a flow's life comes to them."""

@@ -1,0 +1,181 @@
+"""The named snapshots of an open flow: taken, listed and removed while epochs run.
+
+Taking one is three steps, and none of them waits for an epoch:
+
+1. the state is told (`SnapshotTaken`), under its lock: the last complete epoch has the name, and from here on neither
+   compaction nor folding passes it;
+2. the working directory gets the file;
+3. the locations get the file. With at least ``min_replicas`` of them the snapshot outlives the loss of others.
+
+A crash before step 2 leaves nothing. After it the snapshot is there: opening reads the files of all places, and gives
+those the file that lack it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from holdfast.coordinator import events
+from holdfast.errors import DeclarationError, StoreError, UnknownName
+from holdfast.foundation import failpoints
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.guarantees.strategy import Copies
+from holdfast.log.location import Location
+from holdfast.log.snapshots import NAME, NamedEpoch, path_of, read_local, read_snapshots, remove_local, write_local
+from holdfast.reporting.redaction import logger
+from holdfast.results.flow_results import Snapshot
+from holdfast.runtime.guarded_state import GuardedState
+
+_LOG = logger("holdfast.recovery")
+
+
+class Snapshots:
+    """The snapshots of one open flow."""
+
+    def __init__(
+        self,
+        flow: str,
+        directory: Path,
+        locations: Iterable[Location],
+        guard: GuardedState,
+        traces: Iterable[str],
+        description: Callable[[], dict[str, Any]],
+    ) -> None:
+        """``directory``: the working directory; ``traces``: what the flow keeps; ``description``: what its
+        ``collections.json`` says."""
+        self._flow = flow
+        self._directory = directory
+        self._locations = list(locations)
+        self._guard = guard
+        self._state = guard.state
+        self._traces = tuple(traces)
+        self._description = description
+        self._known: dict[str, NamedEpoch] = {}
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Read what all places have, and have those that lack one get it. One of a history that was lost is gone."""
+        found: dict[str, NamedEpoch] = {}
+        there: list[tuple[Location, dict[str, NamedEpoch]]] = []
+        for location in self._locations:
+            try:
+                there.append((location, read_snapshots(location)))
+                found |= there[-1][1]
+            except StoreError as error:
+                self._missed(location, error)
+        local = read_local(self._directory)
+        found |= local
+        for name, snapshot in found.items():
+            if self._state.history.digest(snapshot.epoch) != snapshot.digest:
+                _LOG.warning(
+                    "flow '%s': snapshot '%s' is of epoch %d, which was lost; it is left out",
+                    self._flow,
+                    name,
+                    snapshot.epoch,
+                    extra={"flow": self._flow, "snapshot": name, "epoch": snapshot.epoch},
+                )
+                continue
+            self._known[name] = snapshot
+            self._guard.tell(events.SnapshotTaken(name, snapshot.epoch))
+            if name not in local:
+                write_local(self._directory, snapshot)
+            for location, has in there:
+                if name not in has:
+                    self._give(location, snapshot)
+
+    def take(self, name: str) -> Snapshot:
+        """Give the last complete epoch a name."""
+        with self._lock:
+            return self._take(name)
+
+    def _take(self, name: str) -> Snapshot:
+        if not NAME.fullmatch(name):
+            raise DeclarationError(
+                f"flow '{self._flow}': a snapshot's name is made of letters, digits, '.', '_' and '-', not {name!r}",
+                flow=self._flow,
+            )
+        if self._state.settings.strategy.copies is not Copies.EVERYTHING:
+            raise DeclarationError(
+                f"flow '{self._flow}': strategy {self._state.settings.strategy.name} copies no state, so a snapshot "
+                "could not be kept; use nosync",
+                flow=self._flow,
+            )
+        if name in self._known:
+            raise DeclarationError(
+                f"flow '{self._flow}': there is a snapshot '{name}' already, of epoch {self._known[name].epoch}; "
+                "remove it first, or take another name",
+                flow=self._flow,
+                snapshot=name,
+            )
+        self._guard.tell(events.SnapshotTaken(name))
+        epoch = self._state.copies.snapshots.get(name)
+        if epoch is None:
+            raise DeclarationError(f"flow '{self._flow}': there is no epoch yet to take a snapshot of", flow=self._flow)
+        failpoints.reach("snapshot.taken")
+        digest = self._state.history[epoch].digest
+        snapshot = NamedEpoch(name, epoch, digest, self._flow, self._traces, self._description())
+        try:
+            write_local(self._directory, snapshot)
+        except OSError as error:
+            self._guard.tell(events.SnapshotRemoved(name))
+            raise StoreError(
+                f"flow '{self._flow}': snapshot '{name}' cannot be written to {self._directory}: {error.strerror}",
+                path=str(self._directory),
+            ) from error
+        failpoints.reach("snapshot.written")
+        took = sum([self._give(location, snapshot) for location in self._locations])
+        if took < self._state.settings.min_replicas:
+            self._forget(snapshot)
+            raise StoreError(
+                f"flow '{self._flow}': snapshot '{name}' could be written to {took} of {len(self._locations)} log "
+                f"locations, and needs {self._state.settings.min_replicas}; it was not taken",
+                flow=self._flow,
+            )
+        self._known[name] = snapshot
+        return self._shown(snapshot)
+
+    def listed(self) -> tuple[Snapshot, ...]:
+        return tuple(self._shown(each) for each in sorted(self._known.values(), key=lambda each: each.epoch))
+
+    def remove(self, name: str) -> None:
+        """Let an epoch be forgotten like any other."""
+        with self._lock:
+            if name not in self._known:
+                raise UnknownName(
+                    f"flow '{self._flow}': snapshot '{name}' not found{did_you_mean(name, self._known)}", name=name
+                )
+            self._forget(self._known.pop(name))
+
+    def _forget(self, snapshot: NamedEpoch) -> None:
+        """Remove the files; a place that cannot be reached gives its own back when the flow is opened next."""
+        for location in self._locations:
+            try:
+                location.remove(path_of(snapshot.name))
+            except StoreError as error:
+                self._missed(location, error)
+        failpoints.reach("snapshot.removed")
+        remove_local(self._directory, snapshot.name)
+        self._guard.tell(events.SnapshotRemoved(snapshot.name))
+
+    def _shown(self, snapshot: NamedEpoch) -> Snapshot:
+        return Snapshot(snapshot.name, snapshot.epoch, snapshot.digest, snapshot.epoch <= self._state.copies.safe)
+
+    def _give(self, location: Location, snapshot: NamedEpoch) -> bool:
+        try:
+            location.write(path_of(snapshot.name), snapshot.to_bytes())
+            return True
+        except StoreError as error:
+            self._missed(location, error)
+            return False
+
+    def _missed(self, location: Location, error: StoreError) -> None:
+        _LOG.warning(
+            "flow '%s': log location %s: its snapshots cannot be kept up to date: %s",
+            self._flow,
+            location.uri,
+            error,
+            extra={"flow": self._flow, "location": location.uri, "error": str(error)},
+        )
