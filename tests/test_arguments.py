@@ -224,6 +224,12 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
         lambda o, x: hf.files(o.directory, "json", "k long", envelope="debezium", envelope_columns=x),
         (5, "lsn", ["lsn"], {"l": 5}, {"l": "lsn"}, {"l": "a.b.c long"}, {"l": "op string"}),
     ),
+    "replaced(of)": (lambda o, x: hf.replaced(x, schema="k long"), (None, 5, "", [], b"x", {})),
+    "replaced(format)": (lambda o, x: hf.replaced(o.directory, x, "k long"), (None, 5, "", "avro", [])),
+    "replaced(schema)": (lambda o, x: hf.replaced(o.directory, "json", x), (5, "", ["k long"], "k nothing")),
+    "replaced(every)": (lambda o, x: hf.replaced(o.directory, schema="k long", every=x), (None, "x", -1, [], True)),
+    "replaced(key)": (lambda o, x: hf.replaced(o.directory, schema="k long", key=x), (5, "", [], "nokey", [5])),
+    "replaced(options)": (lambda o, x: hf.replaced(o.directory, "json", "k long", options=x), (5, "x", {"mode": "x"})),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

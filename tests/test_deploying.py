@@ -70,4 +70,4 @@ def test_the_steps_of_the_image_run_as_a_script(tmp_path: Path) -> None:
                 assert '"pages": 2' in done.stdout
     read = ["holdfast", "read", str(tmp_path / "state"), "pages", "--format", "csv"]
     found = subprocess.run(read, env=environment, capture_output=True, text=True, check=True).stdout
-    assert sorted(found.splitlines()[1:]) == ["a,2,3.5", "b,1,1.0"]
+    assert sorted(found.splitlines()[1:]) == ['"a",2,3.5', '"b",1,1']

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.foreach import foreach
     from holdfast.connectors.input import Input, KeyedInput, Pending
     from holdfast.connectors.rate import rate
+    from holdfast.connectors.replaced import replaced
     from holdfast.connectors.sink import LostEpochs, Sink
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
@@ -224,6 +225,7 @@ __all__ = [
     "predict",
     "query",
     "rate",
+    "replaced",
     "synchronous_log",
     "table",
     "upstream_backup",
@@ -340,6 +342,7 @@ _HOMES = {
     "predict": "guarantees.prediction",
     "query": "queries.one_off",
     "rate": "connectors.rate",
+    "replaced": "connectors.replaced",
     "synchronous_log": "guarantees.strategies",
     "table": "connectors.table",
     "upstream_backup": "guarantees.strategies",

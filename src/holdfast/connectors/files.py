@@ -306,6 +306,10 @@ class Files(Source):
     def waiting(self) -> int:
         return self._behind
 
+    def there(self) -> list[File]:
+        """The files that no epoch has taken, seen from outside, oldest first."""
+        return self._found()
+
     # -- offers ---------------------------------------------------------------------------------------------------
 
     def _found(self) -> list[File]:

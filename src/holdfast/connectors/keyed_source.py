@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import Versions, arrivals, missing, versions
+from holdfast.errors import DeclarationError
 from holdfast.operators.latest import DELETED, PLACE, STRICT
 from holdfast.plan.expression import quoted
 
@@ -30,6 +31,8 @@ class KeyedSource(Source):
     """``inner``, whose rows are versions of a key."""
 
     def __init__(self, subject: str, inner: Source, key: Any, order_by: Any, on_missing: Any) -> None:
+        if inner.versions is not None:
+            raise DeclarationError(f"{subject}: hf.replaced(…) has its own key: give it there")
         self.versions: Versions = versions(subject, inner.fields, key, order_by)
         self.inner = inner.with_key(self.versions.key)
         self.fields = self.versions.arrivals

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from holdfast.connectors.versions import Versions
+from holdfast.connectors.versions import Snapshots, Versions
 from holdfast.plan.nodes import Field
 
 Offer = dict[str, Any]
@@ -79,7 +79,7 @@ class Source(ABC):
     """Whether the parts of an offer, and the rows of a part, come in the order in which they happened. It matters with
     a key: if not, rows that an offer takes back go before all that it adds."""
 
-    versions: Versions | None = None
+    versions: Versions | Snapshots | None = None
     """Set by Holdfast for a source that was declared with a key: its rows are versions, of which a later one takes the
     place of an earlier one, and ``fields`` has more than the collection's columns."""
 

@@ -18,6 +18,7 @@ from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.operators.latest import DELETED, PLACE, STRICT, Latest, arrival_fields
 from holdfast.operators.ordering import is_ordered
+from holdfast.operators.replaced import HIDDEN, Replaced
 from holdfast.plan import nodes
 from holdfast.plan.expression import negated
 from holdfast.plan.nodes import Field, Node
@@ -56,6 +57,22 @@ class Versions:
     def said(self) -> dict[str, Any]:
         """How rows replace each other, for the flow's description."""
         return {"key": list(self.key), "order_by": self.order}
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The columns of a collection that comes in whole versions, and those by which its rows are unique, if any."""
+
+    fields: tuple[Field, ...]
+    key: tuple[str, ...] = ()
+
+    def rows(self, source: nodes.Source) -> Node:
+        """The collection, made of what arrives of ``source``."""
+        return Replaced(source, self.key)
+
+    def said(self) -> dict[str, Any]:
+        """How versions replace each other, for the flow's description."""
+        return {"key": list(self.key), "order_by": None, "whole": True}
 
 
 def versions(subject: str, fields: Sequence[Field], key: Any, order_by: Any) -> Versions:
@@ -116,12 +133,17 @@ def arrivals(
     return pa.table(columns, names=[field.name for field in shown.arrivals])
 
 
-def logged_arrivals(change: pa.Table, ordered: bool) -> pa.Table:
-    """What a log of versions says changed, as arrivals that change the same. With an order column the log has the keys
-    that are gone, too, and so each key's new version; without one a version comes after the one that it replaced."""
+def logged_arrivals(change: pa.Table, hidden_columns: int) -> pa.Table:
+    """What a log of versions says changed, as arrivals that change the same; they have so many columns more. With an
+    order column the log has the keys that are gone, too, and so each key's new version; without one a version comes
+    after the one that it replaced. A log of whole versions says what changed, and that is taken as it is."""
     diff = change.column("_diff").to_numpy()
     rows = change.drop_columns(["_diff"])
-    if ordered:
+    if hidden_columns == len(HIDDEN):
+        more = [pa.array(np.zeros(len(diff), np.int64)), pa.array(np.zeros(len(diff), np.bool_))]
+        arrays = [*rows.columns, *more, pa.array(diff)]
+        return pa.table(arrays, names=[f"c{index}" for index in range(len(arrays) - 1)] + ["_diff"])
+    if hidden_columns == 1:
         come = pa.array(diff > 0)
         columns = [column.filter(come) for column in rows.columns]
         count = int(np.count_nonzero(diff > 0))

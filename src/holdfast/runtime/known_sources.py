@@ -173,7 +173,8 @@ def _key_changed(name: str, before: Known, now: Known) -> SchemaChanged:
         if versions is None:
             return "no key"
         by = f", order_by={versions['order_by']!r}" if versions["order_by"] else ""
-        return f"key={', '.join(versions['key'])}{by}"
+        whole = "whole versions, " if versions.get("whole") else ""
+        return f"{whole}key={', '.join(versions['key']) or None}{by}"
 
     kind = "input" if now.pushed else "source"
     return SchemaChanged(

@@ -47,7 +47,7 @@ class ChangePart:
 def _as_arrived(change: pa.Table, schema: pa.Schema) -> pa.Table:
     """A change that a source's log has, as the source gives it: for one whose rows are versions, as arrivals."""
     if change.num_columns <= len(schema):
-        change = logged_arrivals(change, ordered=len(schema) == change.num_columns)
+        change = logged_arrivals(change, len(schema) + 1 - change.num_columns)
     return change.rename_columns([*schema.names, "_diff"])
 
 
