@@ -52,8 +52,8 @@ docs: $(STAMP)
 	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_constructs.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
-	$(VENV)/bin/ruff check src tests benchmarks
-	$(VENV)/bin/ruff format --check src tests benchmarks
+	$(VENV)/bin/ruff check src tests benchmarks examples
+	$(VENV)/bin/ruff format --check src tests benchmarks examples
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
