@@ -54,7 +54,5 @@ class Run:
         return [Slice(layer, 0, layer.rows, -1, 0, cut=False) for layer in self.layers]
 
     def block(self) -> Block:
-        """All rows, canonical."""
-        if not self.layers:
-            return Block.empty(self.layout)
-        return consolidate(Block.concat([layer.whole for layer in self.layers]), self.layout)
+        """All rows, not consolidated."""
+        return Block.concat([layer.whole for layer in self.layers]) if self.layers else Block.empty(self.layout)

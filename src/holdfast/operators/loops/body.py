@@ -19,8 +19,9 @@ from holdfast.operators.loops.differences import difference_layouts
 from holdfast.operators.loops.pairs import join_with_rounds, pair_layouts
 from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
 from holdfast.plan.dataflow import Dataflow, Operator, build
+from holdfast.plan.expression import plain
 from holdfast.plan.fingerprint import digest
-from holdfast.plan.nodes import Node, Source
+from holdfast.plan.nodes import Linear, Node, Source
 from holdfast.trace.rows import Layout
 
 Target = tuple[int, int]
@@ -72,6 +73,8 @@ class BodyPath:
     producer: str | int
     steps: tuple[NativeStep, ...]
     target: Target
+    computes: bool = False
+    """Whether a step does more than to pick columns, so that rows which cancel must not come to it: it may fail."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,17 @@ def compile_body(plans: Sequence[Node]) -> Body:
         assert all(step is not None for step in steps), "a loop's body was checked when it was declared"
         found = tuple(step for step in steps if step is not None)
         producer = places.get(path.producer, path.producer)
+        computes = not all(isinstance(step, Linear) and _only_picks(step) for step in path.steps)
         if path.consumer in places:
-            paths.append(BodyPath(producer, found, (places[path.consumer], path.port)))
+            paths.append(BodyPath(producer, found, (places[path.consumer], path.port), computes))
         else:
             wanted = [index for index in range(len(plans)) if flow.views[variable_name(index)] == path.consumer]
-            paths += [BodyPath(producer, found, (-1, index)) for index in wanted]
+            paths += [BodyPath(producer, found, (-1, index), computes) for index in wanted]
     return Body(tuple(map(_compiled, keyed)), tuple(paths))
+
+
+def _only_picks(step: Linear) -> bool:
+    return all(plain(expression) is not None for expression in step.expressions)
 
 
 def _compiled(operator: Operator) -> BodyOperator:

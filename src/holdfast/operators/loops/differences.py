@@ -84,11 +84,8 @@ class DifferencesInRounds:
         return change if change is not None and change.num_rows else None
 
     def layers(self) -> dict[str, Block]:
-        found = {}
-        for suffix, blocks in self._written.items():
-            if blocks:
-                found[suffix] = consolidate(Block.concat(blocks), with_rounds(self._layouts[suffix]))
-        return found
+        """The rows of each trace's new layer, not consolidated."""
+        return {suffix: Block.concat(blocks) for suffix, blocks in self._written.items() if blocks}
 
     def _plain(self, round: int, arrived: list[pa.Table], begins: bool) -> pa.Table:
         """Keys to which no earlier epoch did anything at this round, or that this epoch has not touched before."""

@@ -64,7 +64,8 @@ class LoopEpoch:
         for index, operator in enumerate(body.operators):
             mine = {suffix: traces[f"{index}.{suffix}"] for suffix in operator.layouts}
             if isinstance(operator.spec, InnerJoin):
-                self._operators.append(PairsInRounds(operator.spec, mine, context))
+                exact = any(path.computes for path in body.out_of(index))
+                self._operators.append(PairsInRounds(operator.spec, mine, context, exact=exact))
             else:
                 schemas = [port.arrived for port in operator.ports]
                 self._operators.append(DifferencesInRounds(operator.spec, schemas, mine, context))
@@ -132,7 +133,7 @@ class LoopEpoch:
         for name, table in outer.items():
             send(name, table)
         for index, tables in self._changes.pop(round, {}).items():
-            change = consolidated(pa.concat_tables(tables))
+            change = tables[0] if len(tables) == 1 else consolidated(pa.concat_tables(tables))
             if change.num_rows:
                 self._check(round, index, change)
                 send(variable_name(index), change)

@@ -35,7 +35,9 @@ def join_with_rounds(spec: InnerJoin) -> InnerJoin:
 class PairsInRounds:
     """An inner join in one epoch of a loop."""
 
-    def __init__(self, spec: InnerJoin, stored: Mapping[str, Trace], context: Context) -> None:
+    def __init__(self, spec: InnerJoin, stored: Mapping[str, Trace], context: Context, *, exact: bool) -> None:
+        """``exact``: whether pairs that cancel each other must not come out."""
+        self._exact = exact
         self._spec = join_with_rounds(spec)
         self._widths = (len(spec.left_types), len(spec.right_types))
         self._stored, self._context = stored, context
@@ -63,7 +65,9 @@ class PairsInRounds:
         if not ready:
             return None
         change = pa.concat_tables(ready)
-        # Pairs that were never there together cancel each other, and nobody must compute with them.
+        if not self._exact:
+            return change
+        # Pairs of rows that were never there together cancel each other, and nobody must compute with them.
         negative = (physical.fixed(physical.plain(change.column("_diff"))) < 0).any()
         return consolidated(change) if negative else change
 
