@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import holdfast as hf
+from holdfast.errors import DeclarationError, LoopDiverged, TypeMismatch
 from holdfast.testing import Crash, crash_at
 
 Edge = tuple[int, int]
@@ -175,3 +176,134 @@ def test_a_recursive_view_is_read_as_of_an_epoch_recovered_and_run_with_other_pa
         total[(row["node"],)] += row["_diff"]
     assert +total == graph.rows("reached")
     graph.flow.close()
+
+
+# -- what is said in SQL and in code -----------------------------------------------------------------------------------
+
+MUTUAL = """
+WITH RECURSIVE
+  even(node) AS (SELECT node FROM starts UNION SELECT e.b FROM odd JOIN edges e ON e.a = odd.node),
+  odd(node) AS (SELECT e.b FROM even JOIN edges e ON e.a = even.node)
+SELECT 'even' AS parity, node FROM even UNION ALL SELECT DISTINCT 'odd', node FROM odd
+"""
+PAIRS = """
+WITH RECURSIVE pairs AS (
+  SELECT a, b FROM edges
+  UNION
+  SELECT one.a, two.b FROM pairs one JOIN pairs two ON one.b = two.a
+), cycles AS (SELECT a FROM pairs WHERE a = b)
+SELECT a, count(*) AS reached, max(a IN (SELECT a FROM cycles)) AS cyclic FROM pairs GROUP BY a
+"""
+OVER = """
+WITH RECURSIVE far(node, steps) AS (
+  SELECT node, 0L FROM reached WHERE node < 3
+  UNION
+  SELECT e.b, min(f.steps) + 1 FROM far f JOIN edges e ON e.a = f.node WHERE f.steps < 6 GROUP BY e.b
+) SELECT node, min(steps) AS steps FROM far GROUP BY node
+"""
+
+
+def closure(edges: Rows) -> set[Edge]:
+    pairs = set(edges)
+    while more := {(a, d) for a, b in pairs for c, d in pairs if b == c} - pairs:
+        pairs |= more
+    return pairs
+
+
+def parities(edges: Rows, starts: Rows) -> Rows:
+    even, odd = {node for (node,) in starts}, set()
+    while True:
+        more = even | {b for a, b in edges if a in odd}, {b for a, b in edges if a in even}
+        if more == (even, odd):
+            return Counter([("even", node) for node in even] + [("odd", node) for node in odd])
+        even, odd = more
+
+
+def test_mutual_and_not_linear_recursion_and_a_loop_over_a_loop(spark: SparkSession, tmp_path: Path) -> None:
+    def declare(flow: hf.Flow) -> None:
+        flow.view("mutual", MUTUAL)
+        flow.view("pairs", PAIRS)
+        flow.view("reached", REACH)
+        flow.view("over", OVER)
+        flow.iterate("raised", "SELECT a, b FROM edges", lambda rows: rows.select((rows.a + 1).alias("a"), "b"), 3)
+
+        def lowered(rows: DataFrame) -> DataFrame:
+            return rows.select("node", (rows.left - 1).alias("left"))
+
+        flow.iterate(
+            "countdown",
+            "SELECT node, node AS left FROM starts",
+            lowered,
+            until=lambda before, now: now.where("left > -3"),
+        )
+
+    graph = Graph(spark, tmp_path, declare)
+    for _ in range(3):
+        graph.step(nodes=6)
+        pairs = closure(graph.edges)
+        assert graph.rows("mutual") == parities(graph.edges, graph.starts)
+        assert graph.rows("pairs") == Counter(
+            (a, sum(1 for c, _ in pairs if c == a), (a, a) in pairs) for a in {a for a, _ in pairs}
+        )
+        near = Counter({row: 1 for row in reachable(graph.edges, graph.starts) if row[0] < 3})
+        assert graph.rows("over") == Counter({row: 1 for row in distances(graph.edges, near) if row[1] <= 6})
+        assert graph.rows("raised") == Counter({(a + 3, b): copies for (a, b), copies in graph.edges.items()})
+        most = max((node for (node,) in graph.starts), default=-9)
+        assert graph.rows("countdown") == Counter(
+            {(node, node - max(0, most + 2)): copies for (node,), copies in graph.starts.items()}
+        )
+    assert "loop until nothing changes, of join on" in graph.flow.explain("reached")
+    graph.flow.close()
+
+
+def test_a_loop_that_does_not_end_is_an_error_and_the_flow_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("ends", tmp_path / "log", spark, partitions=2) as flow:
+        numbers = flow.input("numbers", "n long")
+        text = "WITH RECURSIVE t(n) AS (SELECT n FROM numbers UNION SELECT n + 1 FROM t WHERE n <> {}) SELECT n FROM t"
+        flow.view("counted", text.format(20), max_rounds=30)
+        numbers.insert([(5,)])
+        assert flow.step().rounds == {"counted": 17}
+        numbers.insert([(21,)])
+        with pytest.raises(LoopDiverged, match=r"view 'counted', epoch 1: .* 1 row after its bound of 30") as raised:
+            flow.step()
+        assert raised.value.fields["rows"] == [(51,)]
+        assert flow.read("counted").count() == 16
+        flow.view("counted", text.format(20), max_rounds=40)
+        with pytest.raises(LoopDiverged, match="bound of 40"):
+            flow.step()
+        flow.view("counted", text.format(30), max_rounds=40)
+        flow.step()
+        assert flow.read("counted").count() == 26
+
+
+RECURSIVE = "WITH RECURSIVE t(a) AS (SELECT a FROM edges {}) SELECT a FROM t"
+REFUSED = {
+    "UNION SELECT cast(rand() * 5 AS long) FROM t": "rand",
+    "UNION ALL SELECT DISTINCT a FROM t": "not linear",
+    "UNION SELECT levenshtein(cast(a AS string), 'x') FROM t": "levenshtein.*inside a loop",
+    "UNION SELECT a FROM t WHERE timestamp_seconds(a) < now()": "looks at the clock.*inside a loop",
+}
+
+
+@pytest.mark.parametrize("term", REFUSED)
+def test_what_cannot_run_in_rounds_is_refused(term: str, spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("refused", tmp_path / "log", spark)
+    flow.input("edges", "a long, b long")
+    with pytest.raises(DeclarationError, match=f"(?s)view 'v'.*{REFUSED[term]}") as raised:
+        flow.view("v", RECURSIVE.format(term))
+    assert raised.value.fields.get("line") == (None if "now()" in term else 1)
+
+
+def test_a_recursion_without_a_beginning_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("refused", tmp_path / "log", spark)
+    with pytest.raises(DeclarationError, match="t refers to nothing but itself"):
+        flow.view("v", "WITH RECURSIVE t(n) AS (SELECT n FROM t UNION SELECT n + 1 FROM t) SELECT * FROM t")
+
+
+def test_a_body_with_other_columns_than_its_start_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("refused", tmp_path / "log", spark)
+    flow.input("edges", "a long, b long")
+    with pytest.raises(TypeMismatch, match="expected \\(a bigint\\), found \\(a int\\)"):
+        flow.iterate("v", "SELECT a FROM edges", lambda rows: rows.select(rows.a.cast("int").alias("a")))
+    with pytest.raises(DeclarationError, match="what the body returns is a PySpark DataFrame, found int"):
+        flow.iterate("v", "SELECT a FROM edges", lambda rows: 5)  # type: ignore[arg-type,return-value]

@@ -49,8 +49,20 @@ def change(name: str, width: int, there: Bag, dice: random.Random, nodes: int) -
 
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("bits", [64, 2], ids=["strong hash", "weak hash"])
-@pytest.mark.parametrize("seed", range(3))
-def test_its_change_is_the_difference_of_its_fixpoints(name: str, bits: int, seed: int, tmp_path: Path) -> None:
+def test_its_change_is_the_difference_of_its_fixpoints(name: str, bits: int, tmp_path: Path) -> None:
+    compare(name, bits, 0, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("bits", [64, 2], ids=["strong hash", "weak hash"])
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_its_change_is_the_difference_of_many_fixpoints(name: str, bits: int, seed: int, tmp_path: Path) -> None:
+    compare(name, bits, seed, tmp_path)
+
+
+def compare(name: str, bits: int, seed: int, tmp_path: Path) -> None:
+    """Run a loop over random changes, and compare each change of its rows with that of its fixpoint."""
     case = LOOPS[name]()
     spec = spec_of(case)
     assert pickle.loads(pickle.dumps(spec)) == spec
@@ -74,8 +86,8 @@ def test_a_chain_of_a_thousand_rounds_follows_what_changes_in_its_middle(tmp_pat
     runner = Runner(spec_of(reach()), reach().types, tmp_path, random.Random(1), slot=SLOT)
     edges = [((node, node + 1), 1) for node in range(1000)]
     assert sum(runner.epoch([((0,), 1)], edges).values()) == 1001
-    assert sum(runner.epoch([], [((500, 501), -1)]).values()) == -500
-    assert sum(runner.epoch([], [((499, 501), 1)]).values()) == 500
+    assert sum(runner.epoch([], [((800, 801), -1)]).values()) == -200
+    assert sum(runner.epoch([], [((799, 801), 1)]).values()) == 200
 
 
 def test_a_loop_that_goes_on_for_ever_ends_with_an_error_and_loses_nothing(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ class StepResult:
     due: int | None = None
     """At what clock something will happen although nothing arrives; not later than that. None: never."""
 
+    rounds: int = 0
+    """Of a loop: how many rounds it ran."""
+
 
 class KeyedOperator(ABC):
     """A keyed operator as the tasks run it."""

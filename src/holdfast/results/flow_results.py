@@ -61,6 +61,10 @@ class Epoch:
     """In which way it was run: ``"resident"`` by a task that stays, ``"task"`` as a job of one task, ``"stages"`` as a
     job with exchanges. All three write the same layers."""
 
+    rounds: dict[str, int] = field(default_factory=dict)
+    """View → how many rounds its loop ran, the longest if it has several. A loop that several views share counts for
+    the first of them."""
+
     @property
     def idle(self) -> bool:
         return self.epoch is None

@@ -42,6 +42,15 @@ def crowded(outcome: Outcome, tolerated: int) -> set[str]:
     return {trace for report in outcome.reports for trace, count in report.layers.items() if count >= tolerated}
 
 
+def rounds_of(outcome: Outcome) -> dict[str, int]:
+    """View → the most rounds that a loop of it ran."""
+    found: dict[str, int] = {}
+    for report in outcome.reports:
+        for view, rounds in report.rounds.items():
+            found[view] = max(rounds, found.get(view, 0))
+    return found
+
+
 def result_of(
     epoch: int,
     outcome: Outcome,
@@ -65,4 +74,4 @@ def result_of(
         for what, spent in report.seconds.items():
             timings[what] = timings.get(what, 0.0) + spent
     arrived = sum(report.arrived for report in outcome.reports if report.stage == 0)
-    return Epoch(epoch, changed, arrived, seconds, timings, approximate, outcome.path)
+    return Epoch(epoch, changed, arrived, seconds, timings, approximate, outcome.path, rounds_of(outcome))

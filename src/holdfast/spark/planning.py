@@ -34,7 +34,7 @@ from holdfast.frontend.catalyst.convert import COLLECTION, convert
 from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
-from holdfast.frontend.loop_queries import Bounded, Iteration, Query
+from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
 from holdfast.frontend.view_order import in_a_cycle
 from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import cast, quoted
@@ -92,7 +92,7 @@ class Planner:
         try:
             part = self._part(reading, query, known)
         except DeclarationError as error:
-            raise error from None
+            raise placed(error, reading.subject, query_text(query)) from None
         except RecursionError:
             raise SqlError(f"view '{view}': the statement is nested too deeply", view=view) from None
         names = frozenset(name.removeprefix(self._mark) for name in part.reads)
@@ -333,6 +333,18 @@ def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
             before = sql[: found.start()]
             return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     return None
+
+
+def placed(error: DeclarationError, subject: str, text: str) -> DeclarationError:
+    """An error about a construct, with the place at which the text has its first word, if the error has no place."""
+    word = re.match(r"\w+", str(error.fields.get("construct", "")))
+    found = None if word is None or "line" in error.fields else re.search(rf"(?i)(?<![\w.]){word[0]}\s*\(", text)
+    if found is None:
+        return error
+    before = text[: found.start()]
+    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    said = str(error).removeprefix(f"{subject}: ")
+    return type(error)(f"{subject}, line {line}, column {column}: {said}", line=line, column=column, **error.fields)
 
 
 def _start(sql: str) -> tuple[int, int]:

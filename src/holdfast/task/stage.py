@@ -129,6 +129,9 @@ class TaskReport:
     due: int | None = None
     """At what clock something happens in this task although nothing arrives. None: never."""
 
+    rounds: dict[str, int] = field(default_factory=dict)
+    """View → the most rounds that a loop of it ran."""
+
     arrived: int = 0
     sent: int = 0
     """Rows that were handed to operators, behind the linear steps."""
@@ -338,6 +341,8 @@ def run_operator(
         report.answers[operator.id] = step.answers
     if step.counts:
         report.counts[operator.id] = step.counts
+    if step.rounds:
+        report.rounds[operator.view] = max(step.rounds, report.rounds.get(operator.view, 0))
     if step.due is not None:
         report.due = step.due if report.due is None else min(report.due, step.due)
     if writes:

@@ -89,10 +89,8 @@ class _Cutting:
             raise self._refusal("a loop", "of which another loop depends in every round", "make it a view of its own")
         if isinstance(node, Step):
             if native_step(node) is None:
-                foreign = next((each for each in node.expressions if not _is_native(node, each)), None)
-                shown = "an expression" if foreign is None else readable(foreign)
                 advice = "compute it before the loop, or behind it"
-                raise self._refusal(shown, "which Holdfast leaves to Spark to compute", advice)
+                raise self._refusal(_foreign(node), "which Holdfast leaves to Spark to compute", advice)
         elif isinstance(node, KeyedNode):
             for part in node.parts:
                 if part.timed:
@@ -106,8 +104,15 @@ class _Cutting:
         return Unsupported(f"{begin}{construct}, {why}, is not supported inside a loop: {advice}", construct=construct)
 
 
-def _is_native(step: Step, expression: Tree) -> bool:
-    return native_step(Linear(step.inputs[0], None, (Named("value", expression),))) is not None
+def _foreign(step: Step) -> str:
+    """An expression of the step that the tasks cannot compute, for people: the innermost."""
+    found: Tree | None = None
+    waiting = list(step.expressions)
+    while waiting:
+        each = waiting.pop(0)
+        if native_step(Linear(step.input, None, (Named("value", each),))) is None:
+            found, waiting = each, list(each.parts)
+    return "an expression" if found is None else readable(found)
 
 
 def is_linear(body: Node, leaves: Sequence[LoopLeaf]) -> bool:
