@@ -150,11 +150,11 @@ def test_explain_says_what_a_crash_can_do_to_each_sink_and_which_operator_spoils
     spark: object, tmp_path: Path
 ) -> None:
     flow = declared(tmp_path / "log", strategy=EARLY, spark=spark)
-    flow.input("orders", "id long")
+    flow.source("orders", hf.files(tmp_path, schema="id long"))
     flow.view("plain", "SELECT id FROM orders WHERE id > 1").view("drawn", "SELECT id, rand() AS x FROM orders")
     flow.sink("plain", hf.changelog(tmp_path / "plain")).sink("drawn", hf.foreach(print))
     text = flow.explain()
     assert "with strategy aligned_snapshot(every=4, output='early')" in text
-    assert "sink Changelog: rollback-convergent: the flow goes back" in text
+    assert "sink Changelog: rollback-repeating: the flow goes back" in text
     assert "sink Foreach: rollback-divergent" in text and "draw rand()" in text
     assert flow.explain("plain") in text

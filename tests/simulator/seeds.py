@@ -6,15 +6,23 @@ from collections.abc import Iterable
 
 import pytest
 
+from holdfast.guarantees.strategy import Strategy
 from holdfast.testing import shrink, simulate
 
 
-def check(seeds: Iterable[int], *, scattered: bool = False, on_loss: str = "replay") -> None:
+def check(
+    seeds: Iterable[int],
+    *,
+    scattered: bool = False,
+    on_loss: str = "replay",
+    strategy: Strategy | None = None,
+) -> None:
     """No row is lost, duplicated or wrong in the runs of these seeds."""
     for seed in seeds:
-        failure = simulate(seed, scattered=scattered, on_loss=on_loss)
+        failure = simulate(seed, scattered=scattered, on_loss=on_loss, strategy=strategy)
         if failure is not None:
-            shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss)
+            shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss, strategy=strategy)
             more = ", scattered=True" if scattered else ""
             more += f", on_loss={on_loss!r}" if on_loss != "replay" else ""
+            more += f", strategy={strategy}" if strategy is not None else ""
             pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")

@@ -166,6 +166,11 @@ class CopyRounds:
         return list(self._copied)
 
     @property
+    def live(self) -> list[str]:
+        """The live traces, copied or not: what locations have of them is looked at, whoever copied it."""
+        return list(self._reaches)
+
+    @property
     def target(self) -> int:
         """Up to this epoch a round that begins now copies: what the strategy says, and what somebody waits for."""
         last = self._history.last
@@ -258,7 +263,7 @@ class CopyRounds:
         return [CheckClaim(location)]
 
     def _look(self, location: int) -> Look:
-        return Look(location, tuple(dict.fromkeys([*self.traces, *self.former])))
+        return Look(location, tuple(dict.fromkeys([*self._reaches, *self.former])))
 
     def _copy(self, location: int, holding: Holding, now: int) -> list[Instruction]:
         """What a location lacks that holds this: lineage first, then layers."""

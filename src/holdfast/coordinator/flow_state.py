@@ -92,7 +92,9 @@ class FlowState:
         self.epochs = EpochSequence(history, claim.term)
         self.versions = ViewVersions(history, before)
         self.sinks = sinks or SinkProgress(())
-        self.edits = ViewEdits(history, self.versions, declared or {}, self.sinks, settings.retention)
+        self.edits = ViewEdits(
+            history, self.versions, declared or {}, self.sinks, settings.retention, settings.strategy.surely_has
+        )
         self.copies = CopyRounds(
             history,
             settings,

@@ -8,7 +8,7 @@ Pure: a part of `FlowState`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from holdfast.coordinator.history import History
@@ -28,12 +28,15 @@ class ViewEdits:
         declared: Mapping[str, ViewVersion],
         sinks: SinkProgress,
         retention: Retention,
+        surely_has: Callable[[int], int],
     ) -> None:
+        """``surely_has``: the last epoch → the one that a sink which cannot tell has for certain."""
         self._history = history
         self._versions = versions
         self._declared = dict(declared)
         self._sinks = sinks
         self._retention = retention
+        self._surely_has = surely_has
 
     def later(self, flow: Dataflow) -> set[str]:
         """The operators that came with a view's edit, after the first epoch."""
@@ -74,7 +77,7 @@ class ViewEdits:
             past = self._versions.of(view)
             if not past or (has is not None and has < 0):
                 continue
-            for span in past[self._versions.at(view, max(0, last - 1) if has is None else has) :]:
+            for span in past[self._versions.at(view, max(0, self._surely_has(last)) if has is None else has) :]:
                 if span.last is not None or span.version != self._declared[view]:
                     upto = last if span.last is None else span.last
                     found[span.version] = max(found.get(span.version, (-1, view)), (upto, view))
@@ -90,8 +93,8 @@ class ViewEdits:
         found = []
         for sink, (view, has) in enumerate(zip(self._sinks.views, self._sinks.epochs, strict=True)):
             past = self._versions.of(view)
-            # One that cannot tell what it has will be given the last epoch again.
-            needs = self._history.last - 1 if has is None else has
+            # One that cannot tell what it has will be given the last epochs again.
+            needs = self._surely_has(self._history.last) if has is None else has
             if view in views and needs >= 0 and past and past[-1].version == self._declared[view]:
                 needs = max(0, min(needs, lost[sink] - 1) if sink in lost else needs)
                 # What was before is in another log. (A view's first version is taken to have been there always.)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.guarantees.operator_classes import Classified, classes_of, worst
@@ -26,14 +26,13 @@ def anchored(sinks: Sequence[Outlet], index: int) -> bool:
 
 
 def explained(
-    whole: Drawing, views: Iterable[str], strategy: Strategy, sinks: Sequence[Outlet], retracting: Iterable[str]
+    whole: Drawing, views: Iterable[str], strategy: Strategy, sinks: Sequence[Outlet], sources: Mapping[str, str]
 ) -> Drawing:
     """A drawing that says of each view what a crash can do to it. ``sinks``: all of the flow, in their order;
-    ``retracting``: sources that delete rows."""
-    gone = frozenset(retracting)
+    ``sources``: the kind of each source that is not plain (`guarantees/operator_classes.py`)."""
     crash = {}
     for view in views:
-        classes = classes_of(whole, view, gone)
+        classes = classes_of(whole, view, sources)
         spoiler = worst(classes)
         lines = [
             f"The least of its operators is {spoiler.operator_class.value}: {spoiler.what} ({spoiler.reason}).",

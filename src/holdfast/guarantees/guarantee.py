@@ -6,7 +6,8 @@
 | at-least-once | once or more | precise, rollback | `nosync` |
 | at-most-once | once or never | precise, gap | `gap` |
 
-A promise is judged by the worst that can happen, the loss of the driver's host included. What cannot hold whatever the
+A promise is judged by the worst that can happen, the loss of the driver's host included; at-most-once by what killed
+processes can do, since what keeps nothing loses its place in the input with the host. What cannot hold whatever the
 sinks are is refused when the flow is made, the rest when a sink is declared.
 """
 
@@ -40,7 +41,11 @@ _FIXES = {
     "at-least-once": "choose hf.nosync(), or promise at-most-once",
     "at-most-once": "choose hf.gap(), or promise at-least-once",
 }
-_FAILURES: tuple[Failure, ...] = ("process", "host")
+_FAILURES: dict[str, tuple[Failure, ...]] = {
+    "exactly-once": ("process", "host"),
+    "at-least-once": ("process", "host"),
+    "at-most-once": ("process",),
+}
 
 
 def parse_guarantee(subject: str, value: object) -> Guarantee | None:
@@ -59,7 +64,7 @@ def breaks(
     anchored: bool = False,
 ) -> tuple[Failure, Prediction] | None:
     """How a guarantee can be broken at a sink; None if it cannot."""
-    for failure in _FAILURES:
+    for failure in _FAILURES[guarantee]:
         found = predict(classes, strategy, sink, failure=failure, anchored=anchored)
         if found.recovery not in _KEEPS[guarantee]:
             return failure, found

@@ -17,7 +17,7 @@ Each class includes the ones above it. A view is as good as the worst of its ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -66,6 +66,7 @@ TABLE: dict[str, tuple[OperatorClass, str]] = {
     "bucket": (_C, "emits rows that enter and leave the first ones of a bucket on the way"),
     "global": (_C, "emits rows that enter and leave the first ones on the way"),
     # What depends on when a row came.
+    "pushed source": (_A, "rows that code pushed are in no place from which they could be taken again"),
     "temporal": (_D, "rows come and go by the clock of the epoch: one that is taken again later may have expired"),
     "unique": (_D, "an id counts again after its time: whether it has passed depends on when the row is taken"),
     # Draws.
@@ -86,17 +87,18 @@ def classify(kind: str, what: str = "") -> Classified:
     return Classified(what or kind, *TABLE.get(key, _OTHER))
 
 
-def classes_of(whole: Drawing, view: str, retracting: Iterable[str] = ()) -> tuple[Classified, ...]:
-    """The operators, draws and sources behind a view, sources first. ``retracting``: sources that delete rows."""
-    shown, gone = whole.behind(view), set(retracting)
-    found = [each for box in shown.boxes for each in _of_box(box, gone)]
+def classes_of(whole: Drawing, view: str, sources: Mapping[str, str] | None = None) -> tuple[Classified, ...]:
+    """The operators, draws and sources behind a view, sources first. ``sources``: the kind of each source that is not
+    plain, "retracting source" or "pushed source"."""
+    shown = whole.behind(view)
+    found = [each for box in shown.boxes for each in _of_box(box, sources or {})]
     found += [classify("linear", line.text) for line in shown.lines if line.text]
     return tuple(found)
 
 
-def _of_box(box: Box, retracting: set[str]) -> list[Classified]:
+def _of_box(box: Box, sources: Mapping[str, str]) -> list[Classified]:
     if box.kind == "source":
-        return [classify("retracting source" if box.id in retracting else "source", box.title)]
+        return [classify(sources.get(box.id, "source"), box.title)]
     if box.nondeterministic:
         return [classify(function, box.title) for function in box.nondeterministic]
     return [classify(box.kind, box.title)]

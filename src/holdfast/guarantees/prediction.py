@@ -125,6 +125,11 @@ def predict(
 
 def _fate(strategy: Strategy, sink: SinkKind, failure: Failure, anchored: bool) -> tuple[_Fate, str]:
     """What becomes of epochs whose output may have left, and why."""
+    if strategy.on_loss is OnLoss.LEAVE_OUT and failure == "host" and sink is not SinkKind.TRANSACTIONAL:
+        return (
+            _Fate.TAKEN_AGAIN,
+            "nothing is kept, so the place in the input is lost with the host: it is taken again from the beginning",
+        )
     if strategy.on_loss is OnLoss.LEAVE_OUT:
         return _Fate.SKIPPED, "nothing is kept: the input of the epoch at hand is skipped, state that is gone is empty"
     if strategy.deliverable(1, 0) == 0:

@@ -84,6 +84,12 @@ class Strategy:
         return False
 
     @property
+    def rolls_back(self) -> bool:
+        """Whether output leaves whose lineage a driver that dies takes with it: then the epochs after a crash are
+        others than those that sinks have under the same numbers."""
+        return self.survives is Survives.NOTHING and self.deliverable(1, 0) == 1
+
+    @property
     def skips_begun(self) -> bool:
         """Whether input of an epoch that did not complete is skipped rather than taken again (at most once)."""
         return False

@@ -131,6 +131,9 @@ class Recovery:
     """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
     (``accept_loss``)."""
 
+    missing: tuple[int, ...] = ()
+    """Epochs whose input was skipped, or whose state is empty, since the strategy keeps nothing (``hf.gap()``)."""
+
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Phase (``lineage``, ``look``, ``fetch``, ``hand``, ``replay``) → time."""
 

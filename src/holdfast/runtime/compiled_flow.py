@@ -140,9 +140,13 @@ class CompiledFlow:
         """The whole dataflow, with what each operator keeps and did, and what a crash can do to each view."""
         declared = self.declared
         sinks = [Outlet(view, f"sink {type(sink).__name__}", sink.kind) for view, sink in declared.sinks]
-        retracting = [name for name, source in declared.sources.items() if source.retracts]
+        sources = {
+            name: "retracting source" if source.replayable else "pushed source"
+            for name, source in declared.sources.items()
+            if source.retracts or not source.replayable
+        }
         whole = drawing(self.flow, measured)
-        return explained(whole, declared.views, declared.settings.strategy, sinks, retracting)
+        return explained(whole, declared.views, declared.settings.strategy, sinks, sources)
 
     def description(self) -> dict[str, Any]:
         """What the flow keeps, for readers of its log."""

@@ -46,8 +46,11 @@ class Delivery:
         sinks: Sequence[tuple[str, Sink]],
         fields: Callable[[str], tuple[Field, ...]],
         known: dict[Sink, int],
+        renumbers: bool = False,
     ) -> None:
-        """``fields`` gives a view's; ``known`` says which epoch a sink was given last in this process."""
+        """``fields`` gives a view's; ``known`` says which epoch a sink was given last in this process. ``renumbers``:
+        after a crash other epochs may come under the numbers that sinks have; then all sinks are given numbers of their
+        own (`runtime/delivery_numbers.py`)."""
         self._sinks = sinks
         self._fields = fields
         self._known = known
@@ -55,16 +58,24 @@ class Delivery:
         """What each sink has: a part of the flow's state, once there is one (`attach`)."""
 
         self._names: dict[int, str] = {}
-        """Index → the name of a sink that cannot tell."""
+        """Index → the name of a sink that is given numbers of its own: one that cannot tell, or all."""
+
+        self._opened: dict[int, int] = {}
+        """Index → the number that a sink says it has, where that is not the epoch."""
 
         self._deliveries: DeliveryNumbers | None = None
         try:
             for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 _check_ids(view, sink, fields(view))
                 opened = sink.open(view, fields(view))
-                self.progress.opened(known.get(sink) if opened is None else opened)
-                if opened is None:
+                if opened is None or renumbers:
                     self._names[index] = name
+                if opened is not None and renumbers:
+                    self._opened[index] = opened
+                    opened = None if opened >= 0 else -1
+                    self.progress.opened(opened)
+                else:
+                    self.progress.opened(known.get(sink) if opened is None else opened)
         except BaseException:
             with suppress(Exception):
                 self.close()
@@ -87,12 +98,14 @@ class Delivery:
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
-    def remember(self, deliveries: Callable[[Sequence[str]], DeliveryNumbers]) -> None:
+    def remember(self, deliveries: Callable[[Sequence[str]], DeliveryNumbers], last: int) -> None:
         """Find out which of the sinks that cannot tell are new to their views; ``deliveries`` gives what was written
-        down of those with these names."""
+        down of those with these names. ``last``: where the history ends."""
         self._deliveries = deliveries(list(self._names.values()))
         for index, name in self._names.items():
-            if self.progress.epochs[index] is None and self._deliveries.is_new(name):
+            if (number := self._opened.get(index, -1)) >= 0:
+                self.progress.started(index, min(last, self._deliveries.numbers.epoch_of(number)))
+            elif self.progress.epochs[index] is None and self._deliveries.is_new(name):
                 self.progress.is_new(index)
 
     def attach(
@@ -309,7 +322,7 @@ class Delivery:
             return False
         found: list[int | None] = []
         self._calling(index, epoch, lambda: found.append(self._sinks[index][1].taken()))
-        return found[0] is not None and found[0] >= epoch
+        return found[0] is not None and found[0] >= self._number(index, epoch)
 
     def _named(self, index: int, change: pa.Table, epoch: int) -> pa.Table:
         """The change as the sink is given it: with the user's names, and ids if it wants them."""

@@ -49,6 +49,12 @@ class Numbers:
     def of(self, epoch: int) -> int:
         return (self.base if epoch >= self.first else self.before) * STRIDE + epoch
 
+    def epoch_of(self, number: int) -> int:
+        """The last epoch whose number is not greater; -1: none."""
+        if number >= self.of(self.first):
+            return number - self.base * STRIDE
+        return max(-1, min(self.first - 1, number - self.before * STRIDE))
+
     def renewed(self, term: int, last: int) -> Numbers:
         """The numbers after a loss: epochs up to ``last`` keep theirs."""
         return Numbers(term, last + 1, self.of(last) // STRIDE if last >= 0 else 0)
@@ -57,8 +63,17 @@ class Numbers:
 class DeliveryNumbers:
     """What is remembered of the sinks of an open flow that cannot tell."""
 
-    def __init__(self, directory: Path, replicas: Mapping[str, Replica], sinks: Sequence[str], last: int, term: int):
-        """``sinks``: a name for each; ``last``: where the history ends; ``term``: this driver's."""
+    def __init__(
+        self,
+        directory: Path,
+        replicas: Mapping[str, Replica],
+        sinks: Sequence[str],
+        last: int,
+        term: int,
+        rolled_back: bool = False,
+    ) -> None:
+        """``sinks``: a name for each; ``last``: where the history ends; ``term``: this driver's; ``rolled_back``: sinks
+        may have been given epochs after ``last``, which are lost."""
         self._path = directory / LOCAL
         self._replicas = replicas
         self._term = term
@@ -70,7 +85,7 @@ class DeliveryNumbers:
         """Those that were given something. A log of old does not say: then all that are there now."""
 
         self.numbers = Numbers(**(said or {}).get("numbers", {}))
-        if sinks and not here and term > 1:
+        if sinks and (rolled_back or not here) and term > 1:
             self.numbers = self.numbers.renewed(term, last)
         self._sinks &= set(sinks)
         if sinks or said is None or said.get("sinks"):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -48,9 +49,11 @@ from holdfast.errors import (
     StoreError,
 )
 from holdfast.foundation import failpoints
-from holdfast.log.begun_epochs import FILE, Begun
+from holdfast.guarantees.strategy import Survives
+from holdfast.log.begun_epochs import FILE, Begun, read_begun
+from holdfast.log.clean_end import note_end, take_end
 from holdfast.log.host_paths import traces_of
-from holdfast.log.stash import LineageLog
+from holdfast.log.stash import LineageLog, read_stash
 from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing
@@ -151,8 +154,10 @@ class Engine:
     def _open(self) -> None:
         recovery = RecoveryRecord()
         compiled, runner = self._compiled, self._runner
-        self._delivery = Delivery(self.declared.sinks, compiled.fields, self._told.delivered)
+        strategy = self.declared.settings.strategy
+        self._delivery = Delivery(self.declared.sinks, compiled.fields, self._told.delivered, strategy.rolls_back)
         stash = self._directory.lineage / "log.jsonl"
+        survives = self._survives(stash)
         with timed(recovery, "lineage"):
             opening = Opening(self.declared, self._told, recovery, runner.threads)
             replicas = opening.replicas
@@ -165,7 +170,16 @@ class Engine:
             directories = [] if runner.scattered else [compiled.directory / each for each in compiled.layouts]
             asking = {each: compiled.directory / compiled.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
-            history = find_history(stash, replicas, self._delivery.seen(), begun, directories, asking, recovery)
+            nowhere = self._directory.path / "lost-with-its-driver"  # a file that is never there
+            history = find_history(
+                nowhere if survives is Survives.NOTHING else stash,
+                replicas,
+                self._delivery.seen(),
+                nowhere if survives is Survives.NOTHING or strategy.skips_begun else begun,
+                [] if survives is Survives.NOTHING or strategy.skips_begun else directories,
+                asking,
+                recovery,
+            )
             opening.check_found(history)
             enrolment = opening.enrol(claim, history.last)
         failpoints.reach("recovery.found_history")
@@ -200,7 +214,7 @@ class Engine:
             self._directory.read_clock(),
         )
         self._census = Census(self.partitions, history.last)
-        self._layers = MemberLayers(runner, compiled, self._directory, history)
+        self._layers = MemberLayers(runner, compiled, self._directory, history, survives is Survives.LINEAGE)
         self._intake = Intake(self.declared.sources, self._told, history)
         self._durability = Replication(
             runner,
@@ -216,8 +230,10 @@ class Engine:
         self._lead.attach(self._durability)
         self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
+        rolled_back = strategy.rolls_back and survives is Survives.NOTHING
         self._delivery.remember(
-            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, history.last, claim.term)
+            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, history.last, claim.term, rolled_back),
+            history.last,
         )
         self._delivery.attach(self._log_as, self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
@@ -254,6 +270,7 @@ class Engine:
         if known.former:
             secure_followed(self.declared.name, self._durability, history.last, sorted(known.former))
         self._durability.keep_absent(absent, known.absent_traces, self._recoverer.whole(known.absent))
+        skipped = [each for each in read_begun(begun) if each.epoch > history.last] if strategy.skips_begun else []
         self._begun = Begun(begun, history.since(self._state.copies.flushed))
         self._folding = Folding(self._flow)
         self._continuing = Continuing(
@@ -272,9 +289,34 @@ class Engine:
         # Only now: a crash before this leaves an operator that is new as new as it was.
         description = {**compiled.description(), "sources": known.to_json()}
         descriptions.write(description, history.last, self._state.edits.is_unsaid, recovery)
+        self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
         self._durability.request()
+
+    def _survives(self, stash: Path) -> Survives:
+        """What of the working directory is used: everything, if the driver before this one closed the flow, or if the
+        strategy says so of one that died."""
+        closed = take_end(self._directory.path)
+        if self.declared.settings.strategy.survives is Survives.EVERYTHING:
+            return Survives.EVERYTHING
+        records = read_stash(stash)[0]
+        if not records or (closed is not None and records[-1].digest == closed):
+            return Survives.EVERYTHING
+        return self.declared.settings.strategy.survives
+
+    def _skip(self, begun: Sequence[Lineage]) -> None:
+        """The driver before this one died in the middle of these epochs: their input is taken, and not looked at."""
+        for record in begun:
+            offers = {
+                name: offer
+                for name, offer in record.offers.items()
+                if name in self.declared.sources and self.declared.sources[name].replayable
+            }
+            started = time.perf_counter()
+            lineage, outcome, following = self._epochs.run(offers, max(record.clock, self._now()), True, [])
+            self._completed(lineage, outcome, following, started, 0.0)
+            self._recoverer.recovery.missing.append(lineage.epoch)
 
     def _recover(self, known: KnownSources) -> None:
         try:
@@ -367,10 +409,7 @@ class Engine:
         """Run an exact epoch, if anything waits. `MemberUnreachable` if the flow goes on without that member."""
         self._epochs.remove_undone()
         self._intake.settle()
-        if found := [*self._maintenance.damaged, *self._durability.damaged]:
-            self._maintenance.damaged.clear()
-            self._durability.damaged.clear()
-            self._recoverer.repair(found)
+        self._repair_damage()
         self._follow_members()
         self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
         self._release()
@@ -563,7 +602,7 @@ class Engine:
                         self._durability.request()
                 case instructions.AwaitSafe(epoch=epoch):
                     with after.doing("waiting for copies"):
-                        self._durability.wait(epoch)
+                        self._await_safe(epoch)
                     if not after.well:
                         return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
                 case instructions.Commit() | instructions.CatchUp():
@@ -578,6 +617,18 @@ class Engine:
                 if self._state.branch is None:
                     raise
                 # The flow goes on without that member: sinks get it at the repair.
+
+    def _await_safe(self, epoch: int) -> None:
+        """Wait until an epoch is safe. Local layers that turn out to be damaged are repaired meanwhile: they could not
+        be copied else."""
+        while not self._durability.wait(epoch, stopping=lambda: bool(self._durability.damaged)):
+            self._repair_damage()
+
+    def _repair_damage(self) -> None:
+        if found := [*self._maintenance.damaged, *self._durability.damaged]:
+            self._maintenance.damaged.clear()
+            self._durability.damaged.clear()
+            self._recoverer.repair(found)
 
     def _change(self, outcome: Outcome, view: str) -> pa.Table:
         return delivered(outcome, self._compiled.flow.views[view])
@@ -699,6 +750,10 @@ class Engine:
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:.3g} s: {why}", epoch=wanted
             )
         return self.safe
+
+    def make_safe(self) -> None:
+        """Wait until the last epoch is safe, repairing what stands in the way; for those who drive without threads."""
+        self._await_safe(self.last)
 
     def is_held(self, location: int) -> bool:
         """Whether a log location holds everything, as far as the last look at it told."""
@@ -841,6 +896,12 @@ class Engine:
         finally:
             self._let_go()
 
+    def _note_end(self) -> None:
+        """The flow was closed, and did not die: the next driver may use all that is here."""
+        knows = not self._state.epochs.is_torn and self._state.fenced is None
+        if knows and self._state.settings.strategy.survives is not Survives.EVERYTHING and self.history:
+            note_end(self._directory.path, self.history[-1].digest)
+
     def _deliver_held(self) -> None:
         """Give sinks what was held until it was safe, as far as it is now."""
         if self._state.fenced is None and self._state.settings.strategy.waits:
@@ -850,6 +911,7 @@ class Engine:
         self.closed = True
         with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
             closing.callback(self.abandon)
+            closing.callback(self._note_end)
             closing.callback(self._delivery.close)
             closing.callback(self._release)
             if self._state.epochs.is_torn:

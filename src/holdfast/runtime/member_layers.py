@@ -7,7 +7,7 @@ says who keeps what), and reads and measures their layers by tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
 from holdfast.results.flow_results import PlacementStatus
 from holdfast.runtime.compiled_flow import CompiledFlow
-from holdfast.runtime.recovery.fetch_layers import remove_stale
+from holdfast.runtime.recovery.fetch_layers import local_layers, remove_stale
 from holdfast.runtime.recovery.scattered_log import ScatteredViewLog
 from holdfast.runtime.runner import Runner
 from holdfast.runtime.statistics import Local, local_state, together
@@ -28,8 +28,16 @@ from holdfast.task.view_log import ViewLog
 class MemberLayers:
     """The members of an open flow, as far as they keep layers."""
 
-    def __init__(self, runner: Runner, compiled: CompiledFlow, directory: LogDirectory, history: History) -> None:
-        """``history`` is the lineage of all complete epochs, as it grows."""
+    def __init__(
+        self,
+        runner: Runner,
+        compiled: CompiledFlow,
+        directory: LogDirectory,
+        history: History,
+        without_state: bool = False,
+    ) -> None:
+        """``history`` is the lineage of all complete epochs, as it grows. ``without_state``: state that the driver
+        before left is not used, only rows that code pushed."""
         self._runner = runner
         self._compiled = compiled
         self._directory = directory
@@ -37,17 +45,22 @@ class MemberLayers:
         self._tasks = self._found = 0
         """Keyed tasks, and those that found all their layers where they ran; where members have their own."""
 
+        self._without = frozenset(compiled.layouts) - compiled.inputs if without_state else frozenset()
+        """Traces whose layers are not taken over."""
+
         if runner.scattered:
             runner.refresh()
             runner.await_members(directory.read_members())
         else:
             remove_all_stale(compiled.directory, history)
+            _remove_traces(compiled.directory, self._without)
 
     def take(self) -> None:
         """Have the layers of all members for this driver, without those of other histories."""
         if self._runner.scattered:
-            directory, history = self._compiled.directory, self._history.copy()
-            self._runner.everywhere("taking layers over", lambda: _take(directory, history))
+            directory, history, without = self._compiled.directory, self._history.copy(), self._without
+            self._runner.everywhere("taking layers over", lambda: _take(directory, history, without))
+            self._without = frozenset()
             self._directory.write_members(sorted(set(self._runner.owners())))
 
     def ran(self, reports: Sequence[TaskReport]) -> tuple[tuple[int, str], ...]:
@@ -88,6 +101,14 @@ def remove_all_stale(directory: Path, history: History) -> None:
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
-def _take(directory: Path, history: History) -> None:
+def _take(directory: Path, history: History, without: frozenset[str]) -> None:
     take(directory)
     remove_all_stale(directory, history)
+    _remove_traces(directory, without)
+
+
+def _remove_traces(directory: Path, traces: Collection[str]) -> None:
+    """Remove all layers of some traces on this host."""
+    for trace in traces:
+        for name in local_layers(host_path(directory) / trace):
+            (host_path(directory) / trace / name.text()).unlink(missing_ok=True)

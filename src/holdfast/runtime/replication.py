@@ -175,6 +175,7 @@ class Replication:
         """Wait until all traces that the flow has no more and a sink needs are safe; False if they were not in time."""
         deadline = time.monotonic() + timeout
         attempts = 0
+        self._guard.tell(events.SafetyWanted(self._state.history.last))
         if not self._former_is_safe:
             self.look()  # most often they were made safe when the flow was closed
         while not self._former_is_safe:
@@ -292,7 +293,7 @@ class Replication:
     def look(self) -> None:
         """See how far everything is durable, without changing anything."""
         if self.is_durable and self._state.history:
-            self._guard.tell(events.LocationsSeen(self.peek(self._state.copies.traces)))
+            self._guard.tell(events.LocationsSeen(self.peek(self._state.copies.live)))
 
     def peek(self, traces: Sequence[str]) -> dict[int, Holding]:
         """What the locations hold of traces that may not be the flow's any more."""

@@ -32,6 +32,7 @@ class RecoveryRecord:
     damaged: list[str] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def note_read(self, where: dict[str, list[int]], name: str, epochs: Iterable[int], filling: bool) -> None:

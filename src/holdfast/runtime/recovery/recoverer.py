@@ -25,6 +25,7 @@ from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
 from holdfast.errors import LogDamaged, MemberUnreachable, SinkError, StoreError
 from holdfast.foundation import failpoints
+from holdfast.guarantees.strategy import OnLoss
 from holdfast.log.host_paths import host_path
 from holdfast.runtime.known_sources import Known
 from holdfast.runtime.open_flow import OpenFlow
@@ -346,7 +347,8 @@ class Recoverer:
         lost = {operator for (operator, _), upto in covers.items() if upto < last}
         if not lost:
             return []
-        self._check_input(covers)
+        if self._state.settings.strategy.on_loss is OnLoss.REPLAY:
+            self._check_input(covers)
         rested = self._after_a_rest(covers, last)
         views = {name for name, operator in self._compiled.flow.views.items() if operator in lost}
         behind = self._state.edits.behind(views, self._flow.delivery.lost())

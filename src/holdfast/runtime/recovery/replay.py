@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.coordinator.recovery_plan import Replay, demand, sources_of
+from holdfast.guarantees.strategy import OnLoss
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.nodes import Field
 from holdfast.runtime.open_flow import OpenFlow
@@ -49,13 +50,20 @@ class ReplayRun:
         self.former: dict[str, FormerLog] = {}
         """Input → its log of before its schema changed, while its new one is made of that."""
 
+        self._leaves_out = flow.state.settings.strategy.on_loss is OnLoss.LEAVE_OUT
+        """Whether what was lost is replaced by nothing."""
+
         self._readings: dict[tuple[frozenset[str], frozenset[str]], _Reading] = {}
         self._names = {log: name for name, log in reversed(flow.compiled.flow.views.items())}
 
     def carry_out(self, replay: Replay, layers: Layers, recovery: RecoveryRecord) -> None:
         """Write what the replay is to write; ``layers`` are those that there are."""
         for part, reading in self._parts(replay, layers):
-            work = [*self._work(part, recovery), *self._logs(part, reading, recovery)]
+            if self._leaves_out:
+                recovery.missing = sorted({*recovery.missing, *range(part.first, part.epoch + 1)})
+                work = []
+            else:
+                work = [*self._work(part, recovery), *self._logs(part, reading, recovery)]
             by = self._again(part, work, reading.job)
             recovery.members = sorted({*recovery.members, *by} - {""})
             recovery.note(part.first, part.epoch, part.write, part.run)

@@ -22,6 +22,7 @@ from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategies import NoSync
+from holdfast.guarantees.strategy import Strategy
 from holdfast.log.replica import Replica
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -105,7 +106,7 @@ class SimulatedDriver:
                 views=plans(world.flow, world.edition),
                 texts={view: VIEWS[view] for view in world.flow},
                 sinks=sinks,
-                settings=DurabilitySettings(NoSync(), MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
+                settings=DurabilitySettings(world.strategy, MIN_REPLICAS, Bound(), Retention(epochs=6), fold=1),
                 expiring=left(world.flow),
                 on_loss=world.on_loss,
             )
@@ -135,9 +136,17 @@ class SimulatedDriver:
 class Simulation:
     """One run."""
 
-    def __init__(self, seed: int, root: Path, scattered: bool = False, on_loss: str = "replay") -> None:
+    def __init__(
+        self,
+        seed: int,
+        root: Path,
+        scattered: bool = False,
+        on_loss: str = "replay",
+        strategy: Strategy | None = None,
+    ) -> None:
         self.world = World(seed, root)
         self.world.on_loss = on_loss
+        self.world.strategy = strategy or NoSync()
         if scattered:
             self.world.scatter(1 + seed % 4)
         self.losing: tuple[int, str, int] | None = None
@@ -378,6 +387,9 @@ class Simulation:
             engine.upkeep()
             engine.step()  # repairs what the upkeep found damaged
             engine.repair()
+        if self.world.strategy != NoSync():
+            engine.make_safe()  # others leave more for later
+            engine.step()
         self._remember(engine)
         history = self.whole(engine.history)
         bags = self.world.upto(history)
@@ -442,14 +454,19 @@ def _damaged(whole: bytes, chance: random.Random, cut: bool) -> bytes:
 
 
 def run(
-    seed: int, actions: Sequence[Action], scattered: bool = False, on_loss: str = "replay"
+    seed: int,
+    actions: Sequence[Action],
+    scattered: bool = False,
+    on_loss: str = "replay",
+    strategy: Strategy | None = None,
 ) -> SimulationFailure | None:
     """Carry out the actions in the world of a seed; what went wrong, if anything did. ``scattered``: layers are kept by
-    members, each in a directory of its own; ``on_loss``: what is done when one of them is lost."""
+    members, each in a directory of its own; ``on_loss``: what is done when one of them is lost; ``strategy``: how
+    results are protected."""
     # In memory, where there is such a place: a sync that takes no time.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="holdfast-simulation-", dir=memory))
-    simulation = Simulation(seed, root, scattered, on_loss)
+    simulation = Simulation(seed, root, scattered, on_loss, strategy)
     place = -1
     try:
         with quiet_logs():
@@ -468,15 +485,27 @@ def run(
 
 
 def simulate(
-    seed: int, length: int = LENGTH, *, scattered: bool = False, on_loss: str = "replay"
+    seed: int,
+    length: int = LENGTH,
+    *,
+    scattered: bool = False,
+    on_loss: str = "replay",
+    strategy: Strategy | None = None,
 ) -> SimulationFailure | None:
     """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
-    ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired."""
-    return run(seed, actions_of(seed, length, scattered, on_loss), scattered, on_loss)
+    ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired. ``strategy``: one under which
+    recovery is precise; by default ``hf.nosync()``."""
+    return run(seed, actions_of(seed, length, scattered, on_loss), scattered, on_loss, strategy)
 
 
 def shrink(
-    seed: int, failure: SimulationFailure, attempts: int = 200, *, scattered: bool = False, on_loss: str = "replay"
+    seed: int,
+    failure: SimulationFailure,
+    attempts: int = 200,
+    *,
+    scattered: bool = False,
+    on_loss: str = "replay",
+    strategy: Strategy | None = None,
 ) -> SimulationFailure:
     """A failing run with fewer actions: parts are left out, larger ones first, for as long as it fails."""
     size = max(1, len(failure.actions) // 2)
@@ -485,7 +514,7 @@ def shrink(
         while start < len(failure.actions) and attempts:
             attempts -= 1
             fewer = failure.actions[:start] + failure.actions[start + size :]
-            again = run(seed, fewer, scattered, on_loss)
+            again = run(seed, fewer, scattered, on_loss, strategy)
             if again is None:
                 start += size
             else:

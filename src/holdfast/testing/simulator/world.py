@@ -16,6 +16,8 @@ from holdfast.connectors.sink import Sink
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
 from holdfast.errors import Fenced, InputError, StoreError
+from holdfast.guarantees.strategies import NoSync
+from holdfast.guarantees.strategy import Strategy
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.simulator.model import FLOWS, SOURCES, START, Bag, Row, edition_of
@@ -87,6 +89,9 @@ class World:
 
         self.on_loss = "replay"
         """What a flow does when one of them is lost."""
+
+        self.strategy: Strategy = NoSync()
+        """How results are protected."""
 
         self.elsewhere = 0.1
         """How often a keyed task runs on another member than its own, where members have their own layers."""
