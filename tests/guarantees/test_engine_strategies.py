@@ -1,0 +1,171 @@
+"""What each strategy really does in an engine: what it copies and when, when output leaves, and what a driver that
+follows a dead one begins with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+from holdfast.testing import classify
+
+from .engines import Append, Life, Transactional, reference
+
+HELD, EARLY = hf.aligned_snapshot(3), hf.aligned_snapshot(3, output="early")
+KINDS = {"transactional": Transactional, "append": Append}
+
+
+def test_a_snapshot_copies_all_at_its_epoch_and_nothing_between(tmp_path: Path) -> None:
+    life = Life(tmp_path, HELD)
+    life.run(2)
+    assert life.copies() == set() and life.given.rows == [], "nothing is copied, nothing leaves"
+    life.run(1)
+    assert life.copies() and life.given.numbers == [0, 1, 2], "in order, once, with the snapshot"
+    held = [store.snapshot() for store in life.stores]
+    life.run(2)
+    assert life.given.numbers == [0, 1, 2]
+    assert [store.snapshot() for store in life.stores] == held
+    life.finish()
+    assert life.given.numbers == [0, 1, 2, 3, 4], "closing is a snapshot"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("view", ["passed", "counted"])
+def test_held_output_of_epochs_that_died_never_left(tmp_path: Path, view: str, kind: str) -> None:
+    life = Life(tmp_path / "a", HELD, KINDS[kind], view)
+    life.run(5)
+    before = list(life.given.rows)
+    life.die()
+    assert life.open().last == 2, "back to the snapshot"
+    life.finish()
+    wanted = reference(tmp_path / "b", view, 5) if view == "passed" else None
+    if wanted is not None:
+        found = classify(before, life.given.rows[len(before) :], wanted)
+        assert found.recovery.value == ("precise" if kind == "transactional" else "rollback-repeating"), str(found)
+
+
+def test_a_driver_that_dies_among_held_epochs_gives_a_plain_sink_all_of_them_again(tmp_path: Path) -> None:
+    life = Life(tmp_path / "a", HELD, Append)
+    life.run(2)
+    life.feed(1)
+    life.die_at("sink.after_commit", lambda: life.step())
+    before = list(life.given.rows)
+    assert life.given.numbers == [0], "of three epochs that left together"
+    life.finish()
+    assert life.given.numbers[:4] == [0, 0, 1, 2]
+    found = classify(before, life.given.rows[len(before) :], reference(tmp_path / "b", "passed", 3))
+    assert found.recovery is hf.RecoveryType.REPEATING, str(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_early_output_comes_again_after_a_crash_the_same_rows_of_repeatable_operators(
+    tmp_path: Path, kind: str
+) -> None:
+    life = Life(tmp_path / "a", EARLY, KINDS[kind])
+    life.run(5)
+    before, numbers = list(life.given.rows), list(life.given.numbers)
+    assert numbers == [0, 1, 2, 3, 4], "each at once"
+    life.die()
+    assert life.open().last == 2, "back to the snapshot"
+    life.feed(1)
+    life.finish()
+    found = classify(before, life.given.rows[len(before) :], reference(tmp_path / "b", "passed", 6))
+    assert found.recovery is hf.predict([hf.OperatorClass.REPEATABLE], EARLY, hf.SinkKind.APPEND).recovery, str(found)
+    later = life.given.numbers[5:]
+    assert all(number > 10**12 or (number == 2 and kind == "append") for number in later), (
+        "no number is used for two things"
+    )
+
+
+def test_early_output_of_an_aggregate_converges_in_its_last_values(tmp_path: Path) -> None:
+    life = Life(tmp_path, EARLY, Append, "counted")
+    life.run(5)
+    life.die()
+    life.feed(1)
+    life.finish()
+    came = life.given.rows
+    last = {city: n for city, n, diff in came if diff > 0}
+    assert last == {0: 3, 1: 3}
+    assert len(came) > len(set(came)) or len(came) > 10, "something came again"
+
+
+def test_two_crashes_in_a_row_and_a_clean_end_leave_numbers_growing(tmp_path: Path) -> None:
+    life = Life(tmp_path, EARLY)
+    for _ in range(2):
+        life.run(2)
+        life.die()
+    life.run(4)
+    life.finish()
+    numbers = list(life.given.numbers)
+    life.run(1)
+    life.finish()
+    assert life.given.numbers[: len(numbers)] == numbers and len(life.given.numbers) == len(numbers) + 1
+    assert numbers == sorted(set(numbers))
+    assert {row[0] for row in life.given.rows} == set(range(1, 10)), "no row is lost"
+
+
+def test_a_passive_standby_goes_on_from_its_last_copy_and_computes_the_rest_again(tmp_path: Path) -> None:
+    life = Life(tmp_path / "a", hf.passive_standby(3), view="counted")
+    life.run(5)
+    before = list(life.given.rows)
+    life.die()
+    engine = life.open()
+    assert engine.recovery.epochs == [3, 4] and engine.recovery.layers_fetched > 0 and engine.last == 4
+    life.finish()
+    assert life.given.rows == before, "the sink has all of it"
+
+
+def test_upstream_backup_copies_no_state_and_computes_all_of_it_again(tmp_path: Path) -> None:
+    life = Life(tmp_path / "a", hf.upstream_backup(2), view="counted")
+    life.run(5)
+    assert life.copies() == set(), "no state"
+    assert life.open().safe == 4, "the lineage is safe"
+    assert life.world.forgotten["users"] == 0, "its input is part of the state"
+    life.die()
+    shutil.rmtree(life.world.local(0))
+    engine = life.open()
+    assert engine.recovery.epochs == [0, 1, 2, 3, 4] and engine.recovery.layers_fetched == 0
+    before = list(life.given.rows)
+    life.run(1)
+    assert [row for row in life.given.rows[len(before) :] if row[2] > 0] == [(0, 3, 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gap_skips_the_epoch_that_died_and_says_so(tmp_path: Path, kind: str) -> None:
+    life = Life(tmp_path / "a", hf.gap(), KINDS[kind])
+    life.run(3)
+    before = list(life.given.rows)
+    life.feed(1)
+    life.die_at("epoch.ran", lambda: life.step())
+    engine = life.open()
+    assert engine.recovery.missing == [3]
+    life.run(2)
+    life.finish()
+    found = classify(before, life.given.rows[len(before) :], reference(tmp_path / "b", "passed", 6))
+    assert found.recovery is hf.RecoveryType.GAP and [row[0] for row in found.missing] == [4], str(found)
+
+
+def test_gap_begins_empty_where_state_is_gone_and_says_which_epochs_are_missing(tmp_path: Path) -> None:
+    life = Life(tmp_path, hf.gap(), view="counted")
+    life.run(4)
+    life.die()
+    shutil.rmtree(life.world.local(0) / "traces")
+    engine = life.open()
+    assert engine.recovery.missing == [0, 1, 2, 3] and engine.recovery.sources == {}
+    life.run(1)
+    assert life.given.rows[-1] == (1, 1, 1), "it counts from nothing"
+
+
+def test_a_flow_that_was_closed_goes_on_whatever_the_strategy(tmp_path: Path) -> None:
+    some = (HELD, EARLY, hf.passive_standby(3), hf.upstream_backup(), hf.gap(), hf.synchronous_log())
+    for number, strategy in enumerate(some):
+        life = Life(tmp_path / str(number), strategy)
+        life.run(4)
+        life.finish()
+        engine = life.open()
+        assert engine.last == 3 and engine.recovery.epochs == [] and engine.recovery.missing == []
+        life.run(1)
+        life.finish()
+        assert [row[0] for row in life.given.rows] == [1, 2, 3, 4, 5], strategy
