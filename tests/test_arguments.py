@@ -230,6 +230,15 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "replaced(every)": (lambda o, x: hf.replaced(o.directory, schema="k long", every=x), (None, "x", -1, [], True)),
     "replaced(key)": (lambda o, x: hf.replaced(o.directory, schema="k long", key=x), (5, "", [], "nokey", [5])),
     "replaced(options)": (lambda o, x: hf.replaced(o.directory, "json", "k long", options=x), (5, "x", {"mode": "x"})),
+    "files(recursive)": (lambda o, x: hf.files(o.directory, "json", "k long", recursive=x), (None, 5, "", [])),
+    "files(partitioned_by)": (
+        lambda o, x: hf.files(o.directory, "json", "k long", partitioned_by=x),
+        (None, 5, "nocolumn", [5], [""]),
+    ),
+    "files(on_missing)": (lambda o, x: hf.files(o.directory, "json", "k long", on_missing=x), (5, "", "skip", [])),
+    "files(on_extra)": (lambda o, x: hf.files(o.directory, "json", "k long", on_extra=x), (None, 5, "", "skip", [])),
+    "files(on_bad_rows)": (lambda o, x: hf.files(o.directory, "json", "k long", on_bad_rows=x), (None, 5, "skip", [])),
+    "files(keep)": (lambda o, x: hf.files(o.directory, "json", "k long", keep=x), (5, "", "all", True)),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

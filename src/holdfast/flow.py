@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
+from holdfast.connectors.file_form import InferredFiles
 from holdfast.connectors.input import Input, KeyedInput, same_input
 from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
@@ -234,6 +235,12 @@ class Flow:
         subject = f"source '{name}'"
         if expires is not None:
             arguments.text(subject, "expires", expires, "SQL")
+        if isinstance(source, InferredFiles):
+            source = source.resolved(self._session(), self._recorded_fields(name))
+        if source.versions is not None and (expires is not None or ids is not None):
+            raise DeclarationError(
+                f"{subject}: expires and unique cannot be had together with hf.replaced or on_bad_rows='quarantine'"
+            )
         if key is not None:
             _check_keyed(subject, expires)
             source = KeyedSource(subject, source, key, order_by, on_missing)
@@ -243,6 +250,14 @@ class Flow:
             self._catalog.check_new(name, "source")
             self._add(name, source, expires, ids)
         return self
+
+    def _recorded_fields(self, name: str) -> list[tuple[str, str]] | None:
+        """The columns that a source had when the flow ran last, as its log says."""
+        from holdfast.log.location import open_location
+        from holdfast.runtime.description import recorded_fields
+
+        locations = [open_location(place) for place in self._places]
+        return recorded_fields(self._local or working_directory(locations, make=False), locations, name)
 
     @overload
     def input(

@@ -26,6 +26,9 @@ import xxhash
 from holdfast.connectors.file_listing import File
 from holdfast.connectors.file_offer import Columns, Offered
 from holdfast.connectors.taken_files import TakenFiles
+from holdfast.reporting.redaction import logger
+
+_LOG = logger("holdfast.sources")
 
 Identity = Literal["path", "content"]
 
@@ -33,6 +36,9 @@ _END = 32 << 10
 _BLOCK = 1 << 20
 _BRIEF, _WHOLE = 4, 16
 """The bytes of a mark."""
+
+_WATCHED = 10_000
+"""With more files than that, those that were taken are not looked at again."""
 
 _ALIKE = 64
 """So many files of one mark are looked at, the latest ones: heartbeats are all alike."""
@@ -60,6 +66,9 @@ class Taken:
 
         self._otherwise: set[int] = set()
         """The sizes of files with marks of the other identity."""
+
+        self._edited: dict[str, int] = {}
+        """Path → the time of change at which it was seen to differ from the file that was taken."""
 
         self._copies: dict[str, File] = {}
         """Path → a file there whose content was taken elsewhere."""
@@ -91,6 +100,8 @@ class Taken:
         """Whether no epoch needs to look at what is at ``path``."""
         held = self._files.at(path)
         if not self._whole:
+            if held is not None and len(self._files) <= _WATCHED:
+                self._watch(path, held, look)
             return held is not None
         if held is None and path not in self._copies:
             return False
@@ -99,6 +110,25 @@ class Taken:
         except OSError:
             return True  # gone: there is nothing to take
         return (now.size, now.changed) == held or self._copies.get(path) == now
+
+    def _watch(self, path: str, held: tuple[int, int], look: Callable[[], File]) -> None:
+        """Warn of a file that was taken and has been written to since."""
+        try:
+            now = look()
+            if (now.size, now.changed) == held or self._edited.get(path) == now.changed:
+                return
+            self._edited[path] = now.changed
+            if now.size == held[0] and path in self._files.alike(_key(now.size, self.mark(path)), _ALIKE):
+                return  # it was touched, and is the same
+        except OSError:
+            return
+        _LOG.warning(
+            "file %r was written to after it was taken; that changes nothing, since identity='path' says that a file "
+            "is taken once. Put new rows into a new file; or declare the source with identity='content', or as "
+            "hf.replaced(…)",
+            path,
+            extra={"path": path},
+        )
 
     def has_content(self, offered: Offered, about_to_be: Collection[bytes]) -> bool:
         """Whether a file of this content was taken, or is ``about_to_be`` (where content says what a file is)."""

@@ -17,6 +17,7 @@ on everything is listed always.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -83,8 +84,18 @@ class _Directory:
 class FileTree:
     """The files at or under a path."""
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        pattern: re.Pattern[str] | None = None,
+        recursive: bool = True,
+    ) -> None:
+        """``pattern``: what the path of a file behind ``path`` must match."""
         self.path = path
+        self._pattern = pattern
+        self._recursive = recursive
         self._clock = clock
         self._listed: dict[str, _Directory] = {}
         self._next = 0.0
@@ -104,17 +115,21 @@ class FileTree:
             if not os.path.isdir(self.path):
                 file = described(self.path)
                 return [] if known(self.path, lambda: file) else [file]
-            return list(self._walk(self.path, known, thorough))
+            found = self._walk(self.path, known, thorough)
+            return [file for file in found if self._wants(file.path)]
         except FileNotFoundError:
             text = f"files {self.path!r}: it was there when the source was declared, and is gone"
             raise BadFile(text, path=self.path) from None
         except OSError as error:
             raise unreadable(os.fsdecode(error.filename or self.path), error) from error
 
+    def _wants(self, path: str) -> bool:
+        return self._pattern is None or self._pattern.fullmatch(os.path.relpath(path, self.path)) is not None
+
     def _walk(self, path: str, known: Known, thorough: bool) -> Iterator[File]:
         directory = self._directory(path, known, thorough)
         yield from directory.files.values()
-        for each in directory.directories:
+        for each in directory.directories if self._recursive else ():
             try:
                 yield from self._walk(each, known, thorough)
             except FileNotFoundError:

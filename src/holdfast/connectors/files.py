@@ -18,19 +18,26 @@ The file is long because polling, offering and reading again must agree on what 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Literal, TypeVar, get_args
 
 from holdfast.connectors import file_listing, parquet_files, text_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.bad_lines import BAD, FILE, HIDDEN, OnBadRows, Quarantined, reason_column, shown
 from holdfast.connectors.change_feed import ChangeFeed, Envelope, feed_form
+from holdfast.connectors.column_policies import OnExtraColumn, OnMissingColumn, json_columns
+from holdfast.connectors.file_form import FileForm, InferredFiles, file_form
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.file_listing import File, FileTree
 from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
+from holdfast.connectors.file_patterns import split_pattern
+from holdfast.connectors.partition_directories import spark_column, values_in
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.foundation import arguments
+from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
@@ -61,12 +68,22 @@ def files(
     op: str | None = None,
     envelope: Envelope | None = None,
     envelope_columns: Mapping[str, str] | None = None,
+    recursive: bool = True,
+    partitioned_by: str | Sequence[str] = (),
+    on_missing: OnMissingColumn | None = None,
+    on_extra: OnExtraColumn = "ignore",
+    on_bad_rows: OnBadRows = "fail",
+    keep: Literal["rows"] | None = None,
 ) -> Source:
-    """The files under ``path`` (a directory, searched recursively; a file; or a list of these), as they arrive.
+    """The files under ``path`` (a directory, searched recursively unless ``recursive=False``; a file; a pattern such as
+    ``in/*/2024-??.json`` or ``in/**/*.csv``; or a list of these), as they arrive. Files may be compressed (``.gz``,
+    ``.zst``, …). A Parquet file of no bytes is passed over until it has some.
 
-    ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``max_files_per_epoch``
-    bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are recorded. ``options``
-    are Spark's reader options for JSON and CSV; one that would change nothing, or which files are read, is refused.
+    ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``schema="infer"``: what
+    Spark infers of the files that are there; a flow that has run goes on with what it found then.
+    ``max_files_per_epoch`` bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are
+    recorded. ``options`` are Spark's reader options for JSON and CSV; one that would change nothing, or which files are
+    read, is refused.
     Times without a zone are in the session's time zone, as ``spark.read`` has it, unless the option ``timeZone`` says
     otherwise; the zone that a source began with stays its zone, whatever session goes on with it.
 
@@ -75,6 +92,13 @@ def files(
     is not looked at again.
     ``"content"``: a file is taken once per content, wherever it is moved or copied to; equal files count once, and each
     file is read once more, to compute its digest.
+
+    ``partitioned_by`` names columns of ``schema`` that directories say, as in ``date=2024-05-01/``. ``on_missing`` is
+    what a declared column means that a file does not have: ``"fail"`` (Parquet's default), ``"warn"`` (JSON's; once),
+    or ``"null"``; ``on_extra``, a column that was not declared. CSV with a header must have the declared columns.
+    ``on_bad_rows="quarantine"`` puts lines of JSON and CSV that do not read or fit into a collection beside the source,
+    ``NAME_quarantine(reason, record, file)``, for views to read. ``keep="rows"`` keeps the source's rows in the log: a
+    view that is declared later is filled from there, and files that were taken and are safe may be archived.
 
     ``op`` names a column that says what happened to the row: ``insert``, ``update``, ``delete`` or their letters; it is
     no column of the collection, and not in ``schema``. An update without its before-image needs ``flow.source(…,
@@ -108,7 +132,16 @@ def files(
         from holdfast.connectors.replicated_files import Replicated
 
         return Replicated(path, schema, max_files_per_epoch)
-    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity)
+    form = file_form(format, partitioned_by, on_missing, on_extra, on_bad_rows, recursive, keep)
+    if schema == "infer":
+        if form.partitioned_by:
+            raise DeclarationError("files: with partitioned_by the schema must say the types; give schema='…'")
+        return InferredFiles(
+            lambda found: Files(path, format, found, max_files_per_epoch, on_bad_file, options, identity, form),
+            format,
+            options,
+        )
+    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, form)
 
 
 def _feed(
@@ -150,10 +183,12 @@ class Files(Source):
         on_bad_file: OnBadFile,
         options: Mapping[str, str] | None,
         identity: Identity = "path",
+        form: FileForm | None = None,
     ) -> None:
+        self._form = form = file_form(format) if form is None else form
         given = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
-        self._trees = [FileTree(file_listing.root(one)) for one in given]
+        self._trees = [_tree(os.fspath(one), form.recursive) for one in given]
         self._format = format
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"
@@ -168,9 +203,18 @@ class Files(Source):
         self._footers: dict[File, parquet_files.Footer] = {}
         self._moved: dict[bytes, str] = {}
         self._warned = False
-        self.fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
-        for field in self.fields:
+        self._spark: Any = None
+        fields = self._first_schema() if schema is None else parse_schema(schema, subject=self._subject)
+        for field in fields:
             arrow_type(field.type)
+        self._said, self._inside = form.split(fields, self._subject)
+        """The columns that directories say, and those that the files have."""
+
+        self.keeps_rows = form.keeps_rows
+        self.fields = fields
+        if form.quarantine:
+            self.versions = Quarantined(fields)
+            self.fields = (*fields, *HIDDEN)
 
     def _check_declaration(self, on_bad_file: str, identity: str, options: object) -> None:
         if not self._trees:
@@ -200,6 +244,8 @@ class Files(Source):
         if first is None:
             raise SchemaError(f"{self._subject}: there is no file yet to take the schema from; give schema='…'")
         found = parquet_files.read_footer(first.path).schema
+        if self._form.partitioned_by:
+            raise SchemaError(f"{self._subject}: with partitioned_by the schema must say the types; give schema='…'")
         return tuple(
             Field(field.name, spark_type(field.type, subject=f"file {first.path!r}: column {field.name!r}"))
             for field in found
@@ -245,7 +291,9 @@ class Files(Source):
         for file in self._files_now(offer):
             footer = self._footers.get(file) or parquet_files.read_footer(file.path)
             if footer.rows:
-                parts += parquet_files.cut(file, footer, self.fields)
+                values = values_in(file.path, self._said)
+                said = tuple(zip(self._said, values, strict=True))
+                parts += parquet_files.cut(file, footer, self.fields, said, self._form.lenient)
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:
@@ -258,15 +306,33 @@ class Files(Source):
         return text_files.in_place(frame, [file.path for file in files]) if files else frame
 
     def _read(self, spark: Any, offer: Offer, *, placed: bool = False) -> tuple[Any, list[File]]:
-        ddl = ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in self.fields)
+        self._spark = spark
         files = self._files_now(offer)
         if not files:
             places = ", _path string, _offer bigint, _block bigint, _row bigint" if placed else ""
-            return spark.createDataFrame([], ddl + places), files
+            return spark.createDataFrame([], _ddl(self.fields) + places), files
         paths = [file.path for file in files]
-        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed)
+        ddl, derived = _ddl(self._inside), bool(self._said) or self._form.quarantine
+        if self._form.quarantine:
+            ddl += f", {_ddl([BAD])}"
+        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed or derived)
         text_files.check_whole(frame, sum(file.size for file in files), self._subject)
+        if derived:
+            frame = frame.selectExpr(*self._columns(), *(("_path", "_block", "_row") if placed else ()))
         return frame, files
+
+    def _columns(self) -> list[str]:
+        """The columns of the source, of what Spark reads."""
+        said = {field.name: spark_column(field) for field in self._said}
+        columns = [said.get(field.name, quoted(field.name)) for field in (*self._inside, *self._said)]
+        if not self._form.quarantine:
+            return columns
+        return [
+            *columns,
+            BAD.name,
+            f"url_decode(replace(_path, '+', '%2B')) AS {FILE.name}",
+            reason_column(self._format, self._inside),
+        ]
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
@@ -324,6 +390,8 @@ class Files(Source):
                     continue
                 if found[passed.path] == passed:
                     del found[passed.path]
+        if self._format == "parquet":
+            found = {path: file for path, file in found.items() if file.size or _size(path)}
         return sorted(found.values(), key=lambda file: (file.changed, file.path))
 
     def _next_offer(self) -> Offer | None:
@@ -373,13 +441,21 @@ class Files(Source):
             file = file_listing.described(found.path)
             if self._format == "parquet":
                 footer = parquet_files.read_footer(file.path)
-                parquet_files.check_schema(file.path, footer.schema, self.fields)
+                parquet_files.check_schema(file.path, footer.schema, self._inside, self._form.lenient)
+                self._check_columns(file.path, footer.schema.names)
                 self._footers[file] = footer
+            columns = json_columns(file.path) if self._format == "json" and self._form.policies.look else None
+            if columns is not None:
+                self._check_columns(file.path, columns)
+            values_in(file.path, self._said)
             return Offered(file, self._taken.mark(file.path))
         except (InputError, SchemaError) as error:
             return error
         except OSError as error:
             return file_listing.unreadable(found.path, error)
+
+    def _check_columns(self, path: str, found: Collection[str]) -> None:
+        self._form.policies.check(path, found, [field.name for field in self._inside])
 
     def _moved_from(self, offered: Offered) -> FileMoved | None:
         """The error for a file that was taken where it was before; a warning for one that may have been."""
@@ -438,10 +514,16 @@ class Files(Source):
                 path=file.path,
             )
         except BadFile:
-            place = self._place_of(offered)
+            place = self._place_of(offered) or self._touched(offered)
             if place is None:
                 raise
             return file_listing.described(place)
+
+    def _touched(self, offered: Offered) -> str | None:
+        """Where a file is that has another time of change than it had, and is the same."""
+        path = offered.file.path
+        same = offered.mark and _size(path) == offered.file.size and marked_as(path, offered.mark)
+        return path if same else None
 
     def _place_of(self, offered: Offered) -> str | None:
         """Where a file is now that is known by its content."""
@@ -460,9 +542,37 @@ class Files(Source):
 
     def _bad_file(self, file: File, error: Exception) -> BadFile:
         reason = text_files.reason(str(error))
+        line, text = None, ""
+        with suppress(Exception):  # it is said as far as it can be found out
+            options = {text_files.ZONE: self._zone or "UTC", **self._options}
+            found = text_files.first_bad_line(self._spark, self._format, _ddl(self._inside), options, file.path)
+            line, text = found or (None, "")
+        where = f", line {line}" if line is not None else ""
+        what = f": {shown(text)}" if text else ""
         return BadFile(
-            f"file {file.path!r}: it does not read as {self._format} ({reason})", path=file.path, reason=reason
+            f"file {file.path!r}{where}: it does not read as {self._format} ({reason}){what}. Nothing of it counts. "
+            "Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip', or with "
+            "on_bad_rows='quarantine'",
+            path=file.path,
+            reason=reason,
+            line=line,
         )
+
+
+def _tree(path: str, recursive: bool) -> FileTree:
+    under, pattern = split_pattern(path)
+    return FileTree(file_listing.root(under), pattern=pattern, recursive=recursive)
+
+
+def _ddl(fields: Sequence[Field]) -> str:
+    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:

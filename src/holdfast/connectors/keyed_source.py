@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.connectors.bad_lines import Quarantined
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import Versions, arrivals, missing, versions
 from holdfast.errors import DeclarationError
@@ -31,12 +32,15 @@ class KeyedSource(Source):
     """``inner``, whose rows are versions of a key."""
 
     def __init__(self, subject: str, inner: Source, key: Any, order_by: Any, on_missing: Any) -> None:
+        if isinstance(inner.versions, Quarantined):
+            raise DeclarationError(f"{subject}: key and on_bad_rows='quarantine' cannot be had together")
         if inner.versions is not None:
             raise DeclarationError(f"{subject}: hf.replaced(…) has its own key: give it there")
         self.versions: Versions = versions(subject, inner.fields, key, order_by)
         self.inner = inner.with_key(self.versions.key)
         self.fields = self.versions.arrivals
         self.replayable = inner.replayable
+        self.keeps_rows = inner.keeps_rows
         self.patience = inner.patience
         self._strict = missing(subject, on_missing, self.versions.order, default="error") == "error"
         self._next = 0

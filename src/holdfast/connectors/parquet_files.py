@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from holdfast.connectors.file_listing import File, check_unchanged, unreadable
 from holdfast.connectors.fit_types import Misfit, fit, fits
+from holdfast.connectors.partition_directories import constant
 from holdfast.errors import BadFile, HoldfastError, SchemaError
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.plan.nodes import Field
@@ -51,10 +52,13 @@ def read_footer(path: str) -> Footer:
         raise _bad(path, error) from error
 
 
-def check_schema(path: str, found: pa.Schema, fields: Sequence[Field]) -> None:
-    """Raise `SchemaError` unless the file has every declared column, in a type that can fit."""
+def check_schema(path: str, found: pa.Schema, fields: Sequence[Field], lenient: bool = False) -> None:
+    """Raise `SchemaError` unless the file has every declared column, in a type that can fit; ``lenient``: it may lack
+    some."""
     for field in fields:
         places = found.get_all_field_indices(field.name)
+        if lenient and not places:
+            continue
         if len(places) != 1:
             what = "is missing" if not places else f"is there {len(places)} times"
             hint = "" if places else did_you_mean(field.name, found.names)
@@ -92,14 +96,22 @@ class ParquetPart:
     size: tuple[int, int] = (0, 0)
     """Rows and compressed bytes, as the footer has them."""
 
+    said: tuple[tuple[Field, str | None], ...] = ()
+    """The columns that the file's directories say, with their values."""
+
+    lenient: bool = False
+    """Whether a column that the file lacks is NULL."""
+
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
         check_unchanged(self.file)
-        path, names = self.file.path, [field.name for field in self.fields]
+        path = self.file.path
         try:
             with _opened(path) as file:
                 # A file that is exchanged for another of the same size and time is still no reason to read wrong
                 # columns.
-                check_schema(path, file.schema_arrow, self.fields)
+                inside = self._inside()
+                check_schema(path, file.schema_arrow, inside, self.lenient)
+                names = [field.name for field in inside if field.name in file.schema_arrow.names]
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=list(self.groups), columns=names):
                     yield self._fitted(pa.Table.from_batches([batch]), schema)
         except HoldfastError:
@@ -107,9 +119,20 @@ class ParquetPart:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _bad(path, error) from error
 
+    def _inside(self) -> list[Field]:
+        outside = [field for field, _ in self.said]
+        return [field for field in self.fields if field not in outside]
+
     def _fitted(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         columns = []
+        said = dict(self.said)
         for field, target in zip(self.fields, schema, strict=True):
+            if field in said:
+                columns.append(constant(said[field], field, table.num_rows))
+                continue
+            if field.name not in table.column_names:
+                columns.append(pa.nulls(table.num_rows, target.type))
+                continue
             try:
                 columns.append(fit(table.column(field.name), target.type))
             except Misfit as error:
@@ -117,7 +140,13 @@ class ParquetPart:
         return pa.Table.from_arrays(columns, schema=schema)
 
 
-def cut(file: File, footer: Footer, fields: tuple[Field, ...]) -> list[ParquetPart]:
+def cut(
+    file: File,
+    footer: Footer,
+    fields: tuple[Field, ...],
+    said: tuple[tuple[Field, str | None], ...] = (),
+    lenient: bool = False,
+) -> list[ParquetPart]:
     """A file as parts of about `PART_BYTES`."""
     parts: list[ParquetPart] = []
     taken: list[int] = []
@@ -127,7 +156,7 @@ def cut(file: File, footer: Footer, fields: tuple[Field, ...]) -> list[ParquetPa
         size += group
         if size >= PART_BYTES or place == len(footer.groups) - 1:
             rows = sum(footer.counts[each] for each in taken)
-            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size)))
+            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size), said, lenient))
             taken, size = [], 0
     return parts
 

@@ -31,6 +31,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from holdfast.connectors.bad_lines import Quarantined
 from holdfast.connectors.versions import Snapshots, Versions
 from holdfast.plan.nodes import Field
 
@@ -79,9 +80,13 @@ class Source(ABC):
     """Whether the parts of an offer, and the rows of a part, come in the order in which they happened. It matters with
     a key: if not, rows that an offer takes back go before all that it adds."""
 
-    versions: Versions | Snapshots | None = None
+    versions: Versions | Snapshots | Quarantined | None = None
     """Set by Holdfast for a source that was declared with a key: its rows are versions, of which a later one takes the
     place of an earlier one, and ``fields`` has more than the collection's columns."""
+
+    keeps_rows: bool = False
+    """Whether the log keeps the source's rows although an offer can be read again: then a view that is declared later
+    is filled from the log, and the input may be gone by then."""
 
     patience: float = 0.0
     """While ``flow.run`` finds nothing to do, it asks the source again after twenty times what asking took, but not

@@ -66,6 +66,9 @@ class TakenFiles:
         self._paths = _Index()
         self._alike = _Index()
 
+    def __len__(self) -> int:
+        return self._count + len(self._recent)
+
     def add(self, path: str, size: int, changed: int, keys: Iterable[int]) -> None:
         """Remember a file: ``keys`` are whole numbers that those have which are alike."""
         self._recent[path] = (size, changed)

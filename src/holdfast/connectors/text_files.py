@@ -18,6 +18,7 @@ from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
+from holdfast.connectors.bad_lines import find_line
 from holdfast.errors import BadFile, DeclarationError
 from holdfast.foundation.nearest_name import did_you_mean
 
@@ -94,7 +95,8 @@ def checked_options(given: Mapping[str, object], format: str, subject: str) -> d
 def read(
     spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: Sequence[str], *, placed: bool = False
 ) -> Any:
-    """The rows of exactly the files at ``paths``, as a DataFrame; ``placed``: with where each of them was."""
+    """The rows of exactly the files at ``paths``, as a DataFrame; ``placed``: with where each of them was. With a
+    column ``_bad``, lines that do not read are rows, too, with their text in it."""
     plain = [path for path in paths if not _PATTERN.search(path)]
     patterns = [path for path in paths if _PATTERN.search(path)]
     together = [_escaped(path) for path in patterns if ":" not in path]
@@ -141,6 +143,17 @@ def check_whole(frame: Any, size: int, subject: str) -> None:
         )
 
 
+def first_bad_line(
+    spark: Any, format: str, ddl: str, options: Mapping[str, str], path: str
+) -> tuple[int | None, str] | None:
+    """The first line of a file that does not read or fit: its number, if it is found again, and its text."""
+    if options.get("multiLine") == "true":
+        return None
+    frame = read(spark, format, f"{ddl}, `_bad` string", options, [path])
+    found = frame.filter("_bad IS NOT NULL").limit(1).collect()
+    return (find_line(path, found[0]["_bad"]), found[0]["_bad"]) if found else None
+
+
 def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> bool:
     """Whether there is nothing in a file but blanks and, in CSV with a header, one line."""
     if size > _HEADER:
@@ -153,7 +166,9 @@ def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> b
 def _frame(
     spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str], placed: bool = False
 ) -> Any:
-    fixed = {"mode": "FAILFAST", "ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    lenient = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
+    strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    fixed = {**strict, **(lenient if "`_bad`" in ddl else {"mode": "FAILFAST"})}
     reader = spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed})
     frame = reader.json(paths) if format == "json" else reader.csv(paths)
     return frame.selectExpr("*", *_WHERE) if placed else frame

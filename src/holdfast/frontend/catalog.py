@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
+from holdfast.connectors.bad_lines import Quarantined
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, UnknownName
 from holdfast.foundation.nearest_name import did_you_mean
@@ -77,8 +78,13 @@ class Catalog:
         """``planner`` is needed for a source whose rows expire."""
         sources = {**self.sources, name: source}
         if source.versions is not None:
-            rows = source.versions.rows(nodes.Source(name, tuple(source.fields)))
-            return replace(self, sources=sources, expiring={**self.expiring, name: rows})
+            node = nodes.Source(name, tuple(source.fields))
+            found = {name: source.versions.rows(node)}
+            if isinstance(source.versions, Quarantined):
+                beside = f"{name}_quarantine"
+                self.check_new(beside, "source")
+                found[beside] = source.versions.quarantine(node)
+            return replace(self, sources=sources, expiring={**self.expiring, **found})
         if expires is None:
             return replace(self, sources=sources)
         assert planner is not None
@@ -184,7 +190,7 @@ class Catalog:
         """Raise unless a ``kind`` of collection may have this name."""
         if not name or not isinstance(name, str):
             raise DeclarationError(f"{kind}: the name must be a text, not {name!r}")
-        if name in self.sources or name in self.views:
+        if name in self.sources or name in self.views or name in self.expiring:
             raise DeclarationError(f"{kind} '{name}': there is a source or view of that name already", name=name)
         self.check_case(name, kind)
 

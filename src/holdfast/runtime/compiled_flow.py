@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from holdfast.connectors.versions import Snapshots, Versions
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.guarantees.explanation import Outlet, explained
 from holdfast.operators.linear_step import is_native
@@ -40,8 +41,9 @@ class CompiledFlow:
             # What counts once by its id is not a function of all that came: only the log can tell it again.
             if (source.retracts and not source.trusted)
             or not source.replayable
-            or source.versions is not None
+            or isinstance(source.versions, Versions | Snapshots)
             or name in declared.unique
+            or source.keeps_rows
         }
         self._kept = kept
         self.flow = build(declared.views, kept, is_native)

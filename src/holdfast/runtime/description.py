@@ -32,6 +32,30 @@ def recorded_session(local: Path, locations: Sequence[Location]) -> dict[str, st
     return {}
 
 
+def recorded_fields(local: Path, locations: Sequence[Location], name: str) -> list[tuple[str, str]] | None:
+    """The columns of a source's rows when the flow ran last, as the first place that knows it says. Only looks."""
+
+    def told(said: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+        known = known_of(said).get(name)
+        if known is None:
+            return None
+        hidden = [place for place, (column, _) in enumerate(known.fields) if column in _HIDDEN]
+        return [*known.fields[: min(hidden, default=len(known.fields))]]
+
+    with suppress(OSError, ValueError):
+        if found := told(json.loads((local / "collections.json").read_text())):
+            return found
+    for location in locations:
+        with suppress(StoreError, LogDamaged, OSError):
+            if found := told(Replica(location).read_collections()):
+                return found
+    return None
+
+
+_HIDDEN = ("_deleted", "_version", "_bad")
+"""The first of the columns that are behind a collection's own, of sources that have such."""
+
+
 class FlowDescription:
     """The descriptions of a flow, in all the places that have one."""
 

@@ -9,6 +9,8 @@
 Every step only adds layers whose names say what they are, so a crash anywhere in it leaves a log from which the same
 recovery, run again, has less to do. A layer that turns out to be damaged later is treated in the same way: it is set
 aside, steps 2 and 3 are done again, and the work that met it is repeated.
+
+The file is long because each of these steps may be met in the middle of another.
 """
 
 from __future__ import annotations

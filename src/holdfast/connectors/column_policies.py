@@ -1,0 +1,87 @@
+"""Columns that a file has and nobody declared, or that were declared and it does not have.
+
+What a Parquet file has is in its footer. Of a file of JSON lines the first lines are looked at: JSON leaves columns out
+that are NULL, so a column counts as missing if none of these lines has it. A column that was renamed would be NULL from
+then on; that must not go unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import pyarrow as pa
+
+from holdfast.errors import SchemaError
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.reporting.redaction import logger
+
+OnMissingColumn = Literal["fail", "warn", "null"]
+OnExtraColumn = Literal["ignore", "warn", "fail"]
+
+_LOG = logger("holdfast.sources")
+_LOOKED_AT = 64 << 10
+_LINES = 200
+
+
+class ColumnPolicies:
+    """What is done about columns, and which were warned of."""
+
+    def __init__(self, on_missing: OnMissingColumn, on_extra: OnExtraColumn) -> None:
+        self.on_missing = on_missing
+        self.on_extra = on_extra
+        self._warned: set[tuple[str, str]] = set()
+
+    @property
+    def look(self) -> bool:
+        """Whether it matters which columns a file has."""
+        return self.on_missing != "null" or self.on_extra != "ignore"
+
+    def check(self, path: str, found: Collection[str], declared: Sequence[str]) -> None:
+        """Raise, or warn once, of a column of a file."""
+        extra = [name for name in found if name not in declared]
+        for name in declared:
+            if name not in found and self.on_missing != "null":
+                hint = did_you_mean(name, extra) or (f"; it has {', '.join(extra)}, undeclared" if extra else "")
+                self._say(
+                    path, name, self.on_missing, f"column {name!r} is missing{hint}. on_missing='null' takes it as NULL"
+                )
+        for name in extra:
+            if self.on_extra != "ignore":
+                self._say(
+                    path, name, self.on_extra, f"column {name!r} was not declared; on_extra='ignore' passes it by"
+                )
+
+    def _say(self, path: str, name: str, what: str, text: str) -> None:
+        if what == "fail":
+            raise SchemaError(f"file {path!r}: {text}", path=path, column=name)
+        if (name, text) not in self._warned:
+            self._warned.add((name, text))
+            _LOG.warning("file %r: %s (said once)", path, text, extra={"path": path, "column": name})
+
+
+def json_columns(path: str) -> set[str] | None:
+    """The columns that the first lines of a file of JSON lines have; None if none of them is an object."""
+    found: set[str] | None = None
+    for line in first_lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            found = (found or set()) | row.keys()
+    return found
+
+
+def first_lines(path: str) -> list[bytes]:
+    """Some whole lines from the front of a file, which may be compressed."""
+    with opened(path) as stream:
+        head = stream.read(_LOOKED_AT)
+    lines: list[bytes] = head.removeprefix(b"\xef\xbb\xbf").splitlines()
+    return lines[: min(_LINES, max(1, len(lines) - (len(head) == _LOOKED_AT)))]
+
+
+def opened(path: str) -> pa.NativeFile:
+    """A file as a stream of what it holds, whatever it is compressed with."""
+    return pa.input_stream(path, compression="detect")
