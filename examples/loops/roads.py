@@ -85,7 +85,8 @@ def main(**options: Any) -> None:
                 road, what = closed.pop(0), "opens"
                 roads.insert([road])
             else:
-                road, what = dice.choice([road for road in all_roads if road not in closed]), "closes"
+                used = [road for road in all_roads if before.get(road[1]) == before.get(road[0], 0) + road[2]]
+                road, what = dice.choice(used), "closes"
                 closed.append(road)
                 roads.delete([road])
             epoch = flow.step()

@@ -1,0 +1,249 @@
+"""Recursive views over a large graph: what one edge costs, beside computing everything anew.
+
+For connected components, reachability from a set and shortest paths, over one random graph: a flow takes one edge per
+epoch, inserted or deleted at random. In between, in the same run, the same is computed from scratch: by Spark with a
+join and an aggregate per round (as GraphFrames does), by DuckDB with a recursive query, and for reachability by Spark's
+own WITH RECURSIVE, whose UNION ALL visits a node once per way that leads there and is given up after its limits.
+The ratio is the median epoch by the fastest way of Spark's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from data import parse, session
+from rich.console import Console
+from rich.table import Table
+
+import holdfast as hf
+
+Ints = npt.NDArray[np.int64]
+
+BOTH = "SELECT a, b FROM edges UNION ALL SELECT b, a FROM edges"
+COMPONENTS = """
+WITH RECURSIVE labels(node, label) AS (
+  SELECT node, node FROM nodes
+  UNION
+  SELECT e.b, min(l.label) FROM labels l JOIN both e ON e.a = l.node GROUP BY e.b
+) SELECT node, min(label) AS label FROM labels GROUP BY node
+"""
+REACHED = """
+WITH RECURSIVE reached(node) AS (
+  SELECT node FROM starts UNION SELECT e.b FROM reached r JOIN edges e ON e.a = r.node
+) SELECT node FROM reached
+"""
+PATHS = """
+WITH RECURSIVE ways(node, far) AS (
+  SELECT node, 0L FROM starts
+  UNION
+  SELECT e.b, min(w.far + e.w) FROM ways w JOIN edges e ON e.a = w.node GROUP BY e.b
+) SELECT node, min(far) AS far FROM ways GROUP BY node
+"""
+VIEWS = {"components": COMPONENTS, "reached": REACHED, "paths": PATHS}
+
+
+class Graph:
+    """Random edges with weights, and which of them are there."""
+
+    def __init__(self, edges: int, nodes: int, seed: int) -> None:
+        self.dice = np.random.default_rng(seed)
+        self.nodes = nodes
+        self.a, self.b = self.dice.integers(0, nodes, edges), self.dice.integers(0, nodes, edges)
+        self.w = self.dice.integers(1, 100, edges)
+        self.gone: list[int] = []
+        self.starts = self.dice.choice(nodes, 10, replace=False)
+
+    def table(self, rows: Any = slice(None)) -> pa.Table:
+        return pa.table({"a": self.a[rows], "b": self.b[rows], "w": self.w[rows]})
+
+    def now(self) -> pa.Table:
+        there = np.ones(len(self.a), np.bool_)
+        there[self.gone] = False
+        return self.table(there)
+
+    def change(self) -> tuple[pa.Table, bool]:
+        """An edge that goes, or one that comes back."""
+        if self.gone and self.dice.random() < 0.5:
+            return self.table([self.gone.pop(int(self.dice.integers(len(self.gone))))]), True
+        index = int(self.dice.integers(len(self.a)))
+        while index in self.gone:
+            index = int(self.dice.integers(len(self.a)))
+        self.gone.append(index)
+        return self.table([index]), False
+
+
+# -- everything anew ---------------------------------------------------------------------------------------------------
+
+
+def rounds_of_spark(spark: Any, graph: Graph, kind: str) -> Callable[[], int]:
+    """The same in Spark, a join and an aggregate per round, until nothing changes: how many rows it has."""
+    from pyspark.sql import functions as F
+
+    edges = spark.createDataFrame(graph.now().to_pandas())
+    if kind == "components":
+        edges = edges.select("a", "b").union(edges.select("b", "a")).toDF("a", "b")
+        start = spark.range(graph.nodes).select(F.col("id").alias("node"), F.col("id").alias("value"))
+        step = F.col("value")
+    else:
+        start = spark.createDataFrame([(int(each), 0) for each in graph.starts], "node long, value long")
+        step = F.col("value") + F.col("w") if kind == "paths" else F.lit(0).cast("long")
+    edges = edges.cache()
+    edges.count()
+
+    def run() -> int:
+        now = start.cache()
+        total, count = now.agg(F.sum("value"), F.count("*")).first()
+        while True:
+            told = now.join(edges, now.node == edges.a).select(F.col("b").alias("node"), step.alias("value"))
+            new = now.union(told).groupBy("node").agg(F.min("value").alias("value")).localCheckpoint()
+            found = new.agg(F.sum("value"), F.count("*")).first()
+            if (found[0], found[1]) == (total, count):
+                return int(count)
+            now, (total, count) = new, found
+
+    return run
+
+
+def recursion_of_spark(spark: Any, graph: Graph) -> Callable[[], str]:
+    """Spark's own recursive query for reachability, within its limits."""
+    spark.createDataFrame(graph.now().to_pandas()).createOrReplaceTempView("edges")
+    spark.createDataFrame([(int(each),) for each in graph.starts], "node long").createOrReplaceTempView("starts")
+
+    def run() -> str:
+        try:
+            return str(spark.sql(REACHED.replace("UNION", "UNION ALL") + " GROUP BY node").count())
+        except Exception as error:  # its limits on levels and rows
+            return str(error).split("]")[0].strip("[") or type(error).__name__
+
+    return run
+
+
+DUCK = {
+    "components": """
+        WITH RECURSIVE labels(node, label) USING KEY (node) AS (
+          SELECT node, node FROM nodes
+          UNION
+          SELECT e.b, min(l.label) FROM labels l JOIN both_ways e ON e.a = l.node
+          JOIN recurring.labels r ON r.node = e.b WHERE l.label < r.label GROUP BY e.b
+        ) SELECT count(*) FROM labels""",
+    "reached": f"SELECT count(*) FROM ({REACHED})",
+    "paths": """
+        WITH RECURSIVE ways(node, far) USING KEY (node) AS (
+          SELECT node, 0 FROM starts
+          UNION
+          SELECT e.b, min(w.far + e.w) AS far FROM ways w JOIN edges e ON e.a = w.node
+          LEFT JOIN recurring.ways r ON r.node = e.b WHERE r.far IS NULL OR w.far + e.w < r.far GROUP BY e.b
+        ) SELECT count(*) FROM ways""",
+}
+
+
+def query_of_duckdb(graph: Graph, kind: str) -> Callable[[], int]:
+    database = duckdb.connect()
+    edges, nodes = graph.now(), pa.table({"node": np.arange(graph.nodes)})
+    starts = pa.table({"node": graph.starts})
+    for name, table in {"edges": edges, "nodes": nodes, "starts": starts}.items():
+        database.register(f"{name}_given", table)
+        database.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_given")
+    database.execute("CREATE TABLE both_ways AS SELECT a, b FROM edges UNION ALL SELECT b, a FROM edges")
+    return lambda: int(database.execute(DUCK[kind]).fetchone()[0])  # type: ignore[index]  # one row
+
+
+# -- the benchmark -----------------------------------------------------------------------------------------------------
+
+
+def timed(run: Callable[[], object]) -> tuple[float, object]:
+    began = time.perf_counter()
+    found = run()
+    return time.perf_counter() - began, found
+
+
+def measure(spark: Any, home: Path, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One algorithm: epochs of one edge, with everything anew in between."""
+    graph = Graph(arguments.edges, arguments.nodes, seed=7)
+    with hf.Flow(kind, log=home / kind, spark=spark) as flow:
+        edges = flow.input("edges", "a long, b long, w long")
+        flow.input("starts", "node long").insert([(int(each),) for each in graph.starts])
+        flow.input("nodes", "node long").insert(pa.table({"node": np.arange(graph.nodes)}))
+        if kind == "components":
+            flow.view("both", BOTH)
+        flow.view(kind, VIEWS[kind], max_rounds=10_000)
+        edges.insert(graph.table())
+        fill, _ = timed(flow.step)
+        times: list[float] = []
+        paths: set[str] = set()
+        for number in range(-arguments.warm_up, arguments.changes):
+            row, comes = graph.change()
+            (edges.insert if comes else edges.delete)(row)
+            began = time.perf_counter()
+            epoch = flow.step()
+            if number >= 0:
+                times.append(time.perf_counter() - began)
+                paths.add(epoch.path)
+        rows = flow.read(kind).count()
+        anew = {"Spark, joins in rounds": rounds_of_spark(spark, graph, kind), "DuckDB": query_of_duckdb(graph, kind)}
+        seconds: dict[str, float] = {}
+        for name, run in anew.items():
+            each = [timed(run) for _ in range(arguments.repeats)]
+            assert all(found == rows for _, found in each), f"{name}: {each[0][1]} rows, the view has {rows}"
+            seconds[name] = min(taken for taken, _ in each)
+        result = {"fill_s": fill, "epochs_ms": [1000 * each for each in times], "rows": rows, "anew_s": seconds}
+        if kind == "reached":
+            taken, said = timed(recursion_of_spark(spark, graph))
+            result["recursion_of_spark"] = {"seconds": taken, "said": said}
+    result |= {"paths": sorted(paths), "median_ms": 1000 * statistics.median(times), "worst_ms": 1000 * max(times)}
+    result["ratio"] = statistics.median(times) / seconds["Spark, joins in rounds"]
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--nodes", type=int, default=500_000)
+    parser.add_argument("--changes", type=int, default=200)
+    parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--only", choices=list(VIEWS), default=None)
+    arguments = parse(parser, edges=3_000, nodes=2_000, changes=6, warm_up=2, repeats=1)
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    try:
+        spark = session()
+        spark.conf.set(
+            "spark.sql.shuffle.partitions", str(2 * spark.sparkContext.defaultParallelism)
+        )  # as its users do
+        kinds = [arguments.only] if arguments.only else list(VIEWS)
+        results = {kind: measure(spark, home, kind, arguments) for kind in kinds}
+        spark.stop()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    if arguments.json:
+        print(json.dumps(results))
+        return
+    table = Table("", "first fill", "one edge: p50", "p90", "p99", "worst", "Spark anew", "DuckDB anew", "ratio")
+    for kind, each in results.items():
+        order = sorted(each["epochs_ms"])
+        shares = [f"{order[min(len(order) - 1, int(share * len(order)))]:.0f} ms" for share in (0.5, 0.9, 0.99)]
+        anew = [f"{seconds:.1f} s" for seconds in each["anew_s"].values()]
+        row = [kind, f"{each['fill_s']:.1f} s", *shares, f"{order[-1]:.0f} ms", *anew, f"1/{1 / each['ratio']:.0f}"]
+        table.add_row(*row)
+    console = Console(width=130)
+    console.print(f"{arguments.edges:,} edges, {arguments.nodes:,} nodes, {arguments.changes} changes of one edge each")
+    console.print(table)
+    for kind, each in results.items():
+        if said := each.get("recursion_of_spark"):
+            console.print(f"{kind}, Spark's own WITH RECURSIVE: {said['said']} after {said['seconds']:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
