@@ -239,6 +239,15 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "files(on_extra)": (lambda o, x: hf.files(o.directory, "json", "k long", on_extra=x), (None, 5, "", "skip", [])),
     "files(on_bad_rows)": (lambda o, x: hf.files(o.directory, "json", "k long", on_bad_rows=x), (None, 5, "skip", [])),
     "files(keep)": (lambda o, x: hf.files(o.directory, "json", "k long", keep=x), (5, "", "all", True)),
+    "sink(retries)": (lambda o, x: o.flow.sink("v", hf.foreach(print), retries=x), (*NOT_WHOLE, -1)),
+    "sink(pause)": (lambda o, x: o.flow.sink("v", hf.foreach(print), pause=x), NOT_SECONDS),
+    "unsink(view)": (lambda o, x: o.flow.unsink(x), (*NOT_TEXTS, "w")),
+    "unsink(sink)": (lambda o, x: o.flow.unsink("v", x), (5, "v", [])),
+    "snapshot_table(path)": (lambda o, x: hf.snapshot_table(x), (None, 5, "", b"x", ["a"])),
+    "upserts(function)": (lambda o, x: hf.upserts(x, "k"), (None, *NOT_FUNCTIONS)),
+    "upserts(key)": (lambda o, x: hf.upserts(print, x), (None, 5, "", [], [5], [""])),
+    "upserts(seen)": (lambda o, x: hf.upserts(print, "k", seen=x), NOT_FUNCTIONS),
+    "upserts(lineage)": (lambda o, x: hf.upserts(print, "k", seen=len, lineage=x), NOT_FUNCTIONS),  # type: ignore[arg-type]
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

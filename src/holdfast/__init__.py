@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from holdfast.connectors.rate import rate
     from holdfast.connectors.replaced import replaced
     from holdfast.connectors.sink import LostEpochs, Sink
+    from holdfast.connectors.snapshot_table import snapshot_table
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
+    from holdfast.connectors.upserts import upserts
     from holdfast.coordinator.membership import Change, Member
     from holdfast.errors import (
         AfterEpoch,
@@ -226,8 +228,10 @@ __all__ = [
     "query",
     "rate",
     "replaced",
+    "snapshot_table",
     "synchronous_log",
     "table",
+    "upserts",
     "upstream_backup",
     "zookeeper",
 ]
@@ -343,8 +347,10 @@ _HOMES = {
     "query": "queries.one_off",
     "rate": "connectors.rate",
     "replaced": "connectors.replaced",
+    "snapshot_table": "connectors.snapshot_table",
     "synchronous_log": "guarantees.strategies",
     "table": "connectors.table",
+    "upserts": "connectors.upserts",
     "upstream_backup": "guarantees.strategies",
     "zookeeper": "standby.address",
 }

@@ -465,14 +465,20 @@ class Flow:
         with self._turns.taken("drop()"):
             self._catalog.check_view(view)
             if any(target == view for target, _ in self._sinks):
-                raise DeclarationError(f"view '{view}': a sink still takes its changes", view=view)
+                raise DeclarationError(
+                    f"view '{view}': a sink still takes its changes; flow.unsink('{view}') first", view=view
+                )
             self._declared(self._catalog.without_view(view))
         return self
 
-    def sink(self, view: str, sink: Sink) -> Self:
+    def sink(self, view: str, sink: Sink, *, retries: int | None = None, pause: float | None = None) -> Self:
         """Send the changes of ``view`` to a sink: ``hf.changelog(path)``, ``hf.foreach(function)``, or your own
         `Sink`. Declaring the same one again changes nothing; a function of the same name, with another body, takes the
         place of the one before.
+
+        A commit that raises is made again at once, ``retries`` times (none by default), first after ``pause`` seconds
+        (1), each time after twice as long. If it raises still, the step does; its epoch is complete, and the sink gets
+        it before the next one.
 
         From any thread; waits for the epoch at hand."""
         arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
@@ -481,6 +487,10 @@ class Flow:
             raise DeclarationError(
                 f"sink of view '{view}': expected a Sink such as hf.changelog(…), found {sink!r}", view=view
             )
+        if retries is not None:
+            sink.retries = arguments.whole(f"sink of view '{view}'", "retries", retries, 0)
+        if pause is not None:
+            sink.retry_pause = arguments.number(f"sink of view '{view}'", "pause", pause)
         with self._turns.taken("sink()"):
             found = same_again(self._sinks, view, sink)
             if found is None:
@@ -494,6 +504,21 @@ class Flow:
                 self._declared(self._catalog)
                 if self._told is not None and before in self._told.delivered:
                     self._told.delivered[sink] = self._told.delivered[before]
+        return self
+
+    def unsink(self, view: str, sink: Sink | None = None) -> Self:
+        """Send the changes of ``view`` no more to ``sink``, or to any that it has. What they have stays as it is.
+
+        From any thread; waits for the epoch at hand."""
+        arguments.text(f"flow '{self.name}'", "the view of a sink", view, "its name")
+        if sink is not None and not isinstance(sink, Sink):
+            arguments.refuse(f"flow '{self.name}'", "sink", "a sink of the view", sink)
+        with self._turns.taken("unsink()"):
+            kept = [one for one in self._sinks if one[0] != view or (sink is not None and one[1] is not sink)]
+            if len(kept) == len(self._sinks):
+                raise UnknownName(f"view '{view}': it has no such sink", name=view)
+            self._sinks = kept
+            self._declared(self._catalog)
         return self
 
     def _keep_promise(self, view: str, sink: Sink) -> None:

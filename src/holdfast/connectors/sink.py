@@ -81,6 +81,11 @@ class Sink(ABC):
             return SinkKind.TRANSACTIONAL
         return SinkKind.DEDUPLICATING if self.deduplicates else SinkKind.APPEND
 
+    retries: int = 0
+    retry_pause: float = 1.0
+    """How often a commit that raised is made again at once, and after how many seconds first; each time twice as long.
+    Set by ``flow.sink(…, retries=…, pause=…)``."""
+
     ids: bool = False
     """Whether each row comes with a stable id. Then a change has the view's columns, ``_id`` (text) and ``_diff``; a
     row that is there *n* times is *n* rows with ``_diff`` 1 or -1 (`connectors/row_ids.py`). The ids of an epoch, and

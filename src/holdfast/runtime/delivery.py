@@ -11,6 +11,7 @@ to.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -138,7 +139,8 @@ class Delivery:
                 raise SinkError(
                     f"sink of view '{view}': the view's columns were of types ({', '.join(span.version.types)}), and "
                     f"now are ({', '.join(now.types)}): the sink has rows of the old ones, which cannot be taken back "
-                    "in the new; give the view another name, or the sink another place, for the new form",
+                    "in the new; give the view another name, or the sink another place (flow.unsink lets go of this "
+                    "one), for the new form",
                     view=view,
                     expected=list(span.version.types),
                     found=list(now.types),
@@ -304,7 +306,7 @@ class Delivery:
             failpoints.reach("sink.before_commit")
             self._guard.tell(CommitBegan(index))
             number = self._number(index, epoch)
-            self._calling(index, epoch, lambda: sink.commit(number, self._named(index, change, epoch), carried))
+            self._trying(index, epoch, lambda: sink.commit(number, self._named(index, change, epoch), carried))
             failpoints.reach("sink.after_commit")
             records = carried.count(b"\n") if sink.keeps_lineage else None
         self._guard.tell(SinkAnswered(index, epoch, records))
@@ -330,6 +332,28 @@ class Delivery:
         named = change.rename_columns([*(field.name for field in self._fields(view)), "_diff"])
         named = named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
         return with_ids(view, epoch, named) if sink.ids else named
+
+    def _trying(self, index: int, epoch: int, commit: Callable[[], None]) -> None:
+        """Make a commit, as often as the sink's retries allow."""
+        _, sink = self._sinks[index]
+        for attempt in range(sink.retries + 1):
+            try:
+                return self._calling(index, epoch, commit)
+            except SinkError as error:
+                if attempt == sink.retries:
+                    tried = f" It was tried {attempt + 1} times." if attempt else ""
+                    raise SinkError(
+                        f"{error}.{tried} Epoch {epoch} is complete, and nothing is lost: the sink is given it again, "
+                        "before all that follows, at the next step",
+                        **error.fields,
+                    ) from error
+                pause = min(sink.retry_pause * 2**attempt, 60.0)
+                _LOG.warning("%s; tried again in %.1f s", error, pause, extra={"epoch": epoch, "attempt": attempt + 1})
+                time.sleep(pause)
+                has = sink.taken()
+                if has is not None and has >= self._number(index, epoch):
+                    return None
+        return None
 
     def _calling(self, index: int, epoch: int, work: Callable[[], None]) -> None:
         """Call a sink: whatever it raises becomes an error that names the view and the epoch."""
