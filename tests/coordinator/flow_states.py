@@ -20,7 +20,7 @@ from holdfast.coordinator.events import (
 )
 from holdfast.coordinator.flow_state import FlowState
 from holdfast.coordinator.history import History
-from holdfast.coordinator.instructions import Instruction, ShipLayers
+from holdfast.coordinator.instructions import Instruction, Look, ShipLayers
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.coordinator.roster import Roster
@@ -138,7 +138,9 @@ class Case:
         return self.ended(location)
 
     def seen_ships(self) -> list[Ship]:
-        """What a round at the first location would copy that begins now, of a location that holds nothing."""
-        self.due()
-        found = self.seen(0, Holding({}, -1, self.identities[0], (1, 0)))
+        """What a round at the first location would copy that begins now: one that holds what it did at the end of its
+        last round, or nothing."""
+        found = self.due()
+        if len(found) == 1 and isinstance(found[0], Look):
+            found = self.seen(0, Holding({}, -1, self.identities[0], (1, 0)))
         return [ship for each in found if isinstance(each, ShipLayers) for ship in each.ships]

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.coordinator.durability_settings import DurabilitySettings
-from holdfast.coordinator.events import SafetyWanted, SinkAnswered, StateSeen
+from holdfast.coordinator.events import SafetyWanted, SinkAnswered, StateGone
 from holdfast.coordinator.instructions import (
     AdvanceSources,
     AwaitSafe,
@@ -107,15 +107,22 @@ def test_upstream_backup_copies_lineage_and_pushed_input_and_no_state() -> None:
 def test_upstream_backup_keeps_input_until_no_state_has_anything_of_it() -> None:
     flow = case(hf.upstream_backup())
     flow.epochs(5)
-    flow.round(0, 4)
+    flow.round(0, 4, t=-1)
     assert flow.state.copies.cleared == 4
     assert flow.state.release().upto == -1, "safe, and still part of the state"
-    flow.state.handle(StateSeen(3))
-    assert flow.state.release().upto == 2, "level-1: no state has anything of epochs 0 to 2"
-    flow.state.handle(StateSeen(1))
-    assert flow.state.release().upto == 2, "an acknowledgement that comes late takes nothing back"
-    flow.state.handle(StateSeen(99))
-    assert flow.state.release().upto == 4, "what is not durable yet is kept"
+    flow.state.handle(StateGone(4))
+    assert flow.state.release().upto == -1, "level-1 without level-0: the sink lacks output"
+    assert flow.seen_ships() == []
+    delivered(flow, 4)
+    flow.state.handle(StateGone(4))
+    assert flow.state.release().upto == -1, "locations do not know it yet"
+    assert {(ship.trace, ship.upto) for ship in flow.seen_ships()} == {("t", 4)}
+    flow.shipped(0)
+    flow.seen(0, flow.holding(0, 4, t=4))
+    flow.claimed(0)
+    assert flow.state.release().upto == 4
+    flow.epochs(2)
+    assert flow.seen_ships() == [], "what came since is not copied"
 
 
 def test_gap_copies_nothing_and_gives_nothing_twice() -> None:

@@ -21,14 +21,15 @@ from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.testing.crashes import Crash, crash_at
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.model import USERS
+from holdfast.testing.simulator.model import ORDERS, USERS
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World
 from holdfast.trace.layer import forget_all
 
-_USERS = Source("users", USERS)
+_USERS, _ORDERS = Source("users", USERS), Source("orders", ORDERS)
 VIEWS: dict[str, Node] = {
     "passed": Linear(_USERS, None, same(_USERS)),
+    "ordered": Aggregate(_ORDERS, ("user",), (Call("n", "count", (), "bigint"),)),
     "counted": Aggregate(_USERS, ("city",), (Call("n", "count", (), "bigint"),)),
 }
 
@@ -95,7 +96,7 @@ class Life:
                 name="lives",
                 local=self.world.local(0),
                 locations=tuple(self.stores),
-                sources={"users": SimulatedSource(self.world, "users")},
+                sources={name: SimulatedSource(self.world, name) for name in ("users", "orders")},
                 views={self.view: VIEWS[self.view]},
                 texts={},
                 sinks=[(self.view, self._kind(self.given))],

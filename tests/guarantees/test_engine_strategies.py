@@ -132,6 +132,22 @@ def test_upstream_backup_copies_no_state_and_computes_all_of_it_again(tmp_path: 
     assert [row for row in life.given.rows[len(before) :] if row[2] > 0] == [(0, 3, 1)]
 
 
+def test_upstream_backup_trims_its_queue_when_no_state_is_left_and_replays_from_there(tmp_path: Path) -> None:
+    life = Life(tmp_path, hf.upstream_backup(2), view="ordered")
+    for rows in ([((1, 7, 5), 1)], [((2, 7, 5), 1)], [((1, 7, 5), -1)], [((2, 7, 5), -1)], [((3, 8, 5), 1)]):
+        life.world.feed("orders", rows)
+        life.step()
+    life.open().step()  # tells sources what they may forget
+    assert life.world.forgotten["orders"] == 4, "all rows of epochs 0 to 3 are gone"
+    life.die()
+    shutil.rmtree(life.world.local(0))
+    engine = life.open()
+    assert engine.recovery.epochs == [4], "the input of the others could not be read"
+    life.world.feed("orders", [((4, 8, 5), 1)])
+    life.step()
+    assert set(life.given.rows[-2:]) == {(8, 1, -1), (8, 2, 1)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gap_skips_the_epoch_that_died_and_says_so(tmp_path: Path, kind: str) -> None:
     life = Life(tmp_path / "a", hf.gap(), KINDS[kind])

@@ -113,6 +113,13 @@ class CopyRounds:
         self.safe = -1
         """The safe point."""
 
+        self.state = -1
+        """As of this epoch locations have all state, whoever copied it, and this driver leads."""
+
+        self._gone = -1
+        """As of this epoch there is no state: that is said to locations, in layers without rows, also by strategies
+        that copy none."""
+
         self._wanted = -1
         """Somebody waits until this epoch is safe."""
 
@@ -175,6 +182,15 @@ class CopyRounds:
         """Up to this epoch a round that begins now copies: what the strategy says, and what somebody waits for."""
         last = self._history.last
         return max(self.settings.strategy.copied_upto(last), min(self._wanted, last))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a round now has anything to make safe."""
+        return self.safe < self.target or self.state < self._gone
+
+    def state_gone(self, epoch: int) -> None:
+        """There is no state as of an epoch, and every sink has its output."""
+        self._gone = max(self._gone, epoch)
 
     def want(self, epoch: int) -> None:
         """Somebody waits until an epoch is safe."""
@@ -276,6 +292,8 @@ class CopyRounds:
             found.append(WriteLineage(location, holding.lineage, one.last))
         ranges = [each for partition, each in enumerate(self._ranges) if partition not in self.lost]
         ships = plan_ships({location: holding}, self.traces, ranges, one.last)
+        if self._gone >= 0 and (others := [trace for trace in self.live if trace not in self._copied]):
+            ships += plan_ships({location: holding}, others, ranges, min(self._gone, one.last))
         for trace, upto in self.former.items():
             ships += plan_ships({location: holding}, [trace], ranges, upto)
         since = {ship.trace: self.since(ship.trace, now) if ship.trace in self._reaches else -1 for ship in ships}
@@ -319,6 +337,9 @@ class CopyRounds:
         self._confirmed[location] = holding
         confirmed = self.enrolment.safe(self._confirmed, self.traces, one.last)
         self.cleared = max(self.cleared, min(self.safe, confirmed))
+        whole = len(self._copied) == len(self._reaches)
+        state = confirmed if whole else self.enrolment.safe(self._confirmed, self.live, one.last)
+        self.state = max(self.state, state)
         return [
             *self._tidy(location, holding, one.last, now),
             MergeLineage(location),

@@ -174,11 +174,11 @@ class SafetyWanted:
 
 
 @dataclass(frozen=True)
-class StateSeen:
-    """All state was looked at: the oldest epoch whose input is still part of it (a level-1 acknowledgement of the
-    epochs before)."""
+class StateGone:
+    """All state was looked at, and none is left as of an epoch: input up to it is part of nothing any more (a level-1
+    acknowledgement)."""
 
-    oldest: int
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ Event = (
     | CommitBegan
     | SinkAnswered
     | SafetyWanted
-    | StateSeen
+    | StateGone
     | SinkStarted
     | SnapshotTaken
     | SnapshotRemoved

@@ -109,9 +109,6 @@ class FlowState:
         self.ownership = ownership
         self.branch: ApproximateBranch | None = None
         self.mode = Mode.EXACT
-        self.oldest = 0
-        """The oldest epoch whose input is still part of some state, as far as is known."""
-
         self.is_unsettled = False
         """Whether members came or went while that could not be made up for."""
 
@@ -207,8 +204,9 @@ class FlowState:
                 pass  # its round ends; what it holds is as it was seen last
             case events.SafetyWanted(epoch=epoch):
                 self.copies.want(epoch)
-            case events.StateSeen(oldest=oldest):
-                self.oldest = max(self.oldest, oldest)
+            case events.StateGone(epoch=epoch):
+                if all(each is not None and each >= epoch for each in self.sinks.epochs):
+                    self.copies.state_gone(epoch)
             case events.RoundEnded(location=location, troubled=troubled):
                 return self.copies.end(location, troubled)
             # Epochs.
@@ -285,7 +283,7 @@ class FlowState:
     def release(self) -> instructions.ReleaseInput:
         """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
         over before that was seen, and unless the strategy needs it to compute state again."""
-        return instructions.ReleaseInput(self.settings.strategy.releasable(self.copies.cleared, self.oldest))
+        return instructions.ReleaseInput(self.settings.strategy.releasable(self.copies.cleared, self.copies.state))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 

@@ -121,9 +121,11 @@ class PassiveStandby(Strategy):
 
 @dataclass(frozen=True)
 class UpstreamBackup(Strategy):
-    """No state is copied: lineage, and input that only the log has, are. Sources keep their input until no state
-    contains anything of it (a level-1 acknowledgement) and every sink has its output (level-0); both are looked for
-    every ``every`` epochs. After a crash all state is computed again from the input that is kept."""
+    """No state is copied: lineage, and input that only the log has, are. Sources keep their input until every sink has
+    its output (a level-0 acknowledgement) and no state is left that contains anything of it (level-1: all rows are
+    gone, by deletion or by time). Both are looked for every ``every`` epochs; then the log's locations are told that
+    there is no state as of that epoch, and replays begin after it. After a crash all state is computed again from the
+    input that is kept."""
 
     every: int = EVERY
 
@@ -131,8 +133,11 @@ class UpstreamBackup(Strategy):
     copies: ClassVar[Copies] = Copies.INPUT
     survives: ClassVar[Survives] = Survives.LINEAGE
 
-    def releasable(self, cleared: int, oldest: int) -> int:
-        return min(cleared, oldest - 1)
+    def releasable(self, cleared: int, state: int) -> int:
+        return min(cleared, state)
+
+    def acknowledges(self, epoch: int) -> bool:
+        return _boundary(epoch, self.every) == epoch
 
 
 @dataclass(frozen=True)

@@ -117,10 +117,14 @@ class Strategy:
         died ends with ``last``. The epochs after it are given again."""
         return max(-1, last - 1)
 
-    def releasable(self, cleared: int, oldest: int) -> int:
+    def releasable(self, cleared: int, state: int) -> int:
         """Input up to this epoch may be forgotten. ``cleared``: up to here everything that this strategy copies is
-        safe; ``oldest``: the oldest epoch whose input is still part of some state."""
+        safe; ``state``: as of this epoch the log's locations have all state, or know that there is none."""
         return cleared
+
+    def acknowledges(self, epoch: int) -> bool:
+        """Whether, after this epoch, it is looked whether any state is left (a level-1 acknowledgement)."""
+        return False
 
     def __str__(self) -> str:
         chosen = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))

@@ -573,6 +573,7 @@ class Engine:
         result = self._result(lineage.epoch, outcome, started, waited)
         if self._state.mode is not Mode.APPROXIMATE:
             with after.doing("looking after layers"):
+                self._acknowledge()
                 self._maintain(outcome)
         with after.doing("folding the history"):
             self._folding.maybe()
@@ -696,6 +697,12 @@ class Engine:
         self._intake.release(upto)
 
     # -- beside epochs --------------------------------------------------------------------------------------------
+
+    def _acknowledge(self) -> None:
+        """Look whether any state is left, if it is time; if not, the input behind it is needed no more."""
+        if self._state.settings.strategy.acknowledges(self.last) and self._layers.is_empty(self._state.epochs.chain()):
+            self._guard.tell(events.StateGone(self.last))
+            self._durability.request()
 
     def _maintain(self, outcome: Outcome) -> None:
         for instruction in self._guard.tell(events.TasksRan(self._layers.ran(outcome.reports))):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.coordinator.history import History
-from holdfast.errors import MemberUnreachable
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
 from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
 from holdfast.results.flow_results import PlacementStatus
@@ -23,6 +23,10 @@ from holdfast.runtime.runner import Runner
 from holdfast.runtime.statistics import Local, local_state, together
 from holdfast.task.stage import TaskReport
 from holdfast.task.view_log import ViewLog
+from holdfast.trace.cover import Chain
+from holdfast.trace.name import ALL
+from holdfast.trace.rows import Layout
+from holdfast.trace.trace import Trace
 
 
 class MemberLayers:
@@ -84,6 +88,15 @@ class MemberLayers:
             )
         return {}
 
+    def is_empty(self, chain: Chain) -> bool:
+        """Whether no trace has any row as of the last epoch. The smallest are looked at first: one row is enough."""
+        directory = self._compiled.directory
+        sizes = self.local(rows=False)
+        layouts = sorted(self._compiled.layouts.items(), key=lambda each: sizes.get(each[0], (0, 0, 0))[1])
+        with suppress(MemberUnreachable):
+            return all(self._runner.everywhere("acknowledging", lambda: _is_empty(directory, layouts, chain)).values())
+        return False
+
     def status(self) -> PlacementStatus | None:
         """Who keeps what; None where all is kept in one place."""
         if not self._runner.scattered:
@@ -105,6 +118,15 @@ def _take(directory: Path, history: History, without: frozenset[str]) -> None:
     take(directory)
     remove_all_stale(directory, history)
     _remove_traces(directory, without)
+
+
+def _is_empty(directory: Path, layouts: Sequence[tuple[str, Layout]], chain: Chain) -> bool:
+    own = host_path(directory)
+    try:
+        traces = (Trace.open(own / trace, layout, 0, ALL, chain.end, chain) for trace, layout in layouts)
+        return all(trace.scan().rows == 0 for trace in traces)
+    except (EpochUnavailable, LogDamaged):
+        return False  # members have parts: then nothing is acknowledged
 
 
 def _remove_traces(directory: Path, traces: Collection[str]) -> None:

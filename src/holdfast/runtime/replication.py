@@ -137,7 +137,7 @@ class Replication:
 
     def request(self) -> None:
         """Have a round made, if there is anything to make safe now."""
-        if self.is_durable and self.safe < self._state.copies.target:
+        if self.is_durable and self._state.copies.has_work:
             self._background.request()
 
     def hurry(self) -> None:
