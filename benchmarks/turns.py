@@ -19,7 +19,7 @@ import numpy as np
 from against_structured_streaming import Ours
 from data import write_rows
 
-from holdfast.runtime.replication import PAUSE
+from holdfast.guarantees.strategy import PAUSE
 from holdfast.spark.resident_task import GROUP
 
 T = TypeVar("T")

@@ -861,6 +861,7 @@ class Flow:
                 max_clock_jump=self._max_clock_jump,
             )
             partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
+            self._check_followable()
             self._hold(spark, recorded_session(declared.local, declared.locations))
             catalog, own = self._catalog, self._own_session()
             for name, node in catalog.views.items():
@@ -881,6 +882,17 @@ class Flow:
             self._ready = PreparedFlow(declared, cluster)
             self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
+
+    def _check_followable(self) -> None:
+        pushed = [name for name, source in self._catalog.all_sources.items() if not source.replayable]
+        if self._settings.strategy.follows and pushed:
+            raise DeclarationError(
+                f"flow '{self.name}': with strategy {self._settings.strategy} a second driver reads the same "
+                f"input, and rows that code pushes to input '{pushed[0]}' are in one process alone; read them from a "
+                "source, or choose another strategy",
+                flow=self.name,
+                name=pushed[0],
+            )
 
     def _texts(self) -> dict[str, str]:
         """View → its SQL, for people."""

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.coordinator.claim import Claim
 from holdfast.errors import StoreError
+from holdfast.guarantees.strategy import PAUSE
 from holdfast.log.replica import Replica
-from holdfast.runtime.replication import PAUSE
 from holdfast.testing import Unreliable
 from holdfast.testing.memory import MemoryLocation
 

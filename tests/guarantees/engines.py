@@ -90,20 +90,23 @@ class Life:
         self.engine: Engine | None = None
         self._fed = 0
 
-    def open(self) -> Engine:
+    def prepared(self, host: int = 0) -> PreparedFlow:
+        """A driver that is ready, on a host."""
+        declared = Declaration(
+            name="lives",
+            local=self.world.local(host),
+            locations=tuple(self.stores),
+            sources={name: SimulatedSource(self.world, name) for name in ("users", "orders")},
+            views={self.view: VIEWS[self.view]},
+            texts={},
+            sinks=[(self.view, self._kind(self.given))],
+            settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=50)),
+        )
+        return PreparedFlow(declared, SimulatedRunner(self.world, 2))
+
+    def open(self, ready: PreparedFlow | None = None) -> Engine:
         if self.engine is None:
-            declared = Declaration(
-                name="lives",
-                local=self.world.local(0),
-                locations=tuple(self.stores),
-                sources={name: SimulatedSource(self.world, name) for name in ("users", "orders")},
-                views={self.view: VIEWS[self.view]},
-                texts={},
-                sinks=[(self.view, self._kind(self.given))],
-                settings=DurabilitySettings(self.strategy, 1, Bound(), Retention(epochs=50)),
-            )
-            runner = SimulatedRunner(self.world, 2)
-            self.engine = Engine(PreparedFlow(declared, runner), ConnectorProgress())
+            self.engine = Engine(ready or self.prepared(), ConnectorProgress())
         return self.engine
 
     def feed(self, batches: int) -> None:

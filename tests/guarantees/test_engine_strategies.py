@@ -185,3 +185,64 @@ def test_a_flow_that_was_closed_goes_on_whatever_the_strategy(tmp_path: Path) ->
         life.run(1)
         life.finish()
         assert [row[0] for row in life.given.rows] == [1, 2, 3, 4, 5], strategy
+
+
+@pytest.mark.parametrize("host", [0, 1])
+def test_an_active_standby_has_the_leaders_state_when_it_takes_over(tmp_path: Path, host: int) -> None:
+    life = Life(tmp_path, hf.active_standby(), view="counted")
+    life.run(2)
+    ready = life.prepared(host)
+    follower = ready.following()
+    assert follower is not None
+    follower.follow()
+    before = list(life.given.rows)
+    if host == 0:
+        life.run(3, upkeep=False)  # the lineage is in the stash alone
+        assert follower.follow() == 3
+    else:
+        life.run(3)
+        follower.follow()
+    assert follower.last == 4
+    assert life.given.rows[: len(before)] == before and life.given.numbers == [0, 1, 2, 3, 4], "it gives nothing"
+    follower.stop()
+    life.die()
+    shutil.rmtree(life.world.local(0) / "traces")
+    engine = life.open(ready)
+    recovery = engine.recovery
+    assert recovery.followed == 4 and recovery.epochs == [] and recovery.layers_fetched == 0, recovery
+    life.run(1)
+    assert [row for row in life.given.rows[-2:] if row[2] > 0] == [(0, 3, 1)]
+    assert not (life.world.local(host) / ".following").exists() or not any(
+        (life.world.local(host) / ".following").iterdir()
+    )
+
+
+def test_an_active_standby_that_joins_late_begins_with_the_copies(tmp_path: Path) -> None:
+    life = Life(tmp_path, hf.active_standby(), view="counted")
+    life.run(4)
+    ready = life.prepared(1)
+    follower = ready.following()
+    assert follower is not None
+    follower.follow()
+    assert follower.last == 3 and life.open().safe == 3
+    follower.stop()
+
+
+def test_an_active_standby_follows_another_history_from_the_beginning(tmp_path: Path) -> None:
+    life = Life(tmp_path, hf.active_standby(), Append)
+    life.run(2, upkeep=False)
+    ready = life.prepared(0)
+    follower = ready.following()
+    assert follower is not None
+    follower.follow()
+    life.die()
+    shutil.rmtree(life.world.local(0) / "lineage")
+    shutil.rmtree(life.world.local(0) / "traces")
+    (life.world.local(0) / "begun.jsonl").unlink()
+    life.feed(1)
+    life.step(upkeep=False)
+    assert life.open().last == 0, "what nobody has is gone"
+    follower.follow()
+    assert follower.last == 0
+    follower.stop()
+    follower.discard()

@@ -148,6 +148,10 @@ class ActiveStandby(Strategy):
     name: ClassVar[str] = "active_standby"
 
     @property
+    def pause(self) -> float:
+        return 0.5  # who follows on another host reads the lineage from the log's locations
+
+    @property
     def follows(self) -> bool:
         return True
 

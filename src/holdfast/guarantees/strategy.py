@@ -22,6 +22,9 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar
 
+PAUSE = 5.0
+"""Seconds between two rounds of copying: it takes what epochs leave of the machine, not half of it."""
+
 
 class Copies(Enum):
     """What goes to the log's locations."""
@@ -77,6 +80,11 @@ class Strategy:
     def waits(self) -> bool:
         """Whether steps wait for storage, always or now and then."""
         return False
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two rounds of copying, unless somebody waits for one."""
+        return 0.0 if self.waits else PAUSE
 
     @property
     def follows(self) -> bool:

@@ -131,6 +131,9 @@ class Recovery:
     """What was found to be lost, or may be: a location that was emptied, too few of them to be sure
     (``accept_loss``)."""
 
+    followed: int | None = None
+    """Up to this epoch this driver had run the epochs of the one that led before it (``hf.active_standby()``)."""
+
     missing: tuple[int, ...] = ()
     """Epochs whose input was skipped, or whose state is empty, since the strategy keeps nothing (``hf.gap()``)."""
 

@@ -140,6 +140,7 @@ class Engine:
         self._lead = Leadership(self._directory, lease, lambda: self.stopping)
         try:
             self._compiled, self._job = ready.state, ready.job
+            self._follower, ready.follower = ready.follower, None
             self._compiled.directory = self._directory.traces
             self._open()
         except BaseException:
@@ -214,6 +215,8 @@ class Engine:
             self._directory.read_clock(),
         )
         self._census = Census(self.partitions, history.last)
+        if self._follower is not None:
+            recovery.followed = self._follower.adopt(compiled.directory)
         self._layers = MemberLayers(runner, compiled, self._directory, history, survives is Survives.LINEAGE)
         self._intake = Intake(self.declared.sources, self._told, history)
         self._durability = Replication(

@@ -12,6 +12,7 @@ import time
 from holdfast.coordinator.lineage import GENESIS
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.declaration import Declaration
+from holdfast.runtime.following import Follower
 from holdfast.runtime.runner import Runner
 from holdfast.task.stage import EpochSpec
 from holdfast.trace.cover import Chain
@@ -34,6 +35,14 @@ class PreparedFlow:
         self.state = CompiledFlow(declared, declared.local / "traces")
         self.job = runner.job(self.state.flow, self.state.program)
         self._warm = False
+        self.follower: Follower | None = None
+        """Runs the epochs of the driver that leads, while this one stands by; None if it does not."""
+
+    def following(self) -> Follower | None:
+        """What follows the leader, if the strategy wants that; members that keep their own layers cannot."""
+        if self.declared.settings.strategy.follows and not self.runner.scattered:
+            self.follower = Follower(self.state, self.runner, self.job)
+        return self.follower
 
     def warm_up(self) -> None:
         """Have everything run that an epoch runs, until that is fast."""

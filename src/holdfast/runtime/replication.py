@@ -31,9 +31,6 @@ from holdfast.runtime.round_work import RoundWork
 from holdfast.runtime.runner import Runner
 from holdfast.trace.rows import Layout
 
-PAUSE = 5.0
-"""Between two rounds, unless somebody waits for one: copying takes what epochs leave of the machine, not half of it."""
-
 _ATTEMPTS = 3
 
 
@@ -77,7 +74,7 @@ class Replication:
             runner,
             "holdfast-durability",
             [*(partial(self._round_at, location) for location in range(len(locations))), self._sync_round],
-            0.0 if self._state.settings.strategy.waits else PAUSE,
+            self._state.settings.strategy.pause,
         )
         self.disk = LocalSync(runner, list(layouts), directory)
         self.rounds = 0

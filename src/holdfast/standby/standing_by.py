@@ -53,7 +53,9 @@ def _led(flow: Flow, held: Lease, on_event: Callable[[LeaseEvent], None] | None)
         started = time.monotonic()
         flow.prepare()
         prepared = time.monotonic()
-        if not held.acquire(lambda: flow._stopping, _Waiting(flow, held, tell)):
+        with _following(flow):
+            acquired_it = held.acquire(lambda: flow._stopping, _Waiting(flow, held, tell))
+        if not acquired_it:
             yield False
             return
         acquired = time.monotonic()
@@ -76,6 +78,24 @@ def _led(flow: Flow, held: Lease, on_event: Callable[[LeaseEvent], None] | None)
     finally:
         held.release()
         tell(end)
+
+
+@contextmanager
+def _following(flow: Flow) -> Iterator[None]:
+    """Have the leader's epochs run here, too, while this driver stands by, if the flow's strategy wants that."""
+    with flow._turns.taken("run()"):
+        follower = flow._prepared().following()
+    if follower is None:
+        yield
+        return
+    follower.start()
+    try:
+        yield
+    except BaseException:
+        follower.discard()
+        raise
+    finally:
+        follower.stop()
 
 
 class _Teller:
@@ -110,7 +130,8 @@ class _Waiting:
         if now != self._told:
             self._told = now
             self._tell("standby", holder=now[0], trouble=now[1])
-        if time.monotonic() - self._warm >= _WARM_FOR:
+        follows = self._flow._settings.strategy.follows  # then Spark has enough to do
+        if not follows and time.monotonic() - self._warm >= _WARM_FOR:
             with self._flow._turns.taken("run()"):
                 self._flow._prepared().run_empty()
             self._warm = time.monotonic()

@@ -32,6 +32,7 @@ class RecoveryRecord:
     damaged: list[str] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    followed: int | None = None
     missing: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
