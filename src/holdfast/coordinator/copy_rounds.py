@@ -16,7 +16,8 @@ Order matters in two places, and both are kept here:
 The first listing is left out where the location holds, as far as is known, what it held at the end of its last round:
 if that is wrong, the listing at the end of this one tells.
 
-Pure: a part of `FlowState`.
+Pure: a part of `FlowState`. The file is long because what a round does and how far it makes epochs safe are read from,
+and written to, the same few facts.
 """
 
 from __future__ import annotations

@@ -65,10 +65,13 @@ TABLE: dict[str, tuple[OperatorClass, str]] = {
     "window": (_C, "emits old and new values of each partition it touches, as often as it is touched"),
     "bucket": (_C, "emits rows that enter and leave the first ones of a bucket on the way"),
     "global": (_C, "emits rows that enter and leave the first ones on the way"),
+    "loop": (_C, "emits what each change derives and takes back: the fixpoint is the same, the way to it may not be"),
+    "latest": (_C, "emits each version that was the latest of its key at the end of an epoch"),
+    "replaced": (_C, "emits the difference of two versions: one that is replaced in the same epoch is never seen"),
     # What depends on when a row came.
     "pushed source": (_A, "rows that code pushed are in no place from which they could be taken again"),
     "temporal": (_D, "rows come and go by the clock of the epoch: one that is taken again later may have expired"),
-    "unique": (_D, "an id counts again after its time: whether it has passed depends on when the row is taken"),
+    "unique": (_D, "of records with one id the first counts: which one that is depends on how input is cut"),
     # Draws.
     "clock": (_A, "the clock of the epoch, another one when the row is taken again"),
     "rand": (_A, "chance: drawn from the seed of the epoch"),
