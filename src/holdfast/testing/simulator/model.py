@@ -1,8 +1,8 @@
 """The simulated flows: their sources, their views, and what the views must hold, in plain Python.
 
 Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Between them the flows have every kind of
-keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, and rows that
-come and go as time passes, over a source whose rows expire. A run has one flow.
+keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, a loop, and rows
+that come and go as time passes, over a source whose rows expire. A run has one flow.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from functools import cache
 from holdfast.errors import HoldfastError
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.join import Join
+from holdfast.operators.loops.body import LoopLeaf
+from holdfast.operators.loops.building import Recursion, loop_of
 from holdfast.operators.rewrites import rewrite
 from holdfast.operators.temporal import Temporal
 from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Literal, Operation, Tree, condition
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Field, Linear, Named, Node, Order, Source, same
+from holdfast.plan.nodes import Field, Linear, Named, Node, Order, Source, Union, same
 
 ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
 USERS = (Field("user", "bigint"), Field("city", "bigint"))
@@ -31,6 +33,7 @@ VIEWS = {
     "cities": "SELECT city, sum(amount) AS total, max(amount) AS most FROM placed GROUP BY city",
     "buyers": "SELECT DISTINCT user FROM orders",
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
+    "linked": "the least user from whom each is reached, where an order leads from its user to the user id % 12",
     "live": "orders while their time is, from since until until",
     "lively": "SELECT user, sum(amount) AS total, count(*) AS orders FROM live GROUP BY user",
 }
@@ -41,7 +44,7 @@ EDITIONS = 3
 """So many plans ``spend`` may be edited to, and with it ``top``. (Input that was released can be had again from the log
 only where rows of it come and go: so views over ``users`` stay as they are.)"""
 
-FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"), ("live", "lively"))
+FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend", "linked"), ("live", "lively"))
 """Views that make up a flow; all of them have sinks."""
 
 START = 1_700_000_000_000_000
@@ -94,6 +97,8 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
             return Aggregate(tables["placed"], ("city",), calls)
         case "buyers":
             return Aggregate(_columns(tables["orders"], "user"), ("user",), ())
+        case "linked":  # a recursive view: labels that are handed on along orders, the least of each
+            return _linked(tables["orders"])
         case "top":
             order = (Order("total", descending=True, nulls_first=False), Order("user", False, nulls_first=True))
             return TopK(_columns(tables["spend"], "user", "total"), order, 3)
@@ -106,6 +111,20 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
             return Aggregate(tables["live"], ("user",), (_sum("amount"), _COUNT))
     raise HoldfastError(f"the simulator has no view {view!r}")
 
+
+def _linked(orders: Node) -> Node:
+    user, number = orders.column("user"), orders.column("id")
+    edges = Linear(orders, None, (Named("from", user), Named("to", _made("%", number, _long(_LINKED)))))
+    labels = LoopLeaf("labels", (Field("user", "bigint"), Field("least", "bigint")))
+    own = Linear(orders, None, (Named("user", user), Named("least", user)))
+    met = Join(labels, edges, ("user",), ("from",))
+    told = Linear(met, None, (Named("user", met.column("to")), Named("least", met.column("least"))))
+    body = Aggregate(Union((own, told)), ("user",), (Call("least", "min", ("least",), "bigint"),))
+    return loop_of([Recursion(labels, body)], 0, max_rounds=100)
+
+
+_LINKED = 12
+"""So many users there are."""
 
 _COUNT = Call("orders", "count", (), "bigint")
 
@@ -164,10 +183,23 @@ def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -
         for (_, amount, city), count in _placed(orders, users).items():
             cities.setdefault(city, []).extend([amount] * count)
         return Counter((city, sum(amounts), max(amounts)) for city, amounts in cities.items())
+    if view == "linked":
+        return _least_labels(orders)
     if view == "buyers":
         return Counter({(user,) for _, user, _ in orders})
     ranked = sorted(_spend(orders), key=lambda row: (-row[1], row[0]))
     return Counter((user, total) for user, total, _ in ranked[:3])
+
+
+def _least_labels(orders: Bag) -> Bag:
+    least = {user: user for _, user, _ in orders}
+    while True:
+        before = dict(least)
+        for number, user, _ in orders:
+            to = number % _LINKED
+            least[to] = min(least.get(to, least[user]), least[user])
+        if least == before:
+            return Counter(least.items())
 
 
 def _live(orders: Bag, clock: int) -> Bag:
