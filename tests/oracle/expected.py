@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .kept import Kept
+from .recursing import RECURSION
 from .registry import CHANGE, GROUP, SIDE
 
 EXACT = "(SELECT DISTINCT id, user, units, paid, day, ts FROM orders)"
 """Rows whose order is certain: no two are equal, and equal values are the same value."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """``how``: what is kept, in a few words. ``asked``: what Spark is asked instead, where it leaves an answer open."""
-
-    name: str
-    sql: str
-    how: str
-    cost: str
-    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -635,6 +626,7 @@ _WINDOWS = [
 
 FAMILIES = {
     "Selecting": _SELECT,
+    "Recursion": RECURSION,
     "More joins and subqueries": _JOINS,
     "More aggregates": _GROUPS,
     "Pipe syntax": _PIPES,
