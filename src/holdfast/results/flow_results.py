@@ -1,4 +1,7 @@
-"""What a flow tells about itself: the outcome of an epoch, what a recovery did, and its status."""
+"""What a flow tells about itself: the outcome of an epoch, what a recovery did, and its status.
+
+The file is long because its classes are the parts of one status, and are read together.
+"""
 
 from __future__ import annotations
 
