@@ -10,7 +10,9 @@ Is the view right?
 What did a crash do to the output?
 
 * `classify` compares what was delivered before and after a crash with the output of a run without one, and says which
-  of the five types of recovery it was, with the rows that show it (`ObservedRecovery`).
+  of the five types of recovery it was, with the rows that show it (`ObservedRecovery`);
+* `crash_matrix` runs a flow of yours in processes that are killed, under several strategies, and prints what was
+  predicted beside what was observed (`CrashMatrix`).
 
 Does it survive?
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.testing.faulty.layer import faults
     from holdfast.testing.faulty.plan import Fault, Plan
     from holdfast.testing.gate import Gate
+    from holdfast.testing.matrix import CrashMatrix, crash_matrix
     from holdfast.testing.memory import MemoryLocation
     from holdfast.testing.oracle import Oracle, assert_same_rows, total_of_changes
     from holdfast.testing.simulator import shrink, simulate
@@ -50,6 +53,7 @@ __all__ = [
     "MARKS",
     "Cluster",
     "Crash",
+    "CrashMatrix",
     "Fault",
     "Gate",
     "MemoryLocation",
@@ -60,6 +64,7 @@ __all__ = [
     "assert_same_rows",
     "classify",
     "crash_at",
+    "crash_matrix",
     "faults",
     "shrink",
     "simulate",
@@ -72,6 +77,7 @@ _HOMES = {
     "MARKS": "crashes",
     "Cluster": "cluster",
     "Crash": "crashes",
+    "CrashMatrix": "matrix",
     "Fault": "faulty.plan",
     "Gate": "gate",
     "MemoryLocation": "memory",
@@ -82,6 +88,7 @@ _HOMES = {
     "assert_same_rows": "oracle",
     "classify": "classifier",
     "crash_at": "crashes",
+    "crash_matrix": "matrix",
     "faults": "faulty.layer",
     "shrink": "simulator",
     "simulate": "simulator",

@@ -1,0 +1,333 @@
+"""The crash matrix: a flow is killed at named points under chosen strategies, and what came of it is compared with what
+was predicted.
+
+For each strategy and point one *run*: a process declares the flow and runs it, and is killed (SIGKILL) when it comes to
+the point; a second process runs it to its end. What was delivered before and after, beside a run that was never killed,
+is classified (`testing/classifier.py`). A prediction is about the worst that can happen, so a cell agrees if the worst
+that was observed over all points is what was predicted.
+
+Without ``processes`` everything runs in this process, and dies by `Crash` instead: for flows that need no Spark, whose
+thousands of runs take minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from holdfast.guarantees.operator_classes import Classified, classes_of
+from holdfast.guarantees.prediction import Failure, Prediction, RecoveryType, SinkKind, predict
+from holdfast.guarantees.strategies import NoSync, parse_strategy
+from holdfast.guarantees.strategy import Strategy
+from holdfast.testing.classifier import Key, ObservedRecovery, classify
+from holdfast.testing.crashes import Crash, crash_at
+from holdfast.testing.processes import die_with_parent
+
+POINTS = ("epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit")
+"""Where a driver dies that has begun to deliver: the marks around an epoch and its commit."""
+
+CRASHED = "crashed"
+"""A file of this name is in the directory of a flow that was killed, for the flow to know."""
+
+_SEVERITY = (
+    RecoveryType.PRECISE,
+    RecoveryType.REPEATING,
+    RecoveryType.CONVERGENT,
+    RecoveryType.GAP,
+    RecoveryType.DIVERGENT,
+)
+
+
+class Runnable(Protocol):
+    """What an app declares: a `Flow`, or what can be run like one."""
+
+    def open(self) -> object: ...
+
+    def run(self, *, until: Any) -> object: ...
+
+    def close(self) -> None: ...
+
+
+App: TypeAlias = Callable[[Path, Strategy], Any]
+"""Declares a flow in a directory, under a strategy. It makes its own input there, always the same, and keeps its
+working files in ``local``. It is called in another process: a function of a module, not of a test's body."""
+
+Output: TypeAlias = Callable[[Path], Sequence[Any]]
+"""The rows that the flow in a directory has delivered, in their order. More are only ever added behind them."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a flow says of itself, for predictions."""
+
+    classes: tuple[Classified, ...]
+    sink: SinkKind
+
+
+@dataclass(frozen=True)
+class CrashRun:
+    """One flow that was killed once."""
+
+    point: str
+    """The mark, and the how-manieth time it was reached: ``"epoch.ran:3"``."""
+
+    reached: bool
+    """False: it ended without coming to the point."""
+
+    observed: ObservedRecovery | None = None
+    failed: str = ""
+    """Why the second life did not come to its end."""
+
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A strategy: what was predicted, and what was seen at each point."""
+
+    strategy: Strategy
+    predicted: Prediction
+    runs: tuple[CrashRun, ...]
+
+    @property
+    def observed(self) -> RecoveryType | None:
+        """The worst that was seen; None if no run came to its end."""
+        seen = [run.observed.recovery for run in self.runs if run.observed is not None]
+        return max(seen, key=_SEVERITY.index, default=None)
+
+    @property
+    def kills(self) -> int:
+        return sum(run.reached for run in self.runs)
+
+    @property
+    def agrees(self) -> bool:
+        return self.observed is self.predicted.recovery and not any(run.failed for run in self.runs)
+
+    @property
+    def evidence(self) -> str:
+        """The run that shows what was observed, or why there is none."""
+        failed = [f"{run.point}: {run.failed}" for run in self.runs if run.failed]
+        shown = [f"{run.point}: {run.observed}" for run in self.runs if run.observed is not None
+                 and run.observed.recovery is self.observed]  # fmt: skip
+        return (failed or shown or ["no point was reached"])[0]
+
+
+@dataclass(frozen=True)
+class CrashMatrix:
+    """The cells, one per strategy."""
+
+    cells: tuple[Cell, ...]
+    reference: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def agrees(self) -> bool:
+        return all(cell.agrees for cell in self.cells)
+
+    @property
+    def kills(self) -> int:
+        return sum(cell.kills for cell in self.cells)
+
+    def __str__(self) -> str:
+        lines = [("strategy", "predicted", "observed", "kills", "")]
+        for cell in self.cells:
+            seen = cell.observed.value if cell.observed is not None else "-"
+            lines.append(
+                (str(cell.strategy), cell.predicted.recovery.value, seen, str(cell.kills), "" if cell.agrees else "✗")
+            )
+        widths = [max(len(line[place]) for line in lines) for place in range(5)]
+        table = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+                 for line in lines]  # fmt: skip
+        wrong = [f"{cell.strategy}: {cell.evidence}" for cell in self.cells if not cell.agrees]
+        return "\n".join([*table, *wrong])
+
+
+def crash_matrix(
+    app: App,
+    output: Output,
+    *,
+    strategies: Iterable[Strategy | str] = ("nosync", "synchronous_log", "aligned_snapshot", "gap"),
+    points: Iterable[str] = POINTS,
+    times: Iterable[int] = (2,),
+    key: Key | None = None,
+    failure: Failure = "process",
+    view: str | None = None,
+    processes: bool = True,
+    about: About | None = None,
+    directory: Path | None = None,
+    timeout: float = 300.0,
+) -> CrashMatrix:
+    """Run a flow through crashes under each strategy, and compare what came of it with what was predicted. Print the
+    result; `CrashMatrix.agrees` says whether all did.
+
+    ``app`` declares the flow, ``output`` reads what it has delivered. ``points``: marks (`MARKS`) at which the driver
+    is killed, each the n-th time that it is reached, for all n of ``times``. ``failure="host"`` loses the directory
+    ``local``, too. ``key``: the identity of a row, as for `classify`. ``view``: the one whose sink is looked at, by
+    default that of the only sink. ``about`` says what to predict from, where the flow cannot. Runs are made below
+    ``directory``, by default a temporary one."""
+    chosen = [parse_strategy("crash_matrix", each) for each in strategies]
+    with tempfile.TemporaryDirectory(prefix="holdfast-matrix-", ignore_cleanup_errors=True) as temporary:
+        root = Path(temporary) if directory is None else directory
+        lives = _Processes(app, view, timeout) if processes else _Here(app, view)
+        found = lives.whole(_fresh(root / "reference"), NoSync())
+        known = about or found
+        if known is None:
+            raise ValueError("crash_matrix: the flow does not say what it is made of; give about")
+        reference = list(output(root / "reference"))
+        cells = []
+        for strategy in chosen:
+            runs = [
+                _run(lives, output, reference, _fresh(root / "run"), strategy, f"{mark}:{count}", key, failure)
+                for mark in points
+                for count in times
+            ]
+            predicted = predict(known.classes, strategy, known.sink, failure=failure)
+            cells.append(Cell(strategy, predicted, tuple(runs)))
+    return CrashMatrix(tuple(cells), tuple(reference))
+
+
+def _fresh(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def _run(
+    lives: _Lives,
+    output: Output,
+    reference: list[Any],
+    directory: Path,
+    strategy: Strategy,
+    point: str,
+    key: Key | None,
+    failure: Failure,
+) -> CrashRun:
+    started = time.monotonic()
+    if not lives.killed(directory, strategy, point):
+        return CrashRun(point, False, seconds=time.monotonic() - started)
+    before = list(output(directory))
+    if failure == "host":
+        shutil.rmtree(directory / "local", ignore_errors=True)
+    (directory / CRASHED).touch()
+    failed = ""
+    try:
+        lives.whole(directory, strategy)
+    except Exception as error:
+        failed = f"{type(error).__name__}: {error}"
+        return CrashRun(point, True, None, failed, time.monotonic() - started)
+    everything = list(output(directory))
+    if everything[: len(before)] != before:
+        raise AssertionError(f"the output of {directory} lost rows that it had: {before} became {everything}")
+    observed = classify(before, everything[len(before) :], reference, key=key)
+    return CrashRun(point, True, observed, "", time.monotonic() - started)
+
+
+class _Lives(Protocol):
+    """How a flow is run, and killed."""
+
+    def whole(self, directory: Path, strategy: Strategy) -> About | None:
+        """Run it to its end; what it says of itself."""
+
+    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
+        """Run it until it is killed at the point; False if it came to its end."""
+
+
+class _Here:
+    """In this process: death is an exception that nobody catches."""
+
+    def __init__(self, app: App, view: str | None) -> None:
+        self._app, self._view = app, view
+
+    def whole(self, directory: Path, strategy: Strategy) -> About | None:
+        return run_to_the_end(self._app(directory, strategy), self._view)
+
+    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
+        mark, _, count = point.partition(":")
+        flow = self._app(directory, strategy)
+        try:
+            with crash_at(mark, int(count or 1)):
+                run_to_the_end(flow, self._view)
+        except Crash:
+            flow.die()
+            return True
+        return False
+
+
+class _Processes:
+    """In processes of their own, with the session and the children of one that is killed."""
+
+    def __init__(self, app: App, view: str | None, timeout: float) -> None:
+        self._app, self._view, self._timeout = app, view, timeout
+
+    def whole(self, directory: Path, strategy: Strategy) -> About | None:
+        code, said = self._start(directory, strategy, None)
+        if code != 0:
+            raise RuntimeError(f"the flow ended with {code}: {said[-2000:]}")
+        found: About | None = pickle.loads((directory / "about.pickle").read_bytes())
+        return found
+
+    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
+        code, said = self._start(directory, strategy, point)
+        if code not in (0, -signal.SIGKILL):
+            raise RuntimeError(f"the flow ended with {code} before it was killed: {said[-2000:]}")
+        return code != 0
+
+    def _start(self, directory: Path, strategy: Strategy, point: str | None) -> tuple[int, str]:
+        from pyspark import cloudpickle
+
+        call = directory / "call.pickle"
+        call.write_bytes(cloudpickle.dumps((self._app, directory, strategy, self._view)))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment.pop("HOLDFAST_CRASH_AT", None)
+        if point is not None:
+            environment["HOLDFAST_CRASH_AT"] = point
+        with open(directory / "said.log", "ab+") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast.testing.crash_process", str(call)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+            try:
+                code = process.wait(self._timeout)
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            log.seek(0)
+            return code, log.read().decode(errors="replace")
+
+
+def run_to_the_end(flow: Any, view: str | None) -> About | None:
+    """Run a flow until nothing waits; what it says of itself."""
+    flow.open()
+    about = _about(flow, view)
+    flow.run(until="idle")
+    flow.close()
+    return about
+
+
+def _about(flow: Any, view: str | None) -> About | None:
+    """What a flow is made of: it says so itself (``about``), or is a `Flow`."""
+    if hasattr(flow, "about"):
+        found: About = flow.about()
+        return found
+    sinks = [(name, sink) for name, sink in flow._sinks if view in (None, name)]
+    if len(sinks) != 1:
+        raise ValueError(f"crash_matrix: the flow has {len(sinks)} sinks; say with view whose output is looked at")
+    ((name, sink),) = sinks
+    retracting = [each for each, source in flow._catalog.all_sources.items() if source.retracts]
+    return About(classes_of(flow.drawing(), name, retracting), sink.kind)
