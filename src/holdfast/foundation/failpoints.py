@@ -22,9 +22,12 @@ def reach(name: str) -> None:
 
 def _from_environment() -> Callable[[str], None] | None:
     wanted = os.environ.get("HOLDFAST_CRASH_AT")
-    if not wanted:
-        return None
-    name, _, times = wanted.partition(":")
+    return killing(wanted) if wanted else None
+
+
+def killing(point: str) -> Callable[[str], None]:
+    """A hook that has this process killed at ``name``, or at ``name:n`` the n-th time."""
+    name, _, times = point.partition(":")
     left = int(times or 1)
 
     def die(reached: str) -> None:
