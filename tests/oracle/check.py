@@ -7,7 +7,8 @@ same ones whether it runs with others or alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -60,7 +61,7 @@ def run(
 
     ``spelled``: view → what the flow is given in its place; Spark is asked ``views``.
     """
-    random = Random(f"flow {seed}")
+    random, paths = Random(f"flow {seed}"), Random(f"paths {seed}")
     oracle = Oracle(spark, schemas)
     batch = {view: _settled(query) for view, query in views.items()}
     story: list[str] = []
@@ -93,12 +94,24 @@ def run(
                 oracle.delete(table, made.deleted + [old for old, _ in made.updated])
                 oracle.insert(table, made.inserted + [new for _, new in made.updated])
             clock.advance(minutes=10)
-            flow.step()
+            with _by(paths.choice(("", "resident", "task", "stages"))):
+                flow.step()
             for view, expected in oracle.expect(batch, clock.micros).items():
                 try:
                     _compare(flow, view, epoch, expected.toArrow())
                 except AssertionError as error:
                     raise AssertionError("\n".join([told(view), *story, f"epoch {epoch}: {error}"])) from None
+
+
+@contextmanager
+def _by(path: str) -> Iterator[None]:
+    """Have epochs run in this way, where it is open to them; "": as they would be."""
+    if path:
+        os.environ["HOLDFAST_PATH"] = path
+    try:
+        yield
+    finally:
+        os.environ.pop("HOLDFAST_PATH", None)
 
 
 def _compare(flow: hf.Flow, view: str, epoch: int, expected: pa.Table) -> None:
