@@ -4,11 +4,13 @@ follows a dead one begins with."""
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
+from holdfast.guarantees.strategies import Gap
 from holdfast.testing import classify
 
 from .engines import Append, Life, Transactional, reference
@@ -246,3 +248,39 @@ def test_an_active_standby_follows_another_history_from_the_beginning(tmp_path: 
     assert follower.last == 0
     follower.stop()
     follower.discard()
+
+
+@dataclass(frozen=True)
+class DropsAcknowledgements(Gap):
+    """Gives the last epoch again, as if the sink had not taken it."""
+
+    def surely_has(self, last: int) -> int:
+        return last - 1
+
+
+def test_a_strategy_that_drops_an_acknowledgement_is_caught_by_the_classifier(tmp_path: Path) -> None:
+    outcomes = []
+    for number, strategy in enumerate((hf.gap(), DropsAcknowledgements())):
+        life = Life(tmp_path / str(number), strategy, Append)
+        life.run(3)
+        before = list(life.given.rows)
+        life.die()
+        life.run(2)
+        life.finish()
+        wanted = reference(tmp_path / f"reference{number}", "passed", 5)
+        outcomes.append(classify(before, life.given.rows[len(before) :], wanted).recovery)
+    assert outcomes == [hf.RecoveryType.PRECISE, hf.RecoveryType.REPEATING], "at most once, and not"
+
+
+def test_a_flow_may_change_its_strategy_with_all_that_sinks_have(tmp_path: Path) -> None:
+    life = Life(tmp_path, EARLY)
+    life.run(5)
+    life.die()
+    life.run(1)
+    for strategy in (hf.nosync(), hf.upstream_backup(2), HELD, hf.passive_standby(2), EARLY, hf.gap(), hf.nosync()):
+        life.finish()
+        life.strategy = strategy
+        life.run(2)
+    life.finish()
+    assert {row[0] for row in life.given.rows} == set(range(1, 21))
+    assert life.given.numbers == sorted(set(life.given.numbers)) and life.given.numbers[-1] > 10**12

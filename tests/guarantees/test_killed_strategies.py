@@ -97,10 +97,8 @@ STORIES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "sink", "mark", "epoch", "again", "missing"),
-    [pytest.param(*story, marks=() if number == 0 else pytest.mark.slow) for number, story in enumerate(STORIES)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "sink", "mark", "epoch", "again", "missing"), STORIES)
 def test_a_killed_flow_does_what_its_strategy_says_and_its_output_what_was_predicted(
     tmp_path: Path, strategy: str, sink: str, mark: str, epoch: int, again: list[int] | None, missing: list[int]
 ) -> None:

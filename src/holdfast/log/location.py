@@ -10,9 +10,10 @@ them. One writer may overwrite another's blob, by an equal one or, for the few s
 
 All methods may be called at once, from several threads of the driver and from tasks on several hosts: the flow's
 background threads copy and remove, tasks fetch, and another driver may be using the same place. The thread that runs
-an epoch waits for a location only when the flow is opened, recovers something that was lost, or has the strategy
-"synchronous-log". How often: a round of copying, every few seconds, lists, writes and removes; a place that fails is
-asked again after 1, 2, 4 … 30 seconds. Nothing is promised about the order of calls, nor that one is not made twice.
+an epoch waits for a location only when the flow is opened, recovers something that was lost, or has a strategy that
+waits for copies (`guarantees/strategies.py`). How often: a round of copying, every few seconds, lists, writes and
+removes; a place that fails is asked again after 1, 2, 4 … 30 seconds. Nothing is promised about the order of calls, nor
+that one is not made twice.
 
 Everything that fails is a `StoreError` that names the place, the operation, the path and the likely fix; only a blob
 that is not there is FileNotFoundError. A name for people (``uri``) has no credentials in it, nor has any error.

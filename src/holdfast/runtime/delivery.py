@@ -31,7 +31,7 @@ from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause, logger
-from holdfast.runtime.delivery_numbers import DeliveryNumbers, names
+from holdfast.runtime.delivery_numbers import STRIDE, DeliveryNumbers, names
 from holdfast.runtime.guarded_state import GuardedState
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
@@ -61,6 +61,7 @@ class Delivery:
         self._names: dict[int, str] = {}
         """Index → the name of a sink that is given numbers of its own: one that cannot tell, or all."""
 
+        self._renumbers = renumbers
         self._opened: dict[int, int] = {}
         """Index → the number that a sink says it has, where that is not the epoch."""
 
@@ -69,9 +70,11 @@ class Delivery:
             for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
                 _check_ids(view, sink, fields(view))
                 opened = sink.open(view, fields(view))
-                if opened is None or renumbers:
+                # A number that is no epoch was given under a strategy that the flow had before.
+                numbered = renumbers or (opened is not None and opened >= STRIDE)
+                if opened is None or numbered:
                     self._names[index] = name
-                if opened is not None and renumbers:
+                if opened is not None and numbered:
                     self._opened[index] = opened
                     opened = None if opened >= 0 else -1
                     self.progress.opened(opened)
@@ -87,7 +90,8 @@ class Delivery:
         this process needs not be asked.)"""
         found = []
         for index, ((view, sink), epoch) in enumerate(zip(self._sinks, self.progress.epochs, strict=True)):
-            if epoch is None or epoch < 0:
+            says = index in self._opened and not self._renumbers
+            if (epoch is None and not says) or (epoch is not None and epoch < 0):
                 continue
             try:
                 lineages = from_lines(sink.lineage())
