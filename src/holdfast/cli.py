@@ -369,6 +369,16 @@ def crash(
         raise typer.Exit(1)
 
 
+@demos.command()
+@_reported
+def guarantees(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+    """Let the driver of a small flow die under several strategies, and show what that does to its output."""
+    from holdfast.demo.guarantees import run_guarantees_demo
+
+    if not run_guarantees_demo(console, as_json=as_json):
+        raise typer.Exit(1)
+
+
 def main() -> Any:
     """The ``holdfast`` command."""
     return app()

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from holdfast.foundation import failpoints
+
+if TYPE_CHECKING:
+    from holdfast.flow import Flow
 
 MARKS = (
     "epoch.ran",
@@ -47,6 +51,18 @@ MARKS = (
 
 class Crash(BaseException):
     """The process dies here. Nothing may catch it, but the test that asked for it."""
+
+
+def abandon(flow: Flow) -> None:
+    """Let a flow go as a process does that dies: nothing is finished, nothing is told to sinks, and the log is free for
+    another. The handle is closed."""
+    engine = flow._engine
+    if engine is not None:
+        engine._maintenance.close()
+        engine._durability.abandon()
+        engine.abandon()
+    flow._engine = None
+    flow._closed = True
 
 
 @contextmanager
