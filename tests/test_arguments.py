@@ -248,6 +248,10 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "upserts(key)": (lambda o, x: hf.upserts(print, x), (None, 5, "", [], [5], [""])),
     "upserts(seen)": (lambda o, x: hf.upserts(print, "k", seen=x), NOT_FUNCTIONS),
     "upserts(lineage)": (lambda o, x: hf.upserts(print, "k", seen=len, lineage=x), NOT_FUNCTIONS),  # type: ignore[arg-type]
+    "start(interval)": (lambda o, x: o.flow.start(interval=x), (None, *NOT_SECONDS)),
+    "start(on_epoch)": (lambda o, x: o.flow.start(on_epoch=x), NOT_FUNCTIONS),
+    "await_idle(timeout)": (lambda o, x: o.flow.await_idle(x), NOT_SECONDS),
+    "await_termination(timeout)": (lambda o, x: o.flow.await_termination(x), NOT_SECONDS),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import sys
 import time
 import traceback
@@ -20,12 +19,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
 from holdfast.reporting.redaction import redact, redacted
@@ -33,7 +39,6 @@ from holdfast.terminal.events import events_shown
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
 
 if TYPE_CHECKING:
-    from holdfast.flow import Flow
     from holdfast.results.flow_results import Epoch
     from holdfast.standby.lease import Lease
 
@@ -118,6 +123,7 @@ def run(
     With --lease any number of them may run: one leads, the others wait with everything warm. When the leader ends,
     dies or stalls, one of them goes on where it was. A leader that stalled and wakes up ends with status 3.
     """
+    from holdfast.runtime.interrupts import stopping
     from holdfast.standby.address import open_lease
     from holdfast.terminal.app import load_flow
     from holdfast.terminal.live import Jsonl, Lines, Screen
@@ -126,16 +132,23 @@ def run(
     if lease is None and lease_timeout is not None:
         raise typer.BadParameter("it says when a lease is lost; give --lease, too", param_hint="--lease-timeout")
     held = open_lease(lease, lease_timeout) if lease is not None else None
-    with load_flow(file) as flow, _connected(held):
+    with _waiting(f"starting Spark, and reading {file}"):
+        loaded = load_flow(file)
+    with loaded as flow, _connected(held):
         if accept_loss:
             flow._accept_loss()
         if accept_clock:
             flow.accept_clock()
         # Spark is started first: it puts a handler of its own on Ctrl-C, and ours must come after.
-        if held is None:
-            flow.open()
-        else:
-            flow.prepare()
+        with _waiting(f"flow {flow.name}: {'opening the log' if held is None else 'getting ready'}"):
+            if held is None:
+                flow.open()
+            else:
+                flow.prepare()
+        if console.is_terminal and not as_json and held is None:
+            last = flow.status().epoch
+            begun = "begins" if last < 0 else f"goes on after epoch {last}"
+            console.print(f"{flow.name}: {begun}", markup=False, highlight=False, soft_wrap=True)
         progress = Epochs()
         show = Jsonl if as_json else Screen if console.is_terminal else Lines
         asked = 0.0
@@ -144,11 +157,11 @@ def run(
             nonlocal asked
             progress.add(epoch)
             if time.monotonic() - asked >= 1.0:
-                progress.waiting = {name: source.waiting for name, source in flow.status().sources.items()}
+                progress.stands(flow.status())
                 asked = time.monotonic()
             screen.shown(epoch)
 
-        with _stopping(flow), show(console, flow.name, progress) as screen:
+        with stopping(flow.stop, terminated=True), show(console, flow.name, progress) as screen:
             flow.run(
                 until="idle" if until else None,
                 epochs=epochs,
@@ -162,6 +175,15 @@ def run(
 
 
 @contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what takes its time, and for how long, until it is done."""
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=problems,
+                  transient=True, disable=not problems.is_terminal) as progress:  # fmt: skip
+        progress.add_task(what, total=None)
+        yield
+
+
+@contextmanager
 def _connected(lease: Lease | None) -> Iterator[None]:
     """A lease that cannot be used shows before Spark is started."""
     if lease is None:
@@ -172,22 +194,6 @@ def _connected(lease: Lease | None) -> Iterator[None]:
         yield
     finally:
         lease.release()
-
-
-@contextmanager
-def _stopping(flow: Flow) -> Iterator[None]:
-    """The first Ctrl-C (or TERM) ends the run after the epoch at hand; the second ends it at once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        flow.stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @app.command()

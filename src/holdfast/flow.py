@@ -43,6 +43,8 @@ from holdfast.plan.schema import parse_schema
 from holdfast.reporting.redaction import logger, shown
 from holdfast.results.flow_results import Approximation, Epoch, Recovery, Snapshot, Status
 from holdfast.runtime import redeclaration
+from holdfast.runtime.background_run import BackgroundRun
+from holdfast.runtime.interrupts import stopping
 from holdfast.runtime.redeclaration import same_again
 from holdfast.runtime.settings import parse_clock_jump, parse_settings, working_directory
 from holdfast.runtime.turns import Turns
@@ -184,6 +186,7 @@ class Flow:
 
         self._stopping = False
         self._turns = Turns(name)
+        self._beside: BackgroundRun | None = None
         self._runs = 0
         self._counting = threading.Lock()
         self._lease: Lease | None = None
@@ -690,7 +693,8 @@ class Flow:
     ) -> int:
         """Run epochs: until nothing waits, so many of them, or until stopped (`stop`, or Ctrl-C). How many were run.
 
-        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand. With
+        When nothing waits it looks again every ``interval`` seconds. Ctrl-C ends it after the epoch at hand, and says
+        so; a second one at once. With
         ``min_members`` it waits first until so many executors are there, at most ``timeout`` seconds.
 
         Of several drivers that run the flow with the same ``lease`` (``"file:///shared/path"``,
@@ -726,7 +730,7 @@ class Flow:
                 pass  # says that it cannot be
         if arguments.flag(subject, "accept_loss", accept_loss):
             self._accept_loss()
-        with self._running():
+        with self._running(), stopping(self.stop):
             if min_members is not None:
                 with self._turns.taken("run()"):
                     self._prepared()
@@ -766,7 +770,10 @@ class Flow:
     ) -> int:
         done = 0
         while not self._stopping and (epochs is None or done < epochs):
-            result = self._step(patient=until is None)
+            began, beside = time.monotonic(), self._beside
+            result = self._step(patient=until is None and not (beside is not None and beside.awaited))
+            if result.idle and beside is not None:
+                beside.idle(began)
             if not result.idle:
                 done += 1
                 if on_epoch is not None:
@@ -777,8 +784,62 @@ class Flow:
                 time.sleep(interval)
         return done
 
+    def start(self, *, interval: float = 0.1, on_epoch: Callable[[Epoch], None] | None = None) -> Self:
+        """Run epochs in the background, in a thread of its own, until `stop` or `close`; or until one fails: then the
+        error is logged, and `await_idle` and `await_termination` raise it. Errors of opening the log come at once.
+
+        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        subject = f"flow '{self.name}'"
+        interval = arguments.number(subject, "interval", interval)
+        if on_epoch is not None:
+            arguments.callable_with(subject, "on_epoch", on_epoch, "one argument, the Epoch")
+        if self.active:
+            raise DeclarationError(f"{subject}: it runs in the background already", flow=self.name)
+        with self._turns.taken("start()"):
+            self._started()
+        self._beside = BackgroundRun(self.name, partial(self.run, interval=interval, on_epoch=on_epoch))
+        return self
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs in the background (`start`). From any thread."""
+        return self._beside is not None and self._beside.active
+
+    def await_idle(self, timeout: float | None = None) -> bool:
+        """Wait until the run in the background has taken all that was there when this was called, and finds nothing
+        more; False if that takes more than ``timeout`` seconds. Raises the error with which it stopped.
+
+        From any thread; not from code that an epoch calls."""
+        beside = self._running_beside(timeout)
+        found = beside.await_idle(timeout)
+        if beside.error is not None:
+            raise beside.error
+        return found
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the run in the background has ended: whether it has, after ``timeout`` seconds at most. Raises the
+        error with which it stopped.
+
+        From any thread; not from code that an epoch calls."""
+        beside = self._running_beside(timeout)
+        ended = beside.join(timeout)
+        if beside.error is not None:
+            raise beside.error
+        return ended
+
+    def _running_beside(self, timeout: float | None) -> BackgroundRun:
+        if timeout is not None:
+            arguments.number(f"flow '{self.name}'", "timeout", timeout)
+        if self._beside is None:
+            raise DeclarationError(
+                f"flow '{self.name}': nothing runs in the background; flow.start() first, or flow.run(until='idle')",
+                flow=self.name,
+            )
+        return self._beside
+
     def stop(self) -> None:
-        """End `run` after the epoch at hand. From any thread, or a signal handler; waits for nothing."""
+        """End `run`, also in the background (`start`), after the epoch at hand. From any thread, or a signal handler;
+        waits for nothing."""
         self._stopping = True
         self._stop_waiting()
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.foundation import arguments
 from holdfast.spark.background_slots import spare
 from holdfast.spark.configuration import configured
+from holdfast.spark.quiet_launch import quiet_launch
 
 _WORKERS = "holdfast.spark.workers"
 
@@ -101,7 +102,8 @@ def start_session(detection_timeout: float | None = None) -> SparkSession:
     for key, value in {"spark.app.name": "holdfast", **wanted, **detecting}.items():
         if key not in given or key in detecting:
             builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with quiet_launch():
+        session = builder.getOrCreate()
     process = session.sparkContext._gateway.proc
     # Under spark-submit it is the JVM that started this process.
     atexit.register(_end_workers, os.getppid() if process is None else process.pid)

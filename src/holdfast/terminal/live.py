@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.reporting.redaction import redacted
-from holdfast.results.flow_results import Epoch
+from holdfast.results.flow_results import Epoch, Status
 from holdfast.standby.events import LeaseEvent
 
 _WINDOW = 30.0
@@ -35,6 +35,7 @@ class Progress:
         self.rows = 0
         self.last: Epoch | None = None
         self.waiting: dict[str, int | None] = {}
+        self.safe = self.at_risk = self.sinks = ""
         self._recent: deque[tuple[float, int]] = deque()
         self._seconds: deque[float] = deque(maxlen=_KEPT)
         self._started = time.monotonic()
@@ -48,6 +49,20 @@ class Progress:
         self._recent.append((now, epoch.rows_in))
         while self._recent[0][0] < now - _WINDOW:
             self._recent.popleft()
+
+    def stands(self, status: Status) -> None:
+        """How the flow stands, asked now and then."""
+        self.waiting = {name: source.waiting for name, source in status.sources.items()}
+        durability = status.durability
+        self.safe = f"epoch {durability.safe:,}" if durability.safe >= 0 else "-"
+        at_risk = durability.unsafe
+        self.at_risk = f"{at_risk.epochs:,} epochs, {at_risk.bytes / 1e6:,.1f} MB" if at_risk.epochs else "nothing"
+        self.sinks = ", ".join(f"{sink.view} (epoch {sink.epoch})" for sink in status.sinks)
+
+    @property
+    def uptime(self) -> str:
+        seconds = int(time.monotonic() - self._started)
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def rates(self, now: float | None = None) -> tuple[float, float]:
         """Epochs and rows per second, of late."""
@@ -111,6 +126,10 @@ class Screen:
         table.add_row("rows/s", f"{rows:,.0f}")
         table.add_row("latency", f"median {_milliseconds(median)}   p99 {_milliseconds(high)}")
         table.add_row("waiting", Text(progress.lag()))
+        for name, what in (("safe", progress.safe), ("at risk", progress.at_risk), ("sinks", progress.sinks)):
+            if what:
+                table.add_row(name, Text(what))
+        table.add_row("uptime", progress.uptime)
         for view, count in progress.last.changed.items() if progress.last else ():
             table.add_row(Text(f"view {view}"), f"{count:,} rows changed")
         return table
