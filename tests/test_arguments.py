@@ -252,6 +252,8 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "start(on_epoch)": (lambda o, x: o.flow.start(on_epoch=x), NOT_FUNCTIONS),
     "await_idle(timeout)": (lambda o, x: o.flow.await_idle(x), NOT_SECONDS),
     "await_termination(timeout)": (lambda o, x: o.flow.await_termination(x), NOT_SECONDS),
+    "read(log)": (lambda o, x: hf.read(x, "v"), (None, 5, "", b"x", ["a"])),
+    "read(others)": (lambda o, x: hf.read(o.directory, "v", others=x), (None, 5, "s3://a")),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]
     "query(on_loss)": (lambda o, x: hf.query(Session(), "SELECT 1", on_loss=x), (None, 5, "retry", [])),  # type: ignore[arg-type]
     "query(tables)": (lambda o, x: hf.query(Session(), "SELECT 1", tables=x), (5, "t", ["t"], {"t": 5}, {5: 5})),  # type: ignore[arg-type]

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from holdfast.guarantees.strategy import Strategy
     from holdfast.inspect.flow_plan import FlowPlan, PlannedChange
+    from holdfast.inspect.read_view import read
     from holdfast.inspect.snapshot_copy import copy_snapshot
     from holdfast.log.location import Entry, Location, location
     from holdfast.plan.drawing import Drawing
@@ -227,6 +228,7 @@ __all__ = [
     "predict",
     "query",
     "rate",
+    "read",
     "replaced",
     "snapshot_table",
     "synchronous_log",
@@ -346,6 +348,7 @@ _HOMES = {
     "predict": "guarantees.prediction",
     "query": "queries.one_off",
     "rate": "connectors.rate",
+    "read": "inspect.read_view",
     "replaced": "connectors.replaced",
     "snapshot_table": "connectors.snapshot_table",
     "synchronous_log": "guarantees.strategies",

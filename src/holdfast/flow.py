@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from holdfast.connectors.file_form import InferredFiles
-from holdfast.connectors.input import Input, KeyedInput, same_input
+from holdfast.connectors.input import Input, KeyedInput, PushedRows, same_input
 from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
-from holdfast.errors import DeclarationError, FlowBusy, UnknownName
+from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.nearest_name import did_you_mean
@@ -1211,6 +1211,9 @@ class Flow:
                     self._end()
                 finally:
                     self._closed = True
+                    for source in self._catalog.sources.values():
+                        if isinstance(source, PushedRows):
+                            source.close(f"flow '{self.name}' is closed")
         finally:
             # Not in our turn: a membership handler that is waited for here may be waiting for its own.
             if not self._turns.inside:
@@ -1223,6 +1226,18 @@ class Flow:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the flow, and a picture of its dataflow."""
+        from html import escape
+
+        from holdfast.plan.picture import as_svg
+
+        said = f"<p><code>{escape(repr(self))}</code></p>"
+        try:
+            return f"{said}{as_svg(self.drawing())}" if self._catalog.views and not self._closed else said
+        except HoldfastError:
+            return said
 
     def __repr__(self) -> str:
         places = ", ".join(map(shown, self._places))

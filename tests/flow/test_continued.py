@@ -91,4 +91,4 @@ def test_an_approximate_epoch_says_so_on_the_command_line(capsys: pytest.Capture
     line, data = capsys.readouterr().out.splitlines()
     assert "approximate since epoch 4: 6 of 8 partitions, 30 of 40 rows" in line
     assert '"approximate": {"since": 4, "coverage": {"partitions": 6, "partitions_total": 8' in data
-    assert "Approximation(since=4" in repr(epoch)
+    assert "approximate since epoch 4" in repr(epoch)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from holdfast.connectors.pushed_rows import to_arrow
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import OnMissing, Versions, arrivals, missing
-from holdfast.errors import InputError, SchemaError
+from holdfast.errors import DeclarationError, InputError, SchemaError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.trace.physical import Bools
@@ -67,6 +67,7 @@ class PushedRows(Source):
         """Whether an epoch has begun to read what is offered, and has neither counted nor failed yet."""
 
         self._waiting: list[pa.Table] = []
+        self._closed = ""
         self._rejected = False
         """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
 
@@ -132,7 +133,17 @@ class PushedRows(Source):
         """The rows of changes, the first of which has the number ``first``."""
         raise NotImplementedError
 
+    def close(self, why: str) -> None:
+        """Take no more rows: nobody would ever take them from here."""
+        self._closed = why
+
     def _add(self, change: pa.Table) -> None:
+        if self._closed:
+            raise DeclarationError(
+                f"input '{self.name}': {self._closed}, so these rows would be lost; make the flow again, and push to "
+                "its input",
+                name=self.name,
+            )
         if change.num_rows:
             with self._lock:
                 self._waiting.append(change)

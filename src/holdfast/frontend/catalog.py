@@ -203,6 +203,12 @@ class Catalog:
 
     def check_view(self, name: str) -> None:
         """Raise unless there is such a view."""
+        if name in self.tables and name not in self.views:
+            raise UnknownName(
+                f"view '{name}' not found: '{name}' is a source; flow.table('{name}') reads it, or keep a view of it: "
+                f"flow.view('{name}_rows', 'SELECT * FROM {name}')",
+                name=name,
+            )
         if name not in self.views:
             raise UnknownName(f"view '{name}' not found{did_you_mean(name, self.views)}", name=name)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.coordinator.copy_plan import Copied, Failed, Holding, reached, safe_point, trusting
 from holdfast.coordinator.history import History
@@ -188,7 +189,11 @@ def read_collection(log: Named, name: str, at: int | None = None, others: Sequen
 
 def _rows(kept: ViewLog, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
     kept.check(name, at)
-    return _ordered(kept.rows(0, ALL, at), entry.get("sql", ""))
+    rows = kept.rows(0, ALL, at)
+    if entry.get("kind") == "source" and "_deleted" in rows.column_names:
+        # A source whose rows are ordered versions also keeps keys that are gone.
+        rows = rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
+    return _ordered(rows, entry.get("sql", ""))
 
 
 def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place], history: History) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from holdfast.foundation.choices import EpochPath
@@ -41,7 +42,7 @@ class Approximation:
         return f"approximate since epoch {self.since}: {self.coverage}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Epoch:
     """What ``flow.step()`` did."""
 
@@ -75,8 +76,17 @@ class Epoch:
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "idle": self.idle}
 
+    def __repr__(self) -> str:
+        if self.epoch is None:
+            return "Epoch(idle)"
+        changed = ", ".join(f"{view} {rows:,}" for view, rows in self.changed.items()) or "nothing"
+        exact = "" if self.approximate is None else f", {self.approximate}"
+        return (
+            f"Epoch({self.epoch}: {self.rows_in:,} rows in; changed: {changed}; {self.seconds * 1000:,.0f} ms{exact})"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Recovery:
     """What opening a flow, or repairing it, had to do; see ``flow.last_recovery``."""
 
@@ -156,6 +166,14 @@ class Recovery:
         """The same as plain values, for JSON."""
         found: dict[str, Any] = redacted({**asdict(self), "epochs_replayed": self.epochs_replayed})
         return found
+
+    def __repr__(self) -> str:
+        filled = "" if self.filled is None else f"; filled up to epoch {self.filled}"
+        lost = f"; lost: {len(self.lost)}" if self.lost else ""
+        return (
+            f"Recovery(up to epoch {self.epoch}: {self.layers_reused:,} layers there, {self.layers_fetched:,} fetched; "
+            f"{self.epochs_replayed:,} epochs computed again{filled}{lost})"
+        )
 
 
 @dataclass(frozen=True)
@@ -368,7 +386,7 @@ class RunningDriver:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Status:
     """How a flow stands."""
 
@@ -410,3 +428,25 @@ class Status:
         plain["running"] = self.running.to_dict() if self.running is not None else None
         found: dict[str, Any] = redacted(plain)
         return found
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The most of it, for people: what it is, and how it stands."""
+        unsafe, waiting = self.durability.unsafe, {name: one.waiting for name, one in self.sources.items()}
+        found = [
+            ("flow", self.flow),
+            ("epoch", "none yet" if self.epoch < 0 else f"{self.epoch:,}"),
+            ("safe", "nothing yet" if self.durability.safe < 0 else f"up to epoch {self.durability.safe:,}"),
+            ("at risk", f"{unsafe.epochs:,} epochs, {unsafe.bytes / 1e6:,.1f} MB" if unsafe.epochs else "nothing"),
+            ("waiting", ", ".join(f"{name} {count:,}" for name, count in waiting.items() if count) or "nothing"),
+            ("views", ", ".join(self.views) or "none"),
+            ("sinks", ", ".join(f"{sink.view} → {sink.kind}" for sink in self.sinks) or "none"),
+            ("latency", f"median {self.latency.median * 1000:,.0f} ms, p99 {self.latency.p99 * 1000:,.0f} ms"),
+        ]
+        return found if self.approximate is None else [*found, ("exact", f"no: {self.approximate}")]
+
+    def __repr__(self) -> str:
+        return f"Status({'; '.join(f'{name}: {text}' for name, text in self.rows())})"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self.rows())
+        return f"<table>{lines}</table>"

@@ -784,6 +784,12 @@ class Engine:
                 f"view '{view}': epoch {epoch} is not there yet; the last is {self.last}", view=view, epoch=epoch
             )
         if epoch < 0:
+            if at is None:
+                raise EpochUnavailable(
+                    f"view '{view}': no epoch has run yet, so there is nothing to read; flow.step() runs the first",
+                    view=view,
+                    epoch=epoch,
+                )
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
         return self._checked(view, epoch), epoch
 
