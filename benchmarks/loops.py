@@ -13,6 +13,7 @@ import argparse
 import json
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -163,6 +164,11 @@ def query_of_duckdb(graph: Graph, kind: str) -> Callable[[], int]:
 # -- the benchmark -----------------------------------------------------------------------------------------------------
 
 
+def say(text: str) -> None:
+    """What was measured so far, for those who wait."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def timed(run: Callable[[], object]) -> tuple[float, object]:
     began = time.perf_counter()
     found = run()
@@ -181,6 +187,7 @@ def measure(spark: Any, home: Path, kind: str, arguments: argparse.Namespace) ->
         flow.view(kind, VIEWS[kind], max_rounds=10_000)
         edges.insert(graph.table())
         fill, _ = timed(flow.step)
+        say(f"{kind}: filled in {fill:.1f} s")
         times: list[float] = []
         paths: set[str] = set()
         for number in range(-arguments.warm_up, arguments.changes):
@@ -191,6 +198,7 @@ def measure(spark: Any, home: Path, kind: str, arguments: argparse.Namespace) ->
             if number >= 0:
                 times.append(time.perf_counter() - began)
                 paths.add(epoch.path)
+        say(f"{kind}: {len(times)} changes, median {1000 * statistics.median(times):.0f} ms")
         rows = flow.read(kind).count()
         anew = {"Spark, joins in rounds": rounds_of_spark(spark, graph, kind), "DuckDB": query_of_duckdb(graph, kind)}
         seconds: dict[str, float] = {}
@@ -198,6 +206,7 @@ def measure(spark: Any, home: Path, kind: str, arguments: argparse.Namespace) ->
             each = [timed(run) for _ in range(arguments.repeats)]
             assert all(found == rows for _, found in each), f"{name}: {each[0][1]} rows, the view has {rows}"
             seconds[name] = min(taken for taken, _ in each)
+            say(f"{kind}: {name}, anew in {seconds[name]:.1f} s")
         result = {"fill_s": fill, "epochs_ms": [1000 * each for each in times], "rows": rows, "anew_s": seconds}
         if kind == "reached":
             taken, said = timed(recursion_of_spark(spark, graph))
