@@ -12,11 +12,14 @@ their content (`trace.rows.consolidate`). Cost: one sort of the change.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.errors import SinkError
+from holdfast.plan.nodes import Field
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Ints, Words
@@ -45,6 +48,12 @@ def with_ids(view: str, epoch: int, change: pa.Table) -> pa.Table:
     types = [change.schema.field(place).type for place in range(width)] + [pa.string(), pa.int64()]
     made = [each if each.type == kind else each.cast(kind) for each, kind in zip(arrays, types, strict=True)]
     return pa.table(made, schema=pa.schema(list(zip(names, types, strict=True)), metadata=change.schema.metadata))
+
+
+def check_no_ids(view: str, fields: Sequence[Field]) -> None:
+    """Raise `SinkError` if a view whose rows get ids has a column of that name."""
+    if any(field.name.lower() == ID for field in fields):
+        raise SinkError(f"sink of view '{view}': its rows get a column '{ID}'; rename the view's own", view=view)
 
 
 def _texts(view: str, epoch: int, hashes: Words) -> pa.Array:

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from holdfast.connectors.row_ids import ID, with_ids
+from holdfast.connectors.row_ids import check_no_ids, with_ids
 from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.coordinator.events import CommitBegan, SinkAnswered, SinkStarted
 from holdfast.coordinator.instructions import CatchUp, Commit
@@ -68,7 +68,7 @@ class Delivery:
         self._deliveries: DeliveryNumbers | None = None
         try:
             for index, ((view, sink), name) in enumerate(zip(sinks, names(sinks), strict=True)):
-                _check_ids(view, sink, fields(view))
+                check_no_ids(view, fields(view)) if sink.ids else None
                 opened = sink.open(view, fields(view))
                 # A number that is no epoch was given under a strategy that the flow had before.
                 numbered = renumbers or (opened is not None and opened >= STRIDE)
@@ -268,11 +268,11 @@ class Delivery:
                 return None
             span = after[0]
             new = self._kept(view, span.version)
-            first = _readable(new, span.first)
+            first = new.first_readable(span.first)
             if span.last is not None and first > span.last:
                 # All of that version is forgotten: it goes by.
                 span, new = past[-1], self._kept(view, past[-1].version)
-                first = _readable(new, span.first)
+                first = new.first_readable(span.first)
             return first, difference(new, first, kept, now.last)
         except EpochUnavailable as error:
             # Compaction has passed what it has: that does no harm if nothing changed since.
@@ -293,7 +293,7 @@ class Delivery:
                 return 0, kept.change_at(0)
             except EpochUnavailable:
                 pass  # new to an old view: it starts with the rows as they were at the earliest epoch that can be read
-        first = _readable(kept, max(self._history.first, 0 if len(past) == 1 else past[-1].first))
+        first = kept.first_readable(max(self._history.first, 0 if len(past) == 1 else past[-1].first))
         return first, kept.snapshot(0, 2**64, first).drop_columns(["_epoch"])
 
     def _commit(self, index: int, lineage: Lineage, change: pa.Table) -> None:
@@ -381,12 +381,6 @@ class Delivery:
                 closing.callback(_close, view, sink)
 
 
-def _check_ids(view: str, sink: Sink, fields: Sequence[Field]) -> None:
-    """Raise `SinkError` if a sink wants ids and the view has a column of that name."""
-    if sink.ids and any(field.name.lower() == ID for field in fields):
-        raise SinkError(f"sink of view '{view}': its rows get a column '{ID}'; rename the view's own", view=view)
-
-
 def _close(view: str, sink: Sink) -> None:
     """Close a sink; what it raises is an error that names the view."""
     try:
@@ -397,15 +391,3 @@ def _close(view: str, sink: Sink) -> None:
         raise SinkError(
             f"sink of view '{view}': it cannot be closed: {type(error).__name__}: {error}", view=view
         ) from cause(error)
-
-
-def _readable(kept: ViewLog, epoch: int) -> int:
-    """The first epoch from ``epoch`` on as of which a log can be read."""
-    try:
-        kept.check("", epoch)
-    except EpochUnavailable as error:
-        earliest = error.fields.get("earliest")
-        if not isinstance(earliest, int):
-            raise
-        return earliest
-    return epoch

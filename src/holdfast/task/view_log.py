@@ -90,6 +90,17 @@ class ViewLog:
                 f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
             ) from None
 
+    def first_readable(self, epoch: int) -> int:
+        """The first epoch from ``epoch`` on as of which the collection can be read."""
+        try:
+            self.check("", epoch)
+        except EpochUnavailable as error:
+            earliest = error.fields.get("earliest")
+            if not isinstance(earliest, int):
+                raise
+            return earliest
+        return epoch
+
     def _scan(self, low: int, high: int, at: int) -> Block:
         try:
             return self._open(low, high, at).scan()
