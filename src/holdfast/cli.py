@@ -5,6 +5,8 @@ which ``verify`` leaves something wrong; a wrong call ends with 2, a run from wh
 since it lost its lease) with 3, one that lost an executor and is to terminate then with 4, and a second Ctrl-C with
 130.
 Set HOLDFAST_TRACEBACK=1 to see where an error came from.
+
+The file is long because each command says all its options here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -114,6 +116,9 @@ def run(
         False, "--accept-clock", help="Take the host's clock as it is, although it jumped or the flow's is ahead."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per epoch, and per change of the lease."),
+    metrics: str | None = typer.Option(
+        None, metavar="ADDRESS", help="Serve numbers for Prometheus, such as :9090 (docs/metrics.md)."
+    ),
     accept_loss: bool = typer.Option(
         False, "--accept-loss", help="Begin although log locations are missing that alone may have epochs."
     ),
@@ -128,6 +133,7 @@ def run(
     from holdfast.terminal.app import load_flow
     from holdfast.terminal.live import Jsonl, Lines, Screen
     from holdfast.terminal.live import Progress as Epochs
+    from holdfast.terminal.metrics import Metrics, served
 
     if lease is None and lease_timeout is not None:
         raise typer.BadParameter("it says when a lease is lost; give --lease, too", param_hint="--lease-timeout")
@@ -152,16 +158,19 @@ def run(
         progress = Epochs()
         show = Jsonl if as_json else Screen if console.is_terminal else Lines
         asked = 0.0
+        counted = Metrics(flow.name, flow.status)
+        serving = served(counted, metrics) if metrics is not None else nullcontext()
 
         def on_epoch(epoch: Epoch) -> None:
             nonlocal asked
             progress.add(epoch)
+            counted.add(epoch)
             if time.monotonic() - asked >= 1.0:
                 progress.stands(flow.status())
                 asked = time.monotonic()
             screen.shown(epoch)
 
-        with stopping(flow.stop, terminated=True), show(console, flow.name, progress) as screen:
+        with stopping(flow.stop, terminated=True), serving, show(console, flow.name, progress) as screen:
             flow.run(
                 until="idle" if until else None,
                 epochs=epochs,
