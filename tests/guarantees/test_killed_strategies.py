@@ -92,7 +92,7 @@ STORIES = [
     ("hf.upstream_backup()", "append", "sink.after_commit:5", 4, [0, 1, 2, 3, 4], []),
     ("hf.gap()", "append", "epoch.ran:5", 3, [], [4]),
     ("hf.gap()", "changelog", "epoch.ran:5", 3, [], [4]),
-    ("hf.synchronous_log()", "append", "sink.before_commit:5", 4, [], []),
+    ("hf.synchronous_log()", "append", "sink.after_commit:5", 4, [], []),
     ("hf.nosync()", "append", "sink.after_commit:5", 4, [], []),
 ]
 

@@ -10,6 +10,12 @@ from holdfast.guarantees.prediction import SinkKind, predict
 from holdfast.guarantees.strategy import Strategy
 from holdfast.plan.drawing import Drawing
 
+_READ = "rows that are read"
+"""What is said of a view without sinks."""
+
+_SHOWN = 3
+"""So many operators of the least class are named."""
+
 
 @dataclass(frozen=True)
 class Outlet:
@@ -33,16 +39,17 @@ def explained(
     crash = {}
     for view in views:
         classes = classes_of(whole, view, sources)
-        spoiler = worst(classes)
+        least = worst(classes).operator_class
+        those = dict.fromkeys(f"{each.what} ({each.reason})" for each in classes if each.operator_class is least)
         lines = [
-            f"The least of its operators is {spoiler.operator_class.value}: {spoiler.what} ({spoiler.reason}).",
+            f"The least of its operators are {least.value}: {'; '.join(list(those)[:_SHOWN])}.",
             f"What a crash can do, with strategy {strategy}:",
         ]
         own = [index for index, each in enumerate(sinks) if each.view == view]
         for index in own:
             lines += _lines(sinks[index].name, classes, strategy, sinks[index].kind, anchored(sinks, index))
         if not own:
-            lines += _lines("rows that are read", classes, strategy, SinkKind.TRANSACTIONAL, False)
+            lines += _lines(_READ, classes, strategy, SinkKind.TRANSACTIONAL, False)
         crash[view] = tuple(lines)
     return replace(whole, crash=crash)
 
@@ -50,7 +57,8 @@ def explained(
 def _lines(subject: str, classes: Sequence[Classified], strategy: Strategy, kind: SinkKind, holds: bool) -> list[str]:
     found = predict(classes, strategy, kind, anchored=holds)
     lost = predict(classes, strategy, kind, failure="host", anchored=holds)
-    lines = [f"  {subject}: {found}"]
+    said = str(found)
+    lines = [f"  {subject}: {said.removesuffix(', and the sink says what it has') if subject == _READ else said}"]
     if lost.recovery is not found.recovery:
         lines.append(f"    if the driver's working directory is lost, too: {lost}")
     return lines

@@ -7,6 +7,8 @@ A view that was edited has another log from some epoch on. At that epoch its sin
 one that lags first gets what it lacks of the old one (`coordinator/view_versions.py` says why that is right). A log is
 not delivered from before an epoch has said that it is the view's: so there is always something to take the difference
 to.
+
+The file is long because all that a sink goes through with a flow is one story, told by one class.
 """
 
 from __future__ import annotations
