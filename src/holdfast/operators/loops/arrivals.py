@@ -35,6 +35,14 @@ class Arrivals:
             table, hashes = table.take(pa.array(order)), hashes[order]
         self._tables.append((hashes, table.combine_chunks()))
 
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for _, table in self._tables)
+
+    def all(self) -> pa.Table:
+        """All rows."""
+        return self.together([table for _, table in self._tables])
+
     def of(self, hashes: Words) -> pa.Table:
         """The rows with these hashes (sorted, unique)."""
         found = []

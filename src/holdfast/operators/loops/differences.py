@@ -14,6 +14,10 @@ is found from the stored traces when the key is first touched.
 * Otherwise the kernel runs twice, over stored rows alone, up to round *r* and up to *r*-1, each time with all that this
   epoch has changed up to then. The output changes by the difference; and so do the operator's own traces.
 
+Where this epoch has touched but a few keys, and a good part of them must be looked at, one run does: over all of them,
+up to round *r*. What it gives is the whole difference F(A(r)) - F(B(r)), and of that the epoch has given all but the
+change of this round already.
+
 So no state but the operator's traces is kept, and any operator that keeps up with changes can be in a loop.
 """
 
@@ -34,6 +38,11 @@ from holdfast.trace.memory_layer import Run
 from holdfast.trace.physical import Words
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
+
+_FEW = 1024
+_SHARE = 4
+"""One run over all keys of an epoch is cheaper than two over those that are due, up to so many rows, and if so many
+times those that are due are all."""
 
 
 def difference_layouts(spec: KeyedOperator) -> dict[str, Layout]:
@@ -57,6 +66,8 @@ class DifferencesInRounds:
         self._arrivals = [Arrivals(schema) for schema in schemas]
         self._touched = np.zeros(0, np.uint64)
         self._due: dict[int, list[Words]] = {}
+        self._given: list[pa.Table] = []
+        """What the operator has given in this epoch, if there are earlier ones."""
 
     def next_round(self) -> int | None:
         """The next round in which something happens although nothing arrives."""
@@ -73,6 +84,8 @@ class DifferencesInRounds:
         if not len(due):
             if begins or any(part.num_rows for part in arrived):
                 parts.append(self._plain(round, arrived, begins))
+        elif self._are_most(due):
+            parts.append(self._once(round, arrived))
         else:
             others = [_without(part, due) for part in arrived]
             if any(part.num_rows for part in others):
@@ -80,8 +93,14 @@ class DifferencesInRounds:
             parts += self._twice(round, due, arrived)
         if self._has_history:
             self._note(round, arrived)
+            self._given += parts
         change = pa.concat_tables(parts) if parts else None
         return change if change is not None and change.num_rows else None
+
+    def _are_most(self, due: Words) -> bool:
+        """Whether all keys that the epoch has touched may be looked at for those that are due."""
+        few = sum(each.rows for each in self._arrivals) + sum(each.num_rows for each in self._given) <= _FEW
+        return few and len(self._touched) <= _SHARE * len(due)
 
     def layers(self) -> dict[str, Block]:
         """The rows of each trace's new layer, not consolidated."""
@@ -96,6 +115,16 @@ class DifferencesInRounds:
         for suffix, block in step.layers.items():
             self._keep(suffix, block, round)
         return step.output
+
+    def _once(self, round: int, arrived: list[pa.Table]) -> pa.Table:
+        """All keys that this epoch has touched, up to this round."""
+        now = [each.together([each.all(), new]) for each, new in zip(self._arrivals, arrived, strict=True)]
+        traces = {suffix: stored.until(round) for suffix, stored in self._stored.items()}
+        step = self._spec.step(now, traces, replace(self._context, initial=False))
+        for suffix, layout in self._layouts.items():
+            blocks = [_of(step, suffix, layout), _negated(self._earlier[suffix].block())]
+            self._keep(suffix, consolidate(Block.concat(blocks), layout), round)
+        return consolidated(pa.concat_tables([step.output, *map(negated, self._given)]))
 
     def _twice(self, round: int, due: Words, arrived: list[pa.Table]) -> list[pa.Table]:
         """Keys that this epoch and earlier ones have changed, at this round or before."""
