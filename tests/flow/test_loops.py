@@ -302,6 +302,14 @@ def test_the_clock_is_looked_at_before_a_loop_and_not_inside(spark: SparkSession
         flow.view("v", "WITH RECURSIVE t(n) AS (SELECT at FROM edges UNION SELECT n FROM t WHERE n < now()) TABLE t")
 
 
+def test_union_in_a_recursion_inside_a_query_is_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("refused", tmp_path / "log", spark)
+    flow.input("edges", "a long, b long")
+    inner = RECURSIVE.format("UNION SELECT b FROM t JOIN edges USING (a)")
+    with pytest.raises(DeclarationError, match="make it a view of its own"):
+        flow.view("v", f"SELECT a FROM ({inner})")
+
+
 def test_a_recursion_without_a_beginning_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     flow = hf.Flow("refused", tmp_path / "log", spark)
     with pytest.raises(DeclarationError, match="t refers to nothing but itself"):

@@ -73,7 +73,7 @@ def compare(name: str, bits: int, seed: int, tmp_path: Path) -> None:
         runner = Runner(spec, case.types, tmp_path, dice, slot=SLOT)
         there: list[Bag] = [Counter() for _ in inputs]
         before: Bag = Counter()
-        for _ in range(12):
+        for _ in range(8):
             changes = [change(*each, bag, dice, nodes) for each, bag in zip(inputs, there, strict=True)]
             there = [added(one, other) for one, other in zip(there, changes, strict=True)]
             after = case.meant(*there)

@@ -294,6 +294,11 @@ def refused(
         known = [each.replace("`", "") for each in about.get("proposal", "").split(", ") if each]
         message = f"column {name!r} not found{did_you_mean(name, known)}"
         fields |= {"name": name, "candidates": known}
+    elif condition == "UNION_NOT_SUPPORTED_IN_RECURSIVE_CTE":
+        message = (
+            "UNION in a WITH RECURSIVE that does not begin the statement is not supported; begin the statement with "
+            "it, or make it a view of its own"
+        )
     elif condition.startswith("AMBIGUOUS_REFERENCE"):
         kind = AmbiguousName
         fields["name"] = about.get("name", "").replace("`", "")
