@@ -161,3 +161,13 @@ def test_explain_says_what_a_crash_can_do_to_each_sink_and_which_operator_spoils
     assert "sink Changelog: rollback-repeating: the flow goes back" in text
     assert "sink Foreach: rollback-divergent" in text and "draw rand()" in text
     assert flow.explain("plain") in text
+
+
+def test_an_active_standby_of_rows_that_code_pushes_is_refused_when_the_flow_opens(
+    spark: object, tmp_path: Path
+) -> None:
+    flow = declared(tmp_path / "log", strategy="active_standby", spark=spark)
+    flow.input("orders", "id long")
+    flow.view("v", "SELECT id FROM orders")
+    with pytest.raises(DeclarationError, match=r"rows that code pushes to input 'orders' are in one process alone"):
+        flow.open()
