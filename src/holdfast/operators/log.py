@@ -74,7 +74,8 @@ def _check(spec: LogSpec, block: Block, trace: Trace, epoch: int) -> None:
     more = f" and {wrong.rows - _SHOWN} more" if wrong.rows > _SHOWN else ""
     raise NegativeMultiplicity(
         f"{spec.name!r}, epoch {epoch}: deleted more often than inserted: {listed}{more} (in brackets: how many copies "
-        "there would be); delete only rows that are there, with all their columns as they were inserted",
+        "there would be); delete only rows that are there, with all their columns as they were inserted. Nothing of "
+        "the epoch took effect; discard() takes back what was pushed",
         name=spec.name,
         epoch=epoch,
         rows=rows,
