@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.errors import DeclarationError
+from holdfast.operators.latest import DELETED
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 
@@ -80,7 +81,8 @@ class FlowTables:
                 return empty_frame(spark, wanted)
             kept, _ = engine.readable(name, at)
             order = engine.order(name)
-            hidden = [field.name for field in kept.fields if field not in fields]
+            known = [field.name for field in fields]
+            hidden = [field.name for field in kept.fields if field.name == DELETED.name not in known]
             wanted_too = [*columns, *hidden]
             frame = read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, wanted_too)
             # A source whose rows are ordered versions also keeps keys that are gone.
