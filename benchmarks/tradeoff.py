@@ -286,7 +286,7 @@ def main() -> None:
     if arguments.live is not None:
         live(Path(arguments.live), arguments.name, arguments.quick, arguments.role)
         return
-    console = Console(stderr=arguments.json)
+    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 130)
     found: list[Measured] = []
     for name in variants(arguments.quick):
         if arguments.only and name.partition("(")[0] not in arguments.only:
