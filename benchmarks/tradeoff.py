@@ -147,10 +147,16 @@ class Run:
 
     def measured(self) -> Measured:
         arguments, found = self._arguments, Measured(self._name)
-        self._feed(arguments.epochs)
         follows = self._name == "active_standby"
+        self._feed(arguments.epochs // 2 if follows else arguments.epochs)
         with self._process("first", f"sink.after_commit:{arguments.epochs - 1}") as first:
-            second = self._process("standby") if follows else None
+            second = None
+            if follows and self._leads(first):
+                second = self._process("standby")
+                while second.poll() is None and not self._lines("standby"):
+                    time.sleep(0.05)
+                time.sleep(10 * LEASE)  # it has seen the leader, and follows
+                self._feed(arguments.epochs - arguments.epochs // 2)
             try:
                 code = first.wait(arguments.patience)
                 killed = time.time()
@@ -168,6 +174,12 @@ class Run:
                 if second is not None:
                     _end(second)
         return found
+
+    def _leads(self, first: subprocess.Popen[bytes]) -> bool:
+        """Wait until the first process has run an epoch: the second must not take the lease before it."""
+        while first.poll() is None and not any("epoch" in line for line in self._lines("first")):
+            time.sleep(0.05)
+        return first.poll() is None
 
     def _feed(self, count: int) -> None:
         for _ in range(count):
@@ -288,12 +300,18 @@ def main() -> None:
         return
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 130)
     found: list[Measured] = []
+    failed = False
     for name in variants(arguments.quick):
         if arguments.only and name.partition("(")[0] not in arguments.only:
             continue
         home = Path(tempfile.mkdtemp(prefix="holdfast-tradeoff-"))
         try:
-            found.append(Run(name, home / "run", arguments).measured())
+            try:
+                found.append(Run(name, home / "run", arguments).measured())
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                console.print(f"{name}: {error}", style="red", markup=False, highlight=False)
+                failed = True
+                continue
             console.print(
                 f"{name}: {found[-1].median_ms:.0f} ms, recovered in {found[-1].first_output_s:.1f} s", style="dim"
             )
@@ -310,6 +328,8 @@ def main() -> None:
             console.print(f"wrote {path}", style="dim")
     if arguments.json:
         print(json.dumps({each.strategy: asdict(each) for each in found}))
+    if failed:
+        sys.exit(1)
 
 
 def _print(console: Console, found: list[Measured]) -> None:
