@@ -99,7 +99,7 @@ def test_recovery_and_tools_find_the_same_history(tmp_path: Path) -> None:
     seen, _ = read_history([Working(LocalLocation(tmp_path)), Durable(first), Durable(second)])
     recovery = RecoveryRecord()
     replicas = {"first": Replica(first), "second": Replica(second)}
-    recovered = find_history(stash, replicas, [], tmp_path / "begun.jsonl", [], {}, recovery)
+    recovered, _ = find_history(stash, replicas, [], tmp_path / "begun.jsonl", [], {}, recovery)
     assert list(recovered) == list(seen) == true
     assert recovery.lineage == {"local": 5, "first": 3, "second": 8}
     assert len(recovery.damaged) == 2 and str(tmp_path / "first") in recovery.damaged[0]
@@ -118,4 +118,4 @@ def test_a_line_that_only_the_stash_had_is_an_error_for_both_and_one_with_a_copy
         find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, RecoveryRecord())
     Replica(location).write_lineage(history[4:5])
     assert list(read_history(places)[0]) == history
-    assert list(find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, RecoveryRecord())) == history
+    assert list(find_history(stash, {"copy": Replica(location)}, [], begun, [], {}, RecoveryRecord())[0]) == history

@@ -107,6 +107,15 @@ def extend(history: History, records: Iterable[Lineage], complete: int) -> Histo
     return grown
 
 
+def abandoned(records: Iterable[Lineage], history: History) -> int | None:
+    """The first epoch of these records, which a driver once called complete, that is another one in the history, or
+    none; None if all are of the history. What lies behind its base is not looked at."""
+    others = [
+        each.epoch for each in records if each.epoch > history.first and history.digest(each.epoch) != each.digest
+    ]
+    return min(others, default=None)
+
+
 def _disagree(claimed: list[Lineage], holds: Mapping[str, frozenset[str]], required: Mapping[str, Seen]) -> SinkError:
     sides = [required[next(iter(holds[branch.digest]))] for branch in claimed]
     return SinkError(

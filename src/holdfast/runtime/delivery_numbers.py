@@ -13,7 +13,9 @@ same numbers, which that consumer would skip. So a number is
 
 where ``base`` is 0 until a driver cannot know what the one before it has delivered (it had another working directory,
 or its host was started again): then it is that driver's term, which is greater than any before. An epoch keeps the
-number under which it was delivered first: the base holds from an epoch on, and the one before it for those before.
+number under which it was delivered first: the base holds from an epoch on, and the one before it for those before. The
+exception are epochs that another driver ran meanwhile: where this one has delivered others of the same epoch, which the
+history does not have, they are given again, under numbers that are new.
 
 It is written to the working directory (``delivered.json``) and to each log location (``sinks.json``). A location that
 refuses does no harm: a new base needs no more than the term.
@@ -71,9 +73,11 @@ class DeliveryNumbers:
         last: int,
         term: int,
         rolled_back: bool = False,
+        abandoned: int | None = None,
     ) -> None:
         """``sinks``: a name for each; ``last``: where the history ends; ``term``: this driver's; ``rolled_back``: sinks
-        may have been given epochs after ``last``, which are lost."""
+        may have been given epochs after ``last``, which are lost. ``abandoned``: from this epoch on they may have been
+        given others than the history's, since two drivers were at work at once."""
         self._path = directory / LOCAL
         self._replicas = replicas
         self._term = term
@@ -87,6 +91,8 @@ class DeliveryNumbers:
         self.numbers = Numbers(**(said or {}).get("numbers", {}))
         if sinks and (rolled_back or not here) and term > 1:
             self.numbers = self.numbers.renewed(term, last)
+        if sinks and abandoned is not None:
+            self.numbers = self.numbers.renewed(term, abandoned - 1)
         self._sinks &= set(sinks)
         if sinks or said is None or said.get("sinks"):
             self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})

@@ -172,7 +172,7 @@ class Engine:
             asking = {each: compiled.directory / compiled.traces[each][0] for each in self._asking}
             begun = self._directory.path / FILE
             nowhere = self._directory.path / "lost-with-its-driver"  # a file that is never there
-            history = find_history(
+            history, abandoned = find_history(
                 nowhere if survives is Survives.NOTHING else stash,
                 replicas,
                 self._delivery.seen(),
@@ -184,6 +184,15 @@ class Engine:
             opening.check_found(history)
             enrolment = opening.enrol(claim, history.last)
         failpoints.reach("recovery.found_history")
+        rolled_back = strategy.rolls_back and survives is Survives.NOTHING
+        # Before the stash forgets what was abandoned: after a crash between the two, it is found again.
+        self._delivery.remember(
+            lambda sinks: DeliveryNumbers(
+                self._directory.path, replicas, sinks, history.last, claim.term, rolled_back, abandoned
+            ),
+            history.last,
+            abandoned,
+        )
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
         descriptions = FlowDescription(self._directory, replicas)
@@ -233,11 +242,6 @@ class Engine:
         self._lead.attach(self._durability)
         self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
-        rolled_back = strategy.rolls_back and survives is Survives.NOTHING
-        self._delivery.remember(
-            lambda sinks: DeliveryNumbers(self._directory.path, replicas, sinks, history.last, claim.term, rolled_back),
-            history.last,
-        )
         self._delivery.attach(self._log_as, self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
         known.check(self._intake.taken)

@@ -17,7 +17,7 @@ from pathlib import Path
 from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage, from_lines
-from holdfast.coordinator.true_history import Seen, choose, extend
+from holdfast.coordinator.true_history import Seen, abandoned, choose, extend
 from holdfast.errors import LogDamaged
 from holdfast.log.begun_epochs import read_begun
 from holdfast.log.layer_footers import ANSWERS, LINEAGE
@@ -41,10 +41,13 @@ def find_history(
     directories: Sequence[Path],
     asking: Mapping[str, Path],
     recovery: RecoveryRecord,
-) -> History:
-    """The history, from all places that hold lineage. ``replicas`` by name; ``sinks``: what each has seen, and the
-    lineage it was given; ``begun``: the file of epochs that were begun; ``directories``: the live local traces;
-    ``asking``: operators that ask outside → the trace whose layers say what was answered."""
+) -> tuple[History, int | None]:
+    """The history, from all places that hold lineage, and the first epoch that a driver here once completed and that is
+    not in it (None: there is none): sinks that cannot tell may have been given that.
+
+    ``replicas`` by name; ``sinks``: what each has seen, and the lineage it was given; ``begun``: the file of epochs
+    that were begun; ``directories``: the live local traces; ``asking``: operators that ask outside → the trace whose
+    layers say what was answered."""
     away: dict[str, Exception] = {}
     readers = {name: partial(read_location, replica) for name, replica in replicas.items()}
     found = read_places({_LOCAL: lambda _: read_working(stash)}, readers, away)
@@ -83,7 +86,7 @@ def find_history(
         history = extend(history, following, complete)
         _found(recovery, "layers", history.last)
     recovery.epoch = history.last
-    return history
+    return history, abandoned(found[_LOCAL].records, history)
 
 
 def _found(recovery: RecoveryRecord, where: str, last: int) -> None:
