@@ -38,7 +38,7 @@ class Shop:
 
     def __init__(self, root: Path) -> None:
         self.world = World(2, root)
-        assert self.world.flow[: len(FLOW)] == FLOW
+        assert self.world.flow == FLOW
         self.root = root
         self.engine: Engine | None = None
         self.orders = 0

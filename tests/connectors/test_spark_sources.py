@@ -179,7 +179,7 @@ def test_a_bad_file_is_named_and_the_source_stays_usable(
     path = put(tmp_path / "bad one", bad, at=2)
     source = files(tmp_path, format, SCHEMA)
     for _ in range(2):
-        with pytest.raises(BadFile, match=f"bad one': it does not read as {format}") as caught:
+        with pytest.raises(BadFile, match=f"bad one', line [12]: it does not read as {format}") as caught:
             read(spark, source)
         assert caught.value.fields["path"] == str(path)
         assert "SQLSTATE" not in str(caught.value) and "\n" not in str(caught.value)

@@ -159,7 +159,7 @@ def test_an_input_whose_schema_changed_says_what_it_was_and_since_when(runs: Run
     for number in range(3):
         a.insert([(1, number)])
         engine.step()
-    for names in (("k", "x", "y"), ("k", "z"), ("x", "k")):
+    for names in (("k", "z"), ("z", "x")):  # (what may change: test_schema_changes.py)
         view = f"SELECT {names[1]} AS k, sum({names[0]}) AS total FROM a GROUP BY {names[1]}"
         with pytest.raises(SchemaChanged, match=r"input 'a': its schema changed: in epochs 0 to 2 it was \(k") as e:
             runs.open({"a": pushed("a", *names)}, {"va": view})
@@ -179,7 +179,8 @@ def test_an_input_that_comes_back_with_other_columns_says_so(runs: Runs) -> None
     a.insert([(1, 1)])
     engine.step()
     with pytest.raises(SchemaChanged, match="input 'b': its schema changed: in epochs 0 to 0"):
-        runs.open({"a": pushed("a"), "b": pushed("b", "k", "x", "y")}, {"vb": SUMS.format("b")})
+        view = "SELECT k, sum(z) AS total FROM b GROUP BY k"
+        runs.open({"a": pushed("a"), "b": pushed("b", "k", "z")}, {"vb": view})
 
 
 def test_an_input_of_which_nothing_was_taken_may_change(runs: Runs) -> None:

@@ -18,6 +18,7 @@ from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.errors import NegativeMultiplicity
+from holdfast.guarantees.strategies import NoSync
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.latest import LatestSpec
 from holdfast.plan.nodes import Node, Source
@@ -112,7 +113,7 @@ def _open(world: World, host: int, order: str | None) -> Engine:
         views=views,
         texts=dict.fromkeys(views, "written as a plan"),
         sinks=[(view, SimulatedSink(world, view)) for view in views],
-        settings=DurabilitySettings("nosync", 2, Bound(), Retention(epochs=6)),
+        settings=DurabilitySettings(NoSync(), 2, Bound(), Retention(epochs=6)),
         expiring={"orders": node},
     )
     return Engine(PreparedFlow(declared, SimulatedRunner(world, 2)), ConnectorProgress())

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import logging
 import os
 import re
 import shutil
@@ -28,6 +27,7 @@ from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
+from holdfast.reporting.redaction import logger
 from holdfast.spark.background_slots import spare
 from holdfast.task.messages import Message
 from holdfast.task.resident import Answer, Closed, Request, receive, send, serve
@@ -51,7 +51,7 @@ _AGAIN = 5.0
 _MISSING = 60.0
 """After so many seconds a job whose task has not connected is given up."""
 
-_log = logging.getLogger("holdfast.resident")
+_LOG = logger("holdfast.resident")
 _KEYS = itertools.count()
 
 
@@ -86,7 +86,7 @@ class ResidentTask:
                 return None
             return self._asked(key, program, epoch, items, limit)
         except (OSError, Closed) as error:
-            _log.info("the resident task is gone, the epoch runs as a job: %s", error or "connection closed")
+            _LOG.info("the resident task is gone, the epoch runs as a job: %s", error or "connection closed")
             self._end()
             return None
         finally:
@@ -106,7 +106,7 @@ class ResidentTask:
         if answer.ends:
             self._end()
         if answer.failed:
-            _log.info("the resident task met an error, the epoch runs as a job: %s", answer.failed)
+            _LOG.info("the resident task met an error, the epoch runs as a job: %s", answer.failed)
             return None
         return TOO_MANY if answer.too_many else list(answer.messages)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.errors import EpochUnavailable, HoldfastError
+from holdfast.errors import EpochUnavailable, HoldfastError, MemberUnreachable
 from holdfast.runtime.runner import Runner
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
@@ -74,6 +74,8 @@ class ScatteredViewLog(ViewLog):
         count = self._runner.partitions
         all_ranges = [partition_range(partition, count) for partition in range(count) if partition not in self._without]
         ranges = [(max(low, left), min(high, right)) for left, right in all_ranges if left < high and low < right]
+        if not ranges:
+            raise MemberUnreachable("all members that keep the flow's layers are lost: nothing is left to read")
         results = self._runner.tasks("reading a log", share, ranges, count, lambda one: one[0])
         errors = [result for result in results if isinstance(result, HoldfastError)]
         # What can be mended comes first; of what is forgotten, the part that is forgotten furthest.

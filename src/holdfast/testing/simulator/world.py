@@ -20,7 +20,7 @@ from holdfast.guarantees.strategies import NoSync
 from holdfast.guarantees.strategy import Strategy
 from holdfast.plan.nodes import Field
 from holdfast.testing.memory import MemoryLocation
-from holdfast.testing.simulator.model import FLOWS, SOURCES, START, Bag, Row, edition_of
+from holdfast.testing.simulator.model import SOURCES, START, Bag, Row, edition_of, flow_of
 from holdfast.testing.unreliable import Unreliable
 
 LOCATIONS = 3
@@ -51,7 +51,7 @@ class World:
 
     def __init__(self, seed: int, root: Path) -> None:
         self.random = random.Random(seed)
-        self.flow = FLOWS[seed % len(FLOWS)]
+        self.flow = flow_of(seed)
         """The views."""
 
         self.edition = 0
