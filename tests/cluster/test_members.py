@@ -15,6 +15,8 @@ from holdfast.testing.processes import marked
 
 EXECUTORS = 2
 
+pytestmark = pytest.mark.slow  # (in `make test` the flows of test_flows.py hear of losses)
+
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[dict[str, Any]]:

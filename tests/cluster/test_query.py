@@ -16,6 +16,8 @@ from holdfast.testing.processes import marked
 
 EXECUTORS, LOSSES = 4, 2
 
+pytestmark = pytest.mark.slow  # two minutes; (in `make test`: tests/flow/test_query.py, in one process)
+
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[dict[str, Any]]:

@@ -362,7 +362,7 @@ def heal(root: Path, java: str) -> Process:
     return process
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_flow_that_is_killed_again_and_again_delivers_everything_once(tmp_path: Path, count: int) -> None:
     chance = random.Random(count)
     calm, root = tmp_path / "calm", tmp_path / "killed"

@@ -69,6 +69,7 @@ def test_local_layers_are_synced_when_epochs_pause_or_a_copy_fails(shop: Shop, t
     flow.close()
 
 
+@pytest.mark.slow
 def test_local_layers_are_synced_although_no_more_epochs_come(shop: Shop, tmp_path: Path) -> None:
     flow = shop.open(tmp_path / "log")
     shop.run(flow, 1)

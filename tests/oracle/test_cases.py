@@ -20,8 +20,8 @@ def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-SOON = 260 // TOGETHER
-"""So many flows are run by `make test`: each construct alone, and once over another. The rest: `make test-slow`."""
+SOON = 140 // TOGETHER
+"""So many flows are run by `make test`: each construct alone, and a few over another. The rest: `make test-slow`."""
 
 
 def in_time(numbers: list[list[int]]) -> list[Any]:

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, tempfile
@@ -26,6 +28,7 @@ for numbers in (range(180, 190), range(200, 210)):
 """
 
 
+@pytest.mark.slow  # (in `make test`: tests/operators, with weak hashes)
 def test_views_equal_the_batch_result_when_hashes_collide(tmp_path: Path) -> None:
     environment = {**os.environ, "HOLDFAST_WEAK_HASH": "2", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     done = subprocess.run(

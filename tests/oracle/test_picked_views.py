@@ -184,7 +184,14 @@ def test_picked_joins_and_subqueries_equal_the_batch_result(spark: SparkSession,
     run(spark, tmp_path, 3, views, PAIRED, _few, told=lambda view: f"{view} = {views[view]}")
 
 
-@pytest.mark.parametrize("name", ["CONSTANT", "WIDENED", "SUBQUERIES", "SHAPES", "EXPRESSIONS"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CONSTANT",
+        "EXPRESSIONS",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("WIDENED", "SUBQUERIES", "SHAPES")),
+    ],
+)
 def test_views_at_the_edges_equal_the_batch_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
     views = getattr(edges, name)
     run(spark, tmp_path, len(name), views, told=lambda view: f"{view} = {views[view]}")

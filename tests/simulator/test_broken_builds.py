@@ -54,6 +54,7 @@ def test_a_task_that_takes_broken_off_input_for_all_is_noticed(monkeypatch: pyte
     caught()
 
 
+@pytest.mark.slow
 def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.log import replica
     from holdfast.runtime.recovery import fetch_layers, find_history
@@ -63,6 +64,7 @@ def test_a_stale_layer_that_is_read_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     caught()
 
 
+@pytest.mark.slow
 def test_a_failing_seed_fails_again_and_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         FlowState, "uncommitted", lambda self, epoch, held=None: self.history[epoch].to_json().encode() + b"\n"
