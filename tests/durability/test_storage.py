@@ -80,6 +80,7 @@ def test_local_layers_are_synced_although_no_more_epochs_come(shop: Shop, tmp_pa
     flow.close()
 
 
+@pytest.mark.slow
 def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Shop, tmp_path: Path) -> None:
     good, bad, local = tmp_path / "good", copy(tmp_path, "bad"), tmp_path / "local"
     places = [good, bad, tmp_path / "better"]

@@ -30,6 +30,7 @@ def caught(seeds: int = SEEDS) -> tuple[int, SimulationFailure]:
     pytest.fail(f"{seeds} seeds did not notice")
 
 
+@pytest.mark.slow  # (in `make test`: a strategy that forwards nothing, test_strategies.py)
 def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def own_only(self: FlowState, epoch: int, held: object = None) -> bytes:
         return self.history[epoch].to_json().encode() + b"\n"

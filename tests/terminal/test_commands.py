@@ -207,7 +207,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "app.py").write_text(SOURCE.format(log=str(tmp_path / "log"), epochs=None))
     process = subprocess.Popen(
