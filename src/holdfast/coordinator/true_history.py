@@ -110,9 +110,8 @@ def extend(history: History, records: Iterable[Lineage], complete: int) -> Histo
 def abandoned(records: Iterable[Lineage], history: History) -> int | None:
     """The first epoch of these records, which a driver once called complete, that is another one in the history, or
     none; None if all are of the history. What lies behind its base is not looked at."""
-    others = [
-        each.epoch for each in records if each.epoch > history.first and history.digest(each.epoch) != each.digest
-    ]
+    first = history.first + (history.base is not None)
+    others = [each.epoch for each in records if each.epoch >= first and history.digest(each.epoch) != each.digest]
     return min(others, default=None)
 
 

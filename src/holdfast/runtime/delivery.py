@@ -105,20 +105,17 @@ class Delivery:
                 found.append((Seen(f"sink of view '{view}'", lineages[-1].epoch, lineages[-1].digest), lineages))
         return found
 
-    def remember(
-        self, deliveries: Callable[[Sequence[str]], DeliveryNumbers], last: int, abandoned: int | None = None
-    ) -> None:
-        """Find out which of the sinks that cannot tell are new to their views; ``deliveries`` gives what was written
-        down of those with these names. ``last``: where the history ends; ``abandoned``: the first epoch of which they
-        may have been given another than the history's."""
+    def remember(self, deliveries: Callable[[Sequence[str]], DeliveryNumbers], last: int) -> None:
+        """Find out which of the sinks that cannot tell are new to their views, and which must be given epochs again;
+        ``deliveries`` gives what was written down of those with these names. ``last``: where the history ends."""
         self._deliveries = deliveries(list(self._names.values()))
         for index, name in self._names.items():
             if (number := self._opened.get(index, -1)) >= 0:
                 self.progress.started(index, min(last, self._deliveries.numbers.epoch_of(number)))
             elif self.progress.epochs[index] is None and self._deliveries.is_new(name):
                 self.progress.is_new(index)
-            elif self.progress.epochs[index] is None and abandoned is not None:
-                self.progress.started(index, abandoned - 1)
+            elif self.progress.epochs[index] is None and self._deliveries.again is not None:
+                self.progress.started(index, self._deliveries.again - 1)
 
     def attach(
         self, kept: Callable[[str, ViewVersion], ViewLog], guard: GuardedState, declared: Mapping[str, ViewVersion]
@@ -180,6 +177,8 @@ class Delivery:
         for index in range(len(self._sinks)):
             self._restore(index)
             self._catch_up(index, last)
+        if self._deliveries is not None and self._all_have_all():
+            self._deliveries.gave_again()
 
     @property
     def is_maintained(self) -> bool:

@@ -14,8 +14,10 @@ same numbers, which that consumer would skip. So a number is
 where ``base`` is 0 until a driver cannot know what the one before it has delivered (it had another working directory,
 or its host was started again): then it is that driver's term, which is greater than any before. An epoch keeps the
 number under which it was delivered first: the base holds from an epoch on, and the one before it for those before. The
-exception are epochs that another driver ran meanwhile: where this one has delivered others of the same epoch, which the
-history does not have, they are given again, under numbers that are new.
+exception are epochs that another driver ran meanwhile: where sinks may have been given others of the same number, which
+the history does not have, they are given the history's again, under numbers that are new. That is so where this host's
+own record has others; and where the driver that chose the base did not know epochs of drivers before it that the
+history has, since it then ran its own, which may be lost with its disk. Until all are given, that is written down too.
 
 It is written to the working directory (``delivered.json``) and to each log location (``sinks.json``). A location that
 refuses does no harm: a new base needs no more than the term.
@@ -30,6 +32,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.coordinator.history import History
 from holdfast.errors import LogDamaged, StoreError
 from holdfast.log.replica import Replica
 from holdfast.log.working_directory import write_whole
@@ -47,6 +50,8 @@ class Numbers:
     base: int = 0
     first: int = 0
     before: int = 0
+    known: int | None = None
+    """Where the history ended for the driver that chose the base; a log of old does not say."""
 
     def of(self, epoch: int) -> int:
         return (self.base if epoch >= self.first else self.before) * STRIDE + epoch
@@ -57,9 +62,17 @@ class Numbers:
             return number - self.base * STRIDE
         return max(-1, min(self.first - 1, number - self.before * STRIDE))
 
-    def renewed(self, term: int, last: int) -> Numbers:
-        """The numbers after a loss: epochs up to ``last`` keep theirs."""
-        return Numbers(term, last + 1, self.of(last) // STRIDE if last >= 0 else 0)
+    def renewed(self, term: int, last: int, known: int) -> Numbers:
+        """The numbers after a loss: epochs up to ``last`` keep theirs. ``known``: where the history ends."""
+        return Numbers(term, last + 1, self.of(last) // STRIDE if last >= 0 else 0, known)
+
+    def overtaken(self, history: History) -> int | None:
+        """The first epoch of the history that is of a driver before the one that chose the base, and that this one did
+        not know; None if there is none. It then ran another epoch of that number."""
+        if self.known is None:
+            return None
+        later = range(max(self.known + 1, history.first + (history.base is not None)), history.last + 1)
+        return next((epoch for epoch in later if history[epoch].term < self.base), None)
 
 
 class DeliveryNumbers:
@@ -70,14 +83,15 @@ class DeliveryNumbers:
         directory: Path,
         replicas: Mapping[str, Replica],
         sinks: Sequence[str],
-        last: int,
+        history: History,
         term: int,
         rolled_back: bool = False,
         abandoned: int | None = None,
     ) -> None:
-        """``sinks``: a name for each; ``last``: where the history ends; ``term``: this driver's; ``rolled_back``: sinks
-        may have been given epochs after ``last``, which are lost. ``abandoned``: from this epoch on they may have been
-        given others than the history's, since two drivers were at work at once."""
+        """``sinks``: a name for each; ``term``: this driver's; ``rolled_back``: sinks may have been given epochs after
+        the history, which are lost. ``abandoned``: from this epoch on they may have been given others than the
+        history's, since two drivers were at work at once."""
+        last = history.last
         self._path = directory / LOCAL
         self._replicas = replicas
         self._term = term
@@ -89,10 +103,15 @@ class DeliveryNumbers:
         """Those that were given something. A log of old does not say: then all that are there now."""
 
         self.numbers = Numbers(**(said or {}).get("numbers", {}))
+        others = [each for each in (abandoned, self.numbers.overtaken(history)) if each is not None]
+        owed = (said or {}).get("again")
+        self.again: int | None = min([*others, *([] if owed is None else [owed])], default=None)
+        """From this epoch on, sinks are given the history's again, since they may have been given others."""
+
         if sinks and (rolled_back or not here) and term > 1:
-            self.numbers = self.numbers.renewed(term, last)
-        if sinks and abandoned is not None:
-            self.numbers = self.numbers.renewed(term, abandoned - 1)
+            self.numbers = self.numbers.renewed(term, last, last)
+        if sinks and others:
+            self.numbers = self.numbers.renewed(term, min(others) - 1, last)
         self._sinks &= set(sinks)
         if sinks or said is None or said.get("sinks"):
             self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
@@ -107,12 +126,19 @@ class DeliveryNumbers:
             self._sinks.add(sink)
             self._write(copies=True)
 
+    def gave_again(self) -> None:
+        """All that had to be given again was."""
+        if self.again is not None:
+            self.again = None
+            self._write(copies=True)
+
     def close(self, last: int) -> None:
         """Nothing was given to anybody that is not in a history up to ``last``."""
         self._write(copies=False, closed=last)
 
     def _said(self) -> dict[str, Any]:
-        return {"sinks": sorted(self._sinks), "numbers": asdict(self.numbers)}
+        owed = {} if self.again is None else {"again": self.again}
+        return {"sinks": sorted(self._sinks), "numbers": asdict(self.numbers), **owed}
 
     def _write(self, copies: bool, closed: int | None = None) -> None:
         own = {**self._said(), "boot": _boot(), "term": self._term}

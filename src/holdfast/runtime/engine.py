@@ -188,10 +188,9 @@ class Engine:
         # Before the stash forgets what was abandoned: after a crash between the two, it is found again.
         self._delivery.remember(
             lambda sinks: DeliveryNumbers(
-                self._directory.path, replicas, sinks, history.last, claim.term, rolled_back, abandoned
+                self._directory.path, replicas, sinks, history, claim.term, rolled_back, abandoned
             ),
             history.last,
-            abandoned,
         )
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
