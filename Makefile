@@ -12,6 +12,9 @@ BENCHMARKS := against_structured_streaming cost_follows_change latency_and_stora
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
          export PYSPARK_PYTHON="$(CURDIR)/$(VENV)/bin/python";
 
+# The processes that tests and Spark start need not compile every module again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Two processes; tests/conftest.py says what is handed out to them, and in which order.
 TWO := -n 2 --no-loadscope-reorder
 

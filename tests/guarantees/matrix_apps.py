@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,21 @@ class Records(hf.Source):
 
     def parts(self, offer: hf.Offer) -> list[hf.Part]:
         return [Record(batch) for batch in range(offer["first"], offer["after"])]
+
+
+class ForgettingRecords(Records):
+    """A queue: what was released is gone, and whoever asks for it gets nothing."""
+
+    def __init__(self, left: Callable[[], int], directory: Path) -> None:
+        super().__init__(left)
+        self._gone = directory / "released"
+
+    def release(self, offer: hf.Offer) -> None:
+        self._gone.write_text(str(offer["after"]))
+
+    def parts(self, offer: hf.Offer) -> list[hf.Part]:
+        gone = int(self._gone.read_text()) if self._gone.exists() else 0
+        return [Record(batch) for batch in range(max(gone, offer["first"]), offer["after"])]
 
 
 @dataclass(frozen=True)
@@ -192,8 +208,10 @@ class SparkApp:
 class BareFlow:
     """The same without Spark: the engine over real files, tasks in this thread."""
 
-    def __init__(self, kind: str, sink: str, directory: Path, strategy: Strategy) -> None:
+    def __init__(self, kind: str, sink: str, directory: Path, strategy: Strategy, forgets: bool) -> None:
         self._directory = directory
+        took = partial(left, directory)
+        records = ForgettingRecords(took, directory) if forgets else Records(took)
         source = nodes.Source("records", FIELDS)
         rows: nodes.Node = source
         expiring: dict[str, nodes.Node] = {}
@@ -218,7 +236,7 @@ class BareFlow:
             name="matrix",
             local=directory / "local",
             locations=(LocalLocation(directory / "log"),),
-            sources={"records": Records(lambda: left(directory))},
+            sources={"records": records},
             views={"out": view},
             texts={"out": kind},
             sinks=sinks,
@@ -256,10 +274,11 @@ class BareFlow:
 
 @dataclass(frozen=True)
 class BareApp:
-    """A flow without Spark."""
+    """A flow without Spark. ``forgets``: its input is a queue, which forgets what was released."""
 
     kind: str
     sink: str
+    forgets: bool = False
 
     def __call__(self, directory: Path, strategy: Strategy) -> BareFlow:
-        return BareFlow(self.kind, self.sink, directory, strategy)
+        return BareFlow(self.kind, self.sink, directory, strategy, self.forgets)

@@ -17,7 +17,7 @@ import holdfast as hf
 from guarantees.matrix_apps import KINDS, SINKS, BareApp, SparkApp, output
 from holdfast.connectors import row_ids
 from holdfast.coordinator.flow_state import FlowState
-from holdfast.guarantees.strategies import NoSync
+from holdfast.guarantees.strategies import NoSync, UpstreamBackup
 from holdfast.runtime import delivery
 from holdfast.testing import crash_matrix
 
@@ -36,21 +36,14 @@ TWO = ("epoch.ran", "sink.after_commit")
 
 
 @pytest.mark.parametrize(("kind", "sink"), PAIRS)
-def test_what_was_predicted_is_observed_when_a_driver_dies(kind: str, sink: str, tmp_path: Path) -> None:
-    strategies = (hf.nosync(), hf.aligned_snapshot(4, output="early"), hf.gap())
+def test_processes_that_are_really_killed_leave_what_was_predicted(kind: str, sink: str, tmp_path: Path) -> None:
+    """Eight kills at marks for each pair, 32 in all; and four at moments that are drawn."""
+    strategies = (hf.nosync(), hf.aligned_snapshot(4, output="early"), hf.upstream_backup(4), hf.gap())
     matrix = crash_matrix(
-        BareApp(kind, sink), output, strategies=strategies, points=TWO, processes=False, directory=tmp_path
-    )
-    assert matrix.agrees and matrix.kills == 6, str(matrix)
-
-
-def test_processes_that_are_really_killed_leave_what_was_predicted(tmp_path: Path) -> None:
-    matrix = crash_matrix(
-        BareApp("arbitrary", "append"), output, strategies=("nosync", "gap"), points=TWO, processes="forked",
+        BareApp(kind, sink), output, strategies=strategies, points=TWO, at_random=1, processes="forked",
         directory=tmp_path,
     )  # fmt: skip
-    assert matrix.agrees and matrix.kills == 4, str(matrix)
-    assert str(matrix).splitlines()[1].split() == ["nosync", "rollback-repeating", "rollback-repeating", "2"]
+    assert matrix.agrees and matrix.kills >= 8, str(matrix)
 
 
 def test_a_process_of_its_own_is_killed_too(tmp_path: Path) -> None:
@@ -81,11 +74,13 @@ def test_every_cell_of_the_matrix_in_thousands_of_crashes(
 def test_every_cell_of_the_matrix_in_processes_that_are_killed(
     kind: str, sink: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """8 × 4 × 3 cells, four kills each: 384 in all."""
-    matrix = crash_matrix(BareApp(kind, sink), output, strategies=STRATEGIES, processes="forked", directory=tmp_path)
+    """8 × 4 × 3 cells, four kills at marks and two at moments that are drawn in each: 576 in all."""
+    matrix = crash_matrix(
+        BareApp(kind, sink), output, strategies=STRATEGIES, at_random=2, processes="forked", directory=tmp_path
+    )
     with capsys.disabled():
         print(f"\n{kind} × {sink}, killed\n{matrix}")
-    assert matrix.agrees and matrix.kills == 32, str(matrix)
+    assert matrix.agrees and matrix.kills >= 32, str(matrix)
 
 
 @pytest.mark.slow
@@ -148,6 +143,27 @@ def test_lineage_that_is_not_forwarded_is_seen(tmp_path: Path, monkeypatch: pyte
         times=[3], failure="host", processes=False, directory=tmp_path,
     )  # fmt: skip
     assert matrix.cells[0].predicted.recovery is hf.RecoveryType.PRECISE and not matrix.agrees
+
+
+@dataclass(frozen=True)
+class TrimsEarly(UpstreamBackup):
+    """It lets go of input when the lineage is safe, although state that only that input can give again is not."""
+
+    name: ClassVar[str] = "broken"
+
+    def releasable(self, cleared: int, state: int) -> int:
+        return cleared
+
+
+def test_input_that_is_let_go_of_too_early_is_seen(tmp_path: Path) -> None:
+    strategies = [hf.upstream_backup(4), TrimsEarly(4)]
+    matrix = crash_matrix(
+        BareApp("convergent-capable", "transactional", forgets=True), output, strategies=strategies,
+        points=["epoch.ran"], times=[6], processes=False, directory=tmp_path,
+    )  # fmt: skip
+    patient, hasty = matrix.cells
+    assert patient.agrees and patient.kills == 1, str(matrix)
+    assert not hasty.agrees and hasty.observed is hf.RecoveryType.DIVERGENT, str(matrix)
 
 
 def test_ids_that_are_not_the_same_again_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

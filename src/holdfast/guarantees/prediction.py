@@ -32,8 +32,8 @@ from holdfast.foundation import arguments
 from holdfast.guarantees.operator_classes import Classified, OperatorClass, worst
 from holdfast.guarantees.strategy import OnLoss, Strategy, Survives
 
-Failure: TypeAlias = Literal["process", "host"]
-"""What dies: the processes of driver and executors, or also the driver's working directory."""
+Failure: TypeAlias = Literal["executor", "process", "host"]
+"""What dies: executors alone; the driver with them; or also the driver's working directory."""
 
 
 class RecoveryType(Enum):
@@ -96,14 +96,18 @@ def predict(
 ) -> Prediction:
     """What a crash can do to the output of a view with these operators, under a strategy, at a kind of sink.
 
-    ``failure``: ``"process"``, driver and executors are killed; ``"host"``, the driver's working directory is lost,
-    too. ``anchored``: whether a transactional sink is declared before this one: it holds the lineage for both."""
+    ``failure``: ``"executor"``, executors are killed and the driver lives; ``"process"``, driver and executors are
+    killed; ``"host"``, the driver's working directory is lost, too. ``anchored``: whether a transactional sink is
+    declared before this one: it holds the lineage for both."""
     if not isinstance(strategy, Strategy):
         arguments.refuse("predict", "strategy", "a Strategy such as hf.nosync()", strategy)
     if not isinstance(sink, SinkKind):
         arguments.refuse("predict", "sink", "a SinkKind", sink)
-    arguments.one_of("predict", "failure", failure, ("process", "host"))
+    arguments.one_of("predict", "failure", failure, ("executor", "process", "host"))
     arguments.flag("predict", "anchored", anchored)
+    if failure == "executor":
+        said = "output leaves when its epoch has run; one that was cut short runs again, and nothing of it had left"
+        return Prediction(RecoveryType.PRECISE, said)
     fate, why = _fate(strategy, sink, failure, anchored)
     if fate is _Fate.SKIPPED:
         return Prediction(RecoveryType.GAP, why)

@@ -2,9 +2,9 @@
 was predicted.
 
 For each strategy and point one *run*: a process declares the flow and runs it, and is killed (SIGKILL) when it comes to
-the point; a second process runs it to its end. What was delivered before and after, beside a run that was never killed,
-is classified (`testing/classifier.py`). A prediction is about the worst that can happen, so a cell agrees if the worst
-that was observed over all points is what was predicted.
+the point, or at a moment that is drawn; a second process runs it to its end. What was delivered before and after,
+beside a run that was never killed, is classified (`testing/classifier.py`). A prediction is about the worst that can
+happen, so a cell agrees if the worst that was observed over all points is what was predicted.
 
 Flows that need no Spark can die faster: in processes that are forked from one that has loaded everything
 (``processes="forked"``), or in this process, by `Crash` instead of a signal (``processes=False``).
@@ -15,6 +15,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import random
 import shutil
 import signal
 import subprocess
@@ -82,7 +83,7 @@ class CrashRun:
     """One flow that was killed once."""
 
     point: str
-    """The mark, and the how-manieth time it was reached: ``"epoch.ran:3"``."""
+    """The mark, and the how-manieth time it was reached: ``"epoch.ran:3"``; or a moment: ``"after:0.25"`` seconds."""
 
     reached: bool
     """False: it ended without coming to the point."""
@@ -161,6 +162,7 @@ def crash_matrix(
     strategies: Iterable[Strategy | str] = ("nosync", "synchronous_log", "aligned_snapshot", "gap"),
     points: Iterable[str] = POINTS,
     times: Iterable[int] = (2,),
+    at_random: int = 0,
     key: Key | None = None,
     failure: Failure = "process",
     view: str | None = None,
@@ -173,27 +175,33 @@ def crash_matrix(
     result; `CrashMatrix.agrees` says whether all did.
 
     ``app`` declares the flow, ``output`` reads what it has delivered. ``points``: marks (`MARKS`) at which the driver
-    is killed, each the n-th time that it is reached, for all n of ``times``. ``failure="host"`` loses the directory
-    ``local``, too. ``key``: the identity of a row, as for `classify`. ``view``: the one whose sink is looked at, by
-    default that of the only sink. ``about`` says what to predict from, where the flow cannot. Runs are made below
-    ``directory``, by default a temporary one."""
+    is killed, each the n-th time that it is reached, for all n of ``times``. ``at_random``: so many more kills under
+    each strategy, at moments between the start of a run and its end. ``failure="host"`` loses the directory ``local``,
+    too. ``key``: the identity of a row, as for `classify`. ``view``: the one whose sink is looked at, by default that
+    of the only sink. ``about`` says what to predict from, where the flow cannot. Runs are made below ``directory``, by
+    default a temporary one."""
     chosen = [parse_strategy("crash_matrix", each) for each in strategies]
+    if at_random and not processes:
+        raise ValueError("crash_matrix: at_random kills processes; leave processes=False out")
     with tempfile.TemporaryDirectory(prefix="holdfast-matrix-", ignore_cleanup_errors=True) as temporary:
         root = Path(temporary) if directory is None else directory
         lives: _Lives = _Here(app, view)
         if processes:
             lives = (_Forked if processes == "forked" else _Processes)(app, view, timeout)
+        began = time.monotonic()
         found = lives.whole(_fresh(root / "reference"), NoSync())
+        length = time.monotonic() - began
         known = about or found
         if known is None:
             raise ValueError("crash_matrix: the flow does not say what it is made of; give about")
         reference = list(output(root / "reference"))
         cells = []
+        named = [f"{mark}:{count}" for mark in points for count in times]
         for strategy in chosen:
+            drawn = [f"after:{random.uniform(0, length):.3f}" for _ in range(at_random)]
             runs = [
-                _run(lives, output, reference, _fresh(root / "run"), strategy, f"{mark}:{count}", key, failure)
-                for mark in points
-                for count in times
+                _run(lives, output, reference, _fresh(root / "run"), strategy, point, key, failure)
+                for point in (*named, *drawn)
             ]
             predicted = predict(known.classes, strategy, known.sink, failure=failure)
             cells.append(Cell(strategy, predicted, tuple(runs)))
@@ -293,7 +301,8 @@ class _Processes:
         call.write_bytes(cloudpickle.dumps((self._app, directory, strategy, self._view)))
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.pop("HOLDFAST_CRASH_AT", None)
-        if point is not None:
+        moment = _moment(point)
+        if point is not None and moment is None:
             environment["HOLDFAST_CRASH_AT"] = point
         with open(directory / "said.log", "ab+") as log:
             process = subprocess.Popen(
@@ -306,7 +315,11 @@ class _Processes:
                 preexec_fn=die_with_parent(),
             )
             try:
-                code = process.wait(self._timeout)
+                code = process.wait(self._timeout if moment is None else moment)
+            except subprocess.TimeoutExpired:
+                if moment is None:
+                    raise
+                code = -signal.SIGKILL
             finally:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -320,8 +333,10 @@ class _Forked(_Processes):
 
     def _start(self, directory: Path, strategy: Strategy, point: str | None) -> tuple[int, str]:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, *_module_of(self._app)])
-        process = context.Process(target=_life, args=(self._app, directory, strategy, self._view, point), daemon=True)
+        context.set_forkserver_preload([__name__, "pandas", *_module_of(self._app)])  # (pyarrow loads pandas)
+        moment = _moment(point)
+        mark = point if moment is None else None
+        process = context.Process(target=_life, args=(self._app, directory, strategy, self._view, mark), daemon=True)
         # The server finds modules by the environment alone, and one that it does not find each process would load.
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -332,12 +347,17 @@ class _Forked(_Processes):
                 del os.environ["PYTHONPATH"]
             else:
                 os.environ["PYTHONPATH"] = before
-        process.join(self._timeout)
+        process.join(self._timeout if moment is None else moment)
         if process.exitcode is None:
             process.kill()
             process.join()
         log = directory / "said.log"
         return process.exitcode or 0, log.read_text(errors="replace") if log.exists() else ""
+
+
+def _moment(point: str | None) -> float | None:
+    """How many seconds after its start a process is killed; None: at a mark, or not at all."""
+    return float(point.removeprefix("after:")) if point is not None and point.startswith("after:") else None
 
 
 def _module_of(app: App) -> list[str]:
