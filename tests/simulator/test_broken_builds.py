@@ -10,6 +10,7 @@ import pytest
 from holdfast.coordinator.flow_state import FlowState
 from holdfast.coordinator.instructions import ReleaseInput
 from holdfast.log import durable_layer
+from holdfast.operators import draw
 from holdfast.operators.step import Context
 from holdfast.operators.temporal import TemporalSpec
 from holdfast.task import stage
@@ -53,6 +54,16 @@ def test_input_released_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_task_that_takes_broken_off_input_for_all_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "arrived", lambda messages, senders: [each for each in messages if each[1][0] != COUNT])
     caught()
+
+
+def test_answers_that_are_asked_for_again_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recalled = draw.ask
+
+    def again(*given: Any) -> Any:
+        return recalled(*given[:-1], replace(given[-1], answers=None))
+
+    monkeypatch.setattr(draw, "ask", again)
+    assert any(simulate(seed) is not None for seed in range(1, SEEDS, 8))
 
 
 @pytest.mark.slow

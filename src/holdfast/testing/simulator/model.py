@@ -1,18 +1,21 @@
 """The simulated flows: their sources, their views, and what the views must hold, in plain Python.
 
 Two sources: ``orders`` (rows come and go) and ``users`` (rows only come). Between them the flows have every kind of
-keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, a loop, and rows
-that come and go as time passes, over a source whose rows expire. A run has one flow.
+keyed operator: an aggregate, a join, an aggregate behind an exchange of the join, a distinct, a top-k, a loop, draws,
+and rows that come and go as time passes, over a source whose rows expire. A run has one flow.
 """
 
 from __future__ import annotations
 
+import itertools
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 
 from holdfast.errors import HoldfastError
 from holdfast.operators.aggregate import Aggregate, Call
+from holdfast.operators.draw import Draw, Drawn
 from holdfast.operators.join import Join
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.loops.building import Recursion, loop_of
@@ -21,7 +24,7 @@ from holdfast.operators.temporal import Temporal
 from holdfast.operators.topk import TopK
 from holdfast.plan.expression import Literal, Operation, Tree, condition
 from holdfast.plan.fingerprint import fingerprint
-from holdfast.plan.nodes import Field, Linear, Named, Node, Order, Source, Union, same
+from holdfast.plan.nodes import Field, Linear, Named, Node, Order, Outside, Source, Union, same
 
 ORDERS = (Field("id", "bigint"), Field("user", "bigint"), Field("amount", "bigint"))
 USERS = (Field("user", "bigint"), Field("city", "bigint"))
@@ -34,6 +37,7 @@ VIEWS = {
     "buyers": "SELECT DISTINCT user FROM orders",
     "top": "SELECT user, total FROM spend ORDER BY total DESC, user LIMIT 3",
     "linked": "the least user from whom each is reached, where an order leads from its user to the user id % 12",
+    "drawn": "SELECT id, user, amount, rand(), uuid(), current_timestamp(), ask(id) FROM orders",
     "live": "orders while their time is, from since until until",
     "lively": "SELECT user, sum(amount) AS total, count(*) AS orders FROM live GROUP BY user",
 }
@@ -49,6 +53,9 @@ FLOWS = (("spend", "top"), ("placed", "cities"), ("buyers", "spend"), ("live", "
 
 LOOP = "linked"
 """A recursive view, which some flows have beside the others."""
+
+DRAWN = "drawn"
+"""A view whose rows are drawn, and asked of a function that never gives an answer twice. Some flows have it."""
 
 START = 1_700_000_000_000_000
 """When a simulation begins, in microseconds. It takes a minute or two."""
@@ -102,6 +109,8 @@ def _plan(view: str, tables: Mapping[str, Node], edition: int) -> Node:
             return Aggregate(_columns(tables["orders"], "user"), ("user",), ())
         case "linked":  # a recursive view: labels that are handed on along orders, the least of each
             return _linked(tables["orders"])
+        case "drawn":
+            return _drawn(tables["orders"])
         case "top":
             order = (Order("total", descending=True, nulls_first=False), Order("user", False, nulls_first=True))
             return TopK(_columns(tables["spend"], "user", "total"), order, 3)
@@ -124,6 +133,27 @@ def _linked(orders: Node) -> Node:
     told = Linear(met, None, (Named("user", met.column("to")), Named("least", met.column("least"))))
     body = Aggregate(Union((own, told)), ("user",), (Call("least", "min", ("least",), "bigint"),))
     return loop_of([Recursion(labels, body)], 0, max_rounds=100)
+
+
+def _drawn(orders: Node) -> Node:
+    outside = Outside("ask", "bigint", "ask", pickle.dumps(ask))
+    return Draw(
+        orders,
+        (
+            Drawn("chance", "rand", (), "double"),
+            Drawn("ticket", "uuid", (), "string"),
+            Drawn("at", "clock", (), "bigint"),
+            Drawn("answer", "udf:ask", ("id",), "bigint", outside=outside),
+        ),
+    )
+
+
+_ASKED = itertools.count()
+
+
+def ask(number: int) -> int:
+    """The world outside: each answer is another one, so an answer that is asked for again is seen."""
+    return next(_ASKED)
 
 
 _LINKED = 12
@@ -166,7 +196,9 @@ def edition_of(log: str) -> int:
 
 
 def expected(view: str, orders: Bag, users: Bag, clock: int, edition: int = 0) -> Bag:
-    """The rows of a view over these inputs, when it is ``clock``."""
+    """The rows of a view over these inputs, when it is ``clock``; of drawn ones without what was drawn."""
+    if view == DRAWN:
+        return orders
     if view == "live":
         return _live(orders, clock)
     if view == "lively":
@@ -233,7 +265,18 @@ def _placed(orders: Bag, users: Bag) -> Bag:
     return found
 
 
+def without_draws(view: str, rows: Bag) -> Bag:
+    """The rows of a view without what was drawn for them."""
+    if view != DRAWN:
+        return rows
+    found: Bag = Counter()
+    for row, number in rows.items():
+        found[row[: len(ORDERS)]] += number
+    return Counter({row: number for row, number in found.items() if number})
+
+
 def flow_of(seed: int) -> tuple[str, ...]:
-    """The views of the flow of a seed; one in eight has a loop."""
+    """The views of the flow of a seed; one in eight has a loop, another one draws."""
     flow = FLOWS[seed % len(FLOWS)]
-    return (*flow, LOOP) if seed % 8 == 6 else flow
+    more = {6: (LOOP,), 1: (DRAWN,)}
+    return (*flow, *more.get(seed % 8, ()))

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,11 +33,22 @@ from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator.actions import Action, actions_of
 from holdfast.testing.simulator.approximate import check_approximate
-from holdfast.testing.simulator.model import SOURCES, VIEWS, Bag, edition_of, expected, left, plans
+from holdfast.testing.simulator.model import (
+    DRAWN,
+    SOURCES,
+    VIEWS,
+    Bag,
+    edition_of,
+    expected,
+    left,
+    plans,
+    without_draws,
+)
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
     Broken,
+    Commit,
     Forgotten,
     SimulatedFunction,
     SimulatedSink,
@@ -361,6 +373,8 @@ class Simulation:
         for view, commits in self.world.commits.items():
             started = self.world.started.get(view, 0)
             history = [*true[:started], *(commit.lineage for commit in commits[started:])]
+            if view == DRAWN:
+                _check_drawn(commits, started)
             for upto in range(started, len(commits)):
                 if upto < len(commits) - 1 and upto % 3:
                     continue
@@ -400,6 +414,7 @@ class Simulation:
             kept, last = engine.readable(view, None)
             found, edition = bag_of(kept.rows(0, ALL, last)), self.world.edition
             self._compare(f"view {view}", view, found, bags, history[last].clock, edition)
+            self._compare_draws(f"view {view}", view, found, last)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
@@ -411,6 +426,7 @@ class Simulation:
                     continue
                 found, clock = bag_of(kept.rows(0, ALL, at)), history[at].clock
                 self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
+                self._compare_draws(f"view {view} as of epoch {back}", view, found, at)
         self.check_sinks(history)
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
@@ -426,9 +442,27 @@ class Simulation:
 
     @staticmethod
     def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], clock: int, edition: int) -> None:
-        wanted = expected(view, bags["orders"], bags["users"], clock, edition)
+        wanted, found = expected(view, bags["orders"], bags["users"], clock, edition), without_draws(view, found)
         if found != wanted:
             raise Broken(f"{subject} is wrong: {difference(found, wanted)}")
+
+    def _compare_draws(self, subject: str, view: str, found: Bag, epoch: int) -> None:
+        """What was drawn for a view is what its sink was given."""
+        if view == DRAWN and found != (given := view_after(self.world.commits[view][: epoch + 1])):
+            raise Broken(f"{subject} was drawn otherwise than its sink has it: {difference(found, given)}")
+
+
+def _check_drawn(commits: Sequence[Commit], started: int) -> None:
+    """Of each row a sink sees one draw and one answer: what goes is what came, and nothing else changes."""
+    answers = [row[-1] for commit in commits[started:] for row, diff in commit.change for _ in range(diff)]
+    if len(answers) != len(set(answers)):
+        raise Broken(f"answers were given to two rows: {[each for each, n in Counter(answers).items() if n > 1][:5]}")
+    for epoch, commit in enumerate(commits[started + 1 :], started + 1):
+        changed: Bag = Counter()
+        for row, diff in commit.change:
+            changed[row] += diff
+        if sum(map(abs, changed.values())) != sum(map(abs, without_draws(DRAWN, changed).values())):
+            raise Broken(f"in epoch {epoch} rows that stay were drawn again: {commit.change[:5]}")
 
 
 def _is_intact(store: MemoryLocation) -> bool:
