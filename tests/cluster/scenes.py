@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import holdfast as hf
@@ -49,7 +50,7 @@ def shop_flow(
         shop.feed()
     log = [root / "log-0", root / "log-1", root / "log-2"]
     flow = hf.Flow("shop", log=log, spark=spark, partitions=4, local=root / "local", min_replicas=3)
-    _declare(flow, shop)
+    _declare(flow, shop, draws=True)
     flow.on_membership(heard.append)
     killed: list[str] = []
 
@@ -99,13 +100,31 @@ def led(handle: Handle, name: str, epochs: int, executors: int, pause: float) ->
     return found
 
 
-def _declare(flow: hf.Flow, shop: Any) -> None:
+DRAWN = (
+    "SELECT id, user, amount, rand() AS chance, uuid() AS ticket, current_timestamp() AS at, ask(id) AS answer "
+    "FROM orders"
+)
+
+
+def _declare(flow: hf.Flow, shop: Any, draws: bool = False) -> None:
+    """``draws``: a view more, whose rows are drawn and asked of a function that counts its calls."""
     from durability.shop import VIEWS, Batches
+
+    asked = str(shop.root / "asked")
+
+    def ask(number: int) -> int:
+        with open(asked, "ab") as file:
+            file.write(b".")
+            file.flush()
+            return file.tell()
 
     flow.source("orders", Batches("id user amount", shop.orders)).source("users", Batches("user city", shop.users))
     for view, text in VIEWS.items():
         flow.view(view, text)
         flow.sink(view, hf.changelog(shop.root / "out" / view))
+    if draws:
+        flow.udf("ask", hf.nondeterministic(ask), "bigint")
+        flow.view("drawn", DRAWN).sink("drawn", hf.changelog(shop.root / "out" / "drawn"))
 
 
 class Counting:
@@ -141,10 +160,19 @@ def _right(root: Path, shop: Any) -> dict[str, bool]:
 
     found = {}
     for view in VIEWS:
-        changes = pa.concat_tables([pq.read_table(path) for path in sorted((root / "out" / view).glob("*.parquet"))])
-        total = total_of_changes(changes).to_pydict().values()
+        total = total_of_changes(_changes(root, view)).to_pydict().values()
         found[view] = Counter(zip(*total, strict=True)) == shop.expected(view)
+    if (root / "out" / "drawn").exists():
+        changes = _changes(root, "drawn")
+        total = total_of_changes(changes).to_pydict().values()
+        came = changes.filter(pc.greater(changes["_diff"], 0))
+        once = [came.num_rows == pc.count_distinct(came[column]).as_py() for column in ("id", "ticket", "answer")]
+        found["drawn"] = Counter(row[:3] for row in zip(*total, strict=True)) == shop.there() and all(once)
     return found
+
+
+def _changes(root: Path, view: str) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in sorted((root / "out" / view).glob("*.parquet"))])
 
 
 def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[int, bool, int]]:
@@ -157,7 +185,7 @@ def random_kills(handle: Handle, workers: int, seeds: list[int]) -> list[tuple[i
     root.mkdir()
     shop = Shop(spark, root)
     flow = hf.Flow("shop", log=[root / "a", root / "b"], spark=spark, partitions=3, local=root / "local")
-    _declare(flow, shop)
+    _declare(flow, shop, draws=True)
     shop.run(flow, 1)
     found, gone = [], []
     for seed in seeds:

@@ -110,6 +110,10 @@ class Shop:
             self.feed()
             assert not flow.step().idle
 
+    def there(self) -> Counter[Row]:
+        """The orders that are there."""
+        return Counter(self._there)
+
     def expected(self, view: str) -> Counter[Row]:
         rows = [(user, amount) for _, user, amount in self._there]
         totals: Counter[int] = Counter()
