@@ -252,6 +252,11 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "start(on_epoch)": (lambda o, x: o.flow.start(on_epoch=x), NOT_FUNCTIONS),
     "await_idle(timeout)": (lambda o, x: o.flow.await_idle(x), NOT_SECONDS),
     "await_termination(timeout)": (lambda o, x: o.flow.await_termination(x), NOT_SECONDS),
+    "lookup(view)": (lambda o, x: o.flow.lookup(x, k=1, x=1), (*NOT_TEXTS, "w")),
+    "lookup(keys)": (lambda o, x: o.flow.lookup("v", x), (None, 5, "1", b"x", [1], [(1,)], [{"k": 1, "y": 1}], ["1"])),
+    "lookup(key)": (lambda o, x: o.flow.lookup("v", k=1, x=x), ("1", 1.5, [1], True)),
+    "lookup(at)": (lambda o, x: o.flow.lookup("v", k=1, x=1, at=x), NOT_WHOLE),
+    "lookup(scan)": (lambda o, x: o.flow.lookup("v", k=1, x=1, scan=x), (None, 1, "yes", [])),
     "read(log)": (lambda o, x: hf.read(x, "v"), (None, 5, "", b"x", ["a"])),
     "read(others)": (lambda o, x: hf.read(o.directory, "v", others=x), (None, 5, "s3://a")),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]

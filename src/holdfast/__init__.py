@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         MemberUnreachable,
         MultiplicityOverflow,
         NegativeMultiplicity,
+        ScanNeeded,
         SchemaChanged,
         SchemaError,
         SinkError,
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
         ViewStatus,
     )
     from holdfast.results.query_results import Answer, Coverage, QueryInput, Recomputed, Report
+    from holdfast.results.view_results import Found
     from holdfast.spark.membership import Watch, on_membership
     from holdfast.spark.session import detection
     from holdfast.standby.address import zookeeper
@@ -144,6 +146,7 @@ __all__ = [
     "Flow",
     "FlowBusy",
     "FlowPlan",
+    "Found",
     "Guarantee",
     "Holder",
     "HoldfastError",
@@ -186,6 +189,7 @@ __all__ = [
     "RecoveryType",
     "Report",
     "RunningDriver",
+    "ScanNeeded",
     "SchemaChanged",
     "SchemaError",
     "Sink",
@@ -264,6 +268,7 @@ _HOMES = {
     "Flow": "flow",
     "FlowBusy": "errors",
     "FlowPlan": "inspect.flow_plan",
+    "Found": "results.view_results",
     "Guarantee": "guarantees.guarantee",
     "Holder": "standby.lease",
     "HoldfastError": "errors",
@@ -306,6 +311,7 @@ _HOMES = {
     "RecoveryType": "guarantees.prediction",
     "Report": "results.query_results",
     "RunningDriver": "results.flow_results",
+    "ScanNeeded": "errors",
     "SchemaChanged": "errors",
     "SchemaError": "errors",
     "Sink": "connectors.sink",

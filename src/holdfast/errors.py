@@ -19,6 +19,7 @@
     ├── LoopDiverged              a loop still changes after its bound of rounds
     ├── EvaluationError           an expression failed on a row (overflow, division by zero, ...)
     ├── EpochUnavailable          a read as of an epoch that is not there (yet, or any more)
+    ├── ScanNeeded                a look-up by columns that are not the key by which a view is kept
     ├── ClockJumped               the host's clock went ahead further than time has passed
     ├── SinkError                 a sink refused a commit
     ├── LeaseError                a lease cannot be used: a wrong address, a server that does not answer
@@ -129,6 +130,10 @@ class EvaluationError(HoldfastError):
 
 class EpochUnavailable(HoldfastError):
     """A read as of an epoch that is not there yet, or that compaction has passed."""
+
+
+class ScanNeeded(HoldfastError):
+    """A look-up by columns that are not the key by which a view is kept: it needs a scan; fields: view, key, given."""
 
 
 class ClockJumped(HoldfastError):

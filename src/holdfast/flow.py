@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
-from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, UnknownName
+from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.nearest_name import did_you_mean
@@ -42,6 +42,7 @@ from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
 from holdfast.reporting.redaction import logger, shown
 from holdfast.results.flow_results import Approximation, Epoch, Recovery, Snapshot, Status
+from holdfast.results.view_results import Found
 from holdfast.runtime import redeclaration
 from holdfast.runtime.background_run import BackgroundRun
 from holdfast.runtime.interrupts import stopping
@@ -52,6 +53,7 @@ from holdfast.spark.flow_members import FlowMembers, H
 from holdfast.spark.flow_tables import FlowTables
 from holdfast.standby.events import LeaseEvent
 from holdfast.standby.lease import Lease
+from holdfast.task.key_lookup import question
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -1030,6 +1032,32 @@ class Flow:
         if self._engine is None and self._turns.inside_another:
             raise FlowBusy(f"flow '{self.name}': it cannot be read before it is open", flow=self.name)
         return self._started()
+
+    def lookup(self, view: str, keys: Any = None, /, *, at: int | None = None, scan: bool = False, **key: Any) -> Found:
+        """The rows of a key, ``flow.lookup("spend", user="ada")``, or of many: a list of values (a key of one column),
+        of tuples in the order of the key's columns, or of dicts; or a table. Now, or as of epoch ``at``. They are found
+        by binary search in the sorted layers, without a Spark job.
+
+        The key of a view is that of its plan: the columns that it groups, joins or ranks by, if they are in its result;
+        else the whole row. Further columns filter what is found. `ScanNeeded` names the key if it is not all given;
+        ``scan=True`` reads the whole view then. A column named ``at`` or ``scan`` is given in a dict. Where layers are
+        on other hosts, or while the flow is `approximate`, a task reads them there.
+
+        From any thread, and from code that an epoch calls. It waits for no epoch: what it sees is the last one that is
+        complete, and of all keys the same one (``.epoch``). A flow that is not open is opened."""
+        self._check_view(view)
+        subject = f"view '{view}', lookup"
+        if at is not None:
+            at = arguments.whole(subject, "at", at)
+        arguments.flag(subject, "scan", scan)
+        node = self._catalog.views[view]
+        asked = question(view, node.fields, node.arrangement, keys, key, scan)
+        if (engine := self._now_open()) is not None and engine.live.reads_layers:
+            # What is damaged is repaired below, in turn.
+            with suppress(LogDamaged, LogUnreadable):
+                return engine.live.lookup(view, asked, at)
+        with self._turns.taken("lookup()", looks=True):
+            return self._looking().lookup(view, asked, at)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as

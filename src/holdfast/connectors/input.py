@@ -15,24 +15,19 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.connectors.pushed_rows import to_arrow
+from holdfast.connectors.pushed_rows import as_rows, to_arrow
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import OnMissing, Versions, arrivals, missing
 from holdfast.errors import DeclarationError, InputError, SchemaError
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.trace.physical import Bools
-
-_VALUES = (str, bytes, int, float, Decimal, date, timedelta, np.generic)
-"""What stands for itself among keys."""
 
 PART_BYTES = 16 << 20
 """Parts travel with the task that reads them; larger ones would make the task itself slow to ship."""
@@ -229,7 +224,7 @@ class KeyedInput(PushedRows):
         subject = f"input '{self.name}'"
         what = missing(subject, on_missing, self.versions.order, default=self.on_missing)
         fields = self.versions.key_fields
-        table = to_arrow(_tuples(keys) if len(fields) == 1 else keys, fields, subject=f"{subject}, delete_keys")
+        table = to_arrow(as_rows(keys) if len(fields) == 1 else keys, fields, subject=f"{subject}, delete_keys")
         columns = [
             table.column(field.name) if field in fields else pa.nulls(table.num_rows, arrow_type(field.type))
             for field in self.versions.fields
@@ -260,13 +255,6 @@ def same_input(known: Input | KeyedInput, declared: Input | KeyedInput) -> bool:
     if isinstance(known, KeyedInput) and isinstance(declared, KeyedInput):
         known.on_missing = declared.on_missing
     return True
-
-
-def _tuples(keys: Any) -> Any:
-    """Plain values as rows of one column."""
-    if not isinstance(keys, list | tuple | set | frozenset | range | np.ndarray):
-        return keys
-    return [(key,) if isinstance(key, _VALUES) or key is None else key for key in keys]
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,17 @@ def to_arrow(rows: Any, fields: Sequence[Field], *, subject: str) -> pa.Table:
     return _from_rows(rows, fields, subject)
 
 
+_VALUES = (str, bytes, int, float, decimal.Decimal, datetime.date, datetime.timedelta, np.generic)
+"""What stands for itself among keys."""
+
+
+def as_rows(keys: Any) -> Any:
+    """Keys of one column as rows: plain values become tuples; anything else is as it was."""
+    if not isinstance(keys, list | tuple | set | frozenset | range | np.ndarray):
+        return keys
+    return [(key,) if isinstance(key, _VALUES) or key is None else key for key in keys]
+
+
 def _of_spark(frame: Any, fields: Sequence[Field], subject: str) -> pa.Table:
     """The rows of a Spark DataFrame; its names are checked before it is run."""
     if getattr(frame, "isStreaming", False):

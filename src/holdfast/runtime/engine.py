@@ -60,6 +60,7 @@ from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
+from holdfast.results.view_results import Found
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.compiled_flow import log_layout
@@ -76,6 +77,7 @@ from holdfast.runtime.folding import Folding
 from holdfast.runtime.guarded_state import GuardedState
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.known_sources import KnownSources
+from holdfast.runtime.live_views import LiveViews
 from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
@@ -95,6 +97,7 @@ from holdfast.runtime.status import status_of
 from holdfast.runtime.view_changes import EditedChange, LoggedSpan, changes_since
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
+from holdfast.task.key_lookup import Question, find
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 
@@ -279,6 +282,9 @@ class Engine:
         skipped = [each for each in read_begun(begun) if each.epoch > history.last] if strategy.skips_begun else []
         self._begun = Begun(begun, history.since(self._state.copies.flushed))
         self._folding = Folding(self._flow)
+        self.live = LiveViews(compiled, self._state, runner)
+        """The views, for readers in other threads."""
+
         self._continuing = Continuing(
             self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
         )
@@ -583,6 +589,7 @@ class Engine:
                 self._maintain(outcome)
         with after.doing("folding the history"):
             self._folding.maybe()
+        self.live.let_go()
         after.check()
         return result
 
@@ -795,6 +802,12 @@ class Engine:
                 )
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
         return self._checked(view, epoch), epoch
+
+    @speaking
+    def lookup(self, view: str, asked: Question, at: int | None) -> Found:
+        """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
+        kept, epoch = self.readable(view, at)
+        return Found(view, epoch, find(kept, epoch, asked), asked.scan)
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""

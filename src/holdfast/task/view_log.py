@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from holdfast.operators.log import LogSpec
 from holdfast.plan.nodes import Field
 from holdfast.trace import exact
 from holdfast.trace.cover import Chain
+from holdfast.trace.open_covers import OpenCovers
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
 
@@ -28,7 +30,18 @@ class ViewLog:
 
     def rows(self, low: int, high: int, at: int) -> pa.Table:
         """The rows as of epoch ``at`` in a range of key hashes, each as often as it is there."""
-        block = self._scan(low, high, at)
+        return self.table_of(self._scan(low, high, at), at)
+
+    def over(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
+        """What ``read`` gives for a range of key hashes, where the layers of that range are."""
+        return read(self, low, high)
+
+    def trace(self, covers: OpenCovers, at: int) -> Trace:
+        """Its trace of all hashes as of epoch ``at``, kept open among ``covers``."""
+        return covers.trace(host_path(self.directory), self.spec.layouts()["rows"], at, self.chain)
+
+    def table_of(self, block: Block, at: int) -> pa.Table:
+        """Rows of its trace, consolidated as of epoch ``at``, as a table: each as often as it is there."""
         try:
             return self._table(block).take(pa.array(exact.repeated(block.diff)))
         except MultiplicityOverflow as error:
@@ -36,7 +49,7 @@ class ViewLog:
 
     def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
         """The changes with after < epoch ≤ upto, with ``_epoch`` and ``_diff``."""
-        block = self._open(low, high, upto).changes(after, upto)
+        block = self.open(low, high, upto).changes(after, upto)
         table = self._table(block)
         return table.append_column("_epoch", pa.array(block.epoch)).append_column("_diff", pa.array(block.diff))
 
@@ -75,16 +88,16 @@ class ViewLog:
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
         """`Trace.folded_after` of each part of a range, as a table."""
-        return pa.table({"upto": pa.array([self._open(low, high, at).folded_after(after)], pa.int64())})
+        return pa.table({"upto": pa.array([self.open(low, high, at).folded_after(after)], pa.int64())})
 
     def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
         """`Trace.is_quiet` of each part of a range, as a table."""
-        return pa.table({"quiet": [self._open(low, high, at).is_quiet(after, upto)]})
+        return pa.table({"quiet": [self.open(low, high, at).is_quiet(after, upto)]})
 
     def check(self, name: str, epoch: int) -> None:
         """Raise unless the collection can be read as of ``epoch``."""
         try:
-            self._open(0, 2**64, epoch)
+            self.open(0, 2**64, epoch)
         except EpochUnavailable as error:
             raise EpochUnavailable(
                 f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
@@ -103,7 +116,7 @@ class ViewLog:
 
     def _scan(self, low: int, high: int, at: int) -> Block:
         try:
-            return self._open(low, high, at).scan()
+            return self.open(low, high, at).scan()
         except MultiplicityOverflow as error:
             raise self._named(error, at) from None
 
@@ -113,7 +126,8 @@ class ViewLog:
             f"'{name}' as of epoch {at}: {error}", **{**error.fields, "view": name, "epoch": at}
         )
 
-    def _open(self, low: int, high: int, at: int) -> Trace:
+    def open(self, low: int, high: int, at: int) -> Trace:
+        """Its trace in a range of key hashes, as of epoch ``at``."""
         return Trace.open(host_path(self.directory), self.spec.layouts()["rows"], low, high, at, self.chain)
 
     def _table(self, block: Block) -> pa.Table:

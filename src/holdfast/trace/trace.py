@@ -45,6 +45,24 @@ class Trace:
         trace.slices = trace._open_cover(-1, as_of, exact=False)
         return trace
 
+    def extended(self, as_of: int, chain: Chain) -> Trace | None:
+        """The same trace as of a later epoch of the same history: its pieces, and those of the epochs since. None if
+        layers since then were merged with earlier ones: then it is better opened anew."""
+        later = Trace(self.directory, self.layout, self.low, self.high, as_of, chain)
+        added = later._open_cover(self.as_of, as_of, exact=False)
+        if any(piece.layer.name.first <= self.as_of for piece in added):
+            return None
+        later.slices = [*self.slices, *added]
+        return later
+
+    def near(self, least: int, most: int) -> Trace:
+        """The same trace with the pieces alone that may have a hash from ``least`` to ``most``."""
+        fewer = Trace(self.directory, self.layout, self.low, self.high, self.as_of, self.chain)
+        fewer.slices = [
+            piece for piece in self.slices if piece.layer.name.low <= most and least < piece.layer.name.high
+        ]
+        return fewer
+
     @property
     def layers(self) -> list[LayerName]:
         return list(dict.fromkeys(piece.layer.name for piece in self.slices))

@@ -32,34 +32,34 @@ class ScatteredViewLog(ViewLog):
         return ViewLog, (self.directory, self.spec, self.fields, self.chain)
 
     def rows(self, low: int, high: int, at: int) -> pa.Table:
-        return self._everywhere(low, high, lambda kept, low, high: kept.rows(low, high, at))
+        return self.over(low, high, lambda kept, low, high: kept.rows(low, high, at))
 
     def changes(self, low: int, high: int, after: int, upto: int) -> pa.Table:
-        return self._everywhere(low, high, lambda kept, low, high: kept.changes(low, high, after, upto))
+        return self.over(low, high, lambda kept, low, high: kept.changes(low, high, after, upto))
 
     def snapshot(self, low: int, high: int, at: int) -> pa.Table:
-        return self._everywhere(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
+        return self.over(low, high, lambda kept, low, high: kept.snapshot(low, high, at))
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
-        return self._everywhere(low, high, lambda kept, low, high: kept.folded(low, high, after, at))
+        return self.over(low, high, lambda kept, low, high: kept.folded(low, high, after, at))
 
     def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
-        return self._everywhere(low, high, lambda kept, low, high: kept.quiet(low, high, after, upto, at))
+        return self.over(low, high, lambda kept, low, high: kept.quiet(low, high, after, upto, at))
 
     def check(self, name: str, epoch: int) -> None:
         def look(kept: ViewLog, low: int, high: int) -> pa.Table:
-            kept._open(low, high, epoch)
+            kept.open(low, high, epoch)
             return pa.table({})
 
         try:
-            self._everywhere(0, 2**64, look)
+            self.over(0, 2**64, look)
         except EpochUnavailable as error:
             raise EpochUnavailable(
                 f"view '{name}': {error}", **{**error.fields, "view": name, "epoch": epoch}
             ) from None
 
-    def _everywhere(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
-        """The rows of all partitions, as far as they are in [low, high)."""
+    def over(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
+        """What ``read`` gives for each partition, as far as that is in [low, high): a task for each, where it is."""
         plain = ViewLog(self.directory, self.spec, self.fields, self.chain)
 
         def share(ranges: list[tuple[int, int]]) -> list[pa.Table | HoldfastError]:

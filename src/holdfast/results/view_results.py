@@ -1,0 +1,45 @@
+"""What readers of live state are given: rows that a look-up found, and the changes of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import HoldfastError
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows that a look-up found, all as of one epoch. It has a length, and can be gone through as dicts."""
+
+    view: str
+    epoch: int
+    table: pa.Table
+    scanned: bool = False
+    """Whether the whole view was read, since the columns asked for are not its key."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts, in the order of the keys that were asked for."""
+        found: list[dict[str, Any]] = self.table.to_pylist()
+        return found
+
+    @property
+    def row(self) -> dict[str, Any] | None:
+        """The only row; None if nothing was found. `HoldfastError` if there are several."""
+        if len(self) > 1:
+            raise HoldfastError(
+                f"view '{self.view}', lookup: expected one row, found {len(self)}; .rows has all of them",
+                view=self.view,
+                rows=len(self),
+            )
+        return self.rows[0] if len(self) else None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
