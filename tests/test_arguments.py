@@ -257,6 +257,8 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "lookup(key)": (lambda o, x: o.flow.lookup("v", k=1, x=x), ("1", 1.5, [1], True)),
     "lookup(at)": (lambda o, x: o.flow.lookup("v", k=1, x=1, at=x), NOT_WHOLE),
     "lookup(scan)": (lambda o, x: o.flow.lookup("v", k=1, x=1, scan=x), (None, 1, "yes", [])),
+    "open_log(log)": (lambda o, x: hf.open_log(x), (None, 5, "", b"x", ["a"])),
+    "open_log(others)": (lambda o, x: hf.open_log(o.directory, others=x), (None, 5, "s3://a")),
     "read(log)": (lambda o, x: hf.read(x, "v"), (None, 5, "", b"x", ["a"])),
     "read(others)": (lambda o, x: hf.read(o.directory, "v", others=x), (None, 5, "s3://a")),
     "query(query)": (lambda o, x: hf.query(Session(), x), NOT_TEXTS),  # type: ignore[arg-type]

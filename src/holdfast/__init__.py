@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     )
     from holdfast.guarantees.strategy import Strategy
     from holdfast.inspect.flow_plan import FlowPlan, PlannedChange
-    from holdfast.inspect.read_view import read
+    from holdfast.inspect.log_reader import LogReader, open_log, read
     from holdfast.inspect.snapshot_copy import copy_snapshot
     from holdfast.log.location import Entry, Location, location
     from holdfast.plan.drawing import Drawing
@@ -165,6 +165,7 @@ __all__ = [
     "LogError",
     "LogForeign",
     "LogFormat",
+    "LogReader",
     "LogUnreadable",
     "LoopDiverged",
     "LostEpochs",
@@ -228,6 +229,7 @@ __all__ = [
     "nondeterministic",
     "nosync",
     "on_membership",
+    "open_log",
     "passive_standby",
     "predict",
     "query",
@@ -287,6 +289,7 @@ _HOMES = {
     "LogError": "errors",
     "LogForeign": "errors",
     "LogFormat": "errors",
+    "LogReader": "inspect.log_reader",
     "LogUnreadable": "errors",
     "LoopDiverged": "errors",
     "LostEpochs": "connectors.sink",
@@ -350,11 +353,12 @@ _HOMES = {
     "nondeterministic": "frontend.user_functions",
     "nosync": "guarantees.strategies",
     "on_membership": "spark.membership",
+    "open_log": "inspect.log_reader",
     "passive_standby": "guarantees.strategies",
     "predict": "guarantees.prediction",
     "query": "queries.one_off",
     "rate": "connectors.rate",
-    "read": "inspect.read_view",
+    "read": "inspect.log_reader",
     "replaced": "connectors.replaced",
     "snapshot_table": "connectors.snapshot_table",
     "synchronous_log": "guarantees.strategies",

@@ -289,7 +289,7 @@ def read(
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file."),
 ) -> None:
     """Print the rows of VIEW. Needs no Spark; the flow may be running."""
-    from holdfast.inspect.describe import read_collection
+    from holdfast.inspect.log_reader import read as read_rows
 
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("parquet is not for the terminal; give --output FILE", param_hint="--format")
@@ -297,7 +297,7 @@ def read(
         raise typer.BadParameter(
             "a table is for the terminal; give --format csv, json or parquet", param_hint="--output"
         )
-    rows = read_collection(log, view, at, others)
+    rows = read_rows(log, view, at, others=others)
     shown = rows if limit is None else rows.slice(0, limit)
     if output is not None:
         write_file(shown, format, output)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from golden.make import EPOCHS, declare, order
 from holdfast.frontend import catalog
-from holdfast.inspect.describe import read_collection
+from holdfast.inspect.log_reader import read
 from holdfast.plan.expression import TRUE
 from holdfast.plan.nodes import Linear, Node, same
 from holdfast.results.flow_results import Recovery
@@ -42,7 +42,7 @@ def documented() -> Any:
 @pytest.mark.parametrize("golden", FORMATS, ids=lambda path: path.name)
 def test_a_golden_log_is_read_without_spark(golden: Path) -> None:
     for epoch in range(EPOCHS - 5, EPOCHS):
-        rows = read_collection(golden / "log", "spend", epoch).to_pylist()
+        rows = read(golden / "log", "spend", epoch).to_pylist()
         assert as_texts(rows) == expected(golden, epoch)
 
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, LogDamaged, LogForeign
-from holdfast.inspect.describe import describe, read_collection
+from holdfast.inspect.describe import describe
+from holdfast.inspect.log_reader import read
 from holdfast.log.working_directory import LogDirectory
 
 from .conftest import EPOCHS, Shop, flip, layer, segment
@@ -32,16 +33,14 @@ def invoke(*arguments: object) -> tuple[int, str, str]:
 def test_every_place_gives_the_same_rows_as_of_every_epoch(made: Shop) -> None:
     for view in ("orders", "spend", "top"):
         for at in (None, *range(EPOCHS)):
-            rows = read_collection(made.work, view, at)
-            assert rows.num_rows and read_collection(made.a, view, at).equals(rows)
-            assert read_collection(made.b, view, at).equals(rows)
+            rows = read(made.work, view, at)
+            assert rows.num_rows and read(made.a, view, at).equals(rows)
+            assert read(made.b, view, at).equals(rows)
 
 
 def test_a_location_is_read_without_its_working_directory_by_the_command(made: Shop) -> None:
     code, out, _ = invoke("read", made.b, "top", "--format", "json")
-    assert (
-        code == 0 and [json.loads(line) for line in out.splitlines()] == read_collection(made.work, "top").to_pylist()
-    )
+    assert code == 0 and [json.loads(line) for line in out.splitlines()] == read(made.work, "top").to_pylist()
 
 
 def test_a_remote_address_without_a_log_is_told() -> None:
@@ -54,48 +53,48 @@ def test_a_remote_copy_gives_the_same_rows_and_can_be_verified(made: Shop) -> No
     for path in made.a.rglob("*"):
         if path.is_file():
             files.pipe(f"/shop/{path.relative_to(made.a)}", path.read_bytes())
-    assert read_collection("memory://shop", "spend").equals(read_collection(made.work, "spend"))
+    assert read("memory://shop", "spend").equals(read(made.work, "spend"))
     found = json.loads(invoke("status", made.work, "memory://shop", "--json")[1])
     assert found["safe"] == EPOCHS - 1 and found["levels"][1]["level"] == "memory://shop"
     assert invoke("verify", made.work, "memory://shop")[0] == 0
 
 
 def test_a_damaged_copy_is_passed_over_for_an_intact_one(made: Shop, shop: Shop) -> None:
-    rows = read_collection(made.work, "spend")
+    rows = read(made.work, "spend")
     flip(layer(shop.a, 1))
     flip(layer(shop.b, 2))
     with pytest.raises(LogDamaged, match="checksum"):
-        read_collection(shop.a, "spend")
-    assert read_collection(shop.a, "spend", others=[shop.b]).equals(rows), "each has what the other lacks"
+        read(shop.a, "spend")
+    assert read(shop.a, "spend", others=[shop.b]).equals(rows), "each has what the other lacks"
     code, out, _ = invoke("read", shop.a, "spend", "--from", shop.b, "--format", "json")
     assert code == 0 and len(out.splitlines()) == rows.num_rows
 
 
 def test_what_a_working_directory_lost_is_read_from_a_location(made: Shop, shop: Shop) -> None:
-    rows = read_collection(made.work, "spend")
+    rows = read(made.work, "spend")
     flip(layer(shop.work, 1))
     with pytest.raises(LogDamaged):
-        read_collection(shop.work, "spend")
-    assert read_collection(shop.work, "spend", others=[shop.b]).equals(rows)
+        read(shop.work, "spend")
+    assert read(shop.work, "spend", others=[shop.b]).equals(rows)
     shutil.rmtree(shop.work / "traces")
-    assert read_collection(shop.work, "spend", others=[shop.b]).equals(rows)
+    assert read(shop.work, "spend", others=[shop.b]).equals(rows)
 
 
 def test_damaged_lineage_is_made_up_for_by_another_place(made: Shop, shop: Shop) -> None:
     flip(shop.work / "lineage" / "log.jsonl")
     with pytest.raises(LogDamaged, match=r"log\.jsonl|the lineage of epoch"):
-        read_collection(shop.work, "spend")
-    assert read_collection(shop.work, "spend", others=[shop.a]).equals(read_collection(made.work, "spend"))
+        read(shop.work, "spend")
+    assert read(shop.work, "spend", others=[shop.a]).equals(read(made.work, "spend"))
 
 
 def test_a_location_that_is_behind_is_read_as_of_what_it_has(made: Shop, shop: Shop) -> None:
     for path in (shop.b / "layers").rglob(f"{EPOCHS - 1:012d}-*"):
         path.unlink()
     # Its lineage is ahead of its layers, as in the middle of a round.
-    assert read_collection(shop.b, "spend").equals(read_collection(made.work, "spend", EPOCHS - 2))
+    assert read(shop.b, "spend").equals(read(made.work, "spend", EPOCHS - 2))
     with pytest.raises(EpochUnavailable, match=r"cannot be read from .*/b: there are the layers of epochs 0 to 2"):
-        read_collection(shop.b, "spend", EPOCHS - 1)
-    assert read_collection(shop.b, "spend", others=[shop.a]).equals(read_collection(made.work, "spend"))
+        read(shop.b, "spend", EPOCHS - 1)
+    assert read(shop.b, "spend", others=[shop.a]).equals(read(made.work, "spend"))
 
 
 def test_status_says_how_far_each_level_is_and_what_is_at_risk(shop: Shop) -> None:
@@ -146,8 +145,8 @@ def test_collections_that_do_not_make_sense_are_taken_from_another_place(made: S
     path = shop.work / "collections.json"
     path.write_text(path.read_text().replace('"fields"', '"fielfs"'))
     with pytest.raises(LogDamaged, match="does not describe"):
-        read_collection(shop.work, "spend")
-    assert read_collection(shop.work, "spend", others=[shop.a]).equals(read_collection(made.work, "spend"))
+        read(shop.work, "spend")
+    assert read(shop.work, "spend", others=[shop.a]).equals(read(made.work, "spend"))
 
 
 def test_mistakes_are_told(shop: Shop) -> None:

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.errors import LogBusy, LogError, LogForeign
-from holdfast.inspect.describe import read_collection
 from holdfast.inspect.findings import AuditReport, Kind
+from holdfast.inspect.log_reader import read
 from holdfast.inspect.verify import verify
 from holdfast.log.working_directory import LogDirectory
 
@@ -214,7 +214,7 @@ def test_damage_is_found_exactly_and_repaired_from_the_other_places(
     assert all(after[path] == good[path] for path in kept), "what was intact is untouched"
     for place in shop.places:
         for view in ("spend", "top", "orders"):
-            assert read_collection(place, view).equals(read_collection(made.work, view))
+            assert read(place, view).equals(read(made.work, view))
 
 
 def test_a_copy_of_a_durable_layer_is_the_same_bytes(made: Shop, shop: Shop) -> None:
@@ -260,7 +260,7 @@ def test_a_repaired_flow_opens_with_its_rows_and_goes_on(
     flow, orders = shop.flow(spark)
     with flow:
         for view in ("spend", "top"):
-            rows = [tuple(row.values()) for row in read_collection(made.work, view).to_pylist()]
+            rows = [tuple(row.values()) for row in read(made.work, view).to_pylist()]
             assert sorted(map(tuple, flow.read(view).collect())) == sorted(rows)
         assert flow.last_recovery is not None
         assert not flow.last_recovery.work[0] and not flow.last_recovery.epochs, "there was nothing left to bring back"

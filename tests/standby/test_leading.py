@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, Fenced, LeaseLost
-from holdfast.inspect.describe import read_collection
+from holdfast.inspect.log_reader import read
 from holdfast.runtime import prepared_flow
 from holdfast.spark.epoch_job import EpochJob
 from holdfast.standby.events import LeaseEvent
@@ -75,7 +75,7 @@ def test_flows_that_run_with_a_lease_go_on_from_each_other(
     assert second.run(until="idle", lease=lease, lease_timeout="60m", on_lease=events.append) == 3
     assert len(in_one_task) == 4 and all(in_one_task[1:])  # small epochs from the first on: it is warm
     assert events[6].to_dict()["epoch"] == 1 and "after epoch 1" in str(events[6])
-    assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 500
+    assert sum(read(tmp_path / "log", "totals")["n"].to_pylist()) == 500
     assert second.status().epoch == 4
     second.open()  # without the lease, as ever
     with pytest.raises(DeclarationError, match="it is open already, without a lease"):

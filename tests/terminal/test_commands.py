@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, MemberLost, UnknownName
-from holdfast.inspect.describe import describe, read_collection
+from holdfast.inspect.describe import describe
+from holdfast.inspect.log_reader import read
 from holdfast.log.working_directory import LogDirectory
 
 SOURCE = """
@@ -93,7 +94,7 @@ def test_reading_shows_the_rows_in_the_order_of_the_view(ran: tuple[Path, list[d
     code, out, _ = invoke("read", ran[0], "top", "--format", "json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and len(rows) == 3
-    everything = read_collection(ran[0], "totals").to_pylist()
+    everything = read(ran[0], "totals").to_pylist()
     assert sum(row["n"] for row in everything) == 3000
     assert rows == sorted(everything, key=lambda row: (-row["n"], row["key"]))[:3]
     assert "top: 3 rows" in invoke("read", ran[0], "top")[1]
@@ -103,7 +104,7 @@ def test_reading_as_of_an_epoch_and_in_every_format_gives_the_same_rows(
     ran: tuple[Path, list[dict[str, object]]], tmp_path: Path
 ) -> None:
     for at in range(3):
-        rows = read_collection(ran[0], "totals", at)
+        rows = read(ran[0], "totals", at)
         assert sum(rows["n"].to_pylist()) == 1000 * (at + 1)
         _, text, _ = invoke("read", ran[0], "totals", "--at", str(at), "--format", "csv")
         assert [
@@ -137,14 +138,14 @@ def test_a_log_in_use_can_be_read_and_says_who_uses_it(ran: tuple[Path, list[dic
 
 def test_layers_of_an_epoch_that_never_completed_are_not_read(ran: tuple[Path, list[dict[str, object]]]) -> None:
     log = LogDirectory.open(ran[0])
-    before = read_collection(ran[0], "totals")
+    before = read(ran[0], "totals")
     directory = log.trace_path(log.read_collections()["collections"]["totals"]["fingerprint"], "rows")
     layer = next(path for path in directory.iterdir() if path.suffix == ".arrow")
     rest = layer.name.split("-")[2:]
     stale = directory / "-".join([f"{3:012d}", f"{3:012d}", *rest])
     stale.write_bytes(b"garbage")
     try:
-        assert read_collection(ran[0], "totals").equals(before)
+        assert read(ran[0], "totals").equals(before)
         assert describe(ran[0])["epoch"] == 2
     finally:
         stale.unlink()
@@ -184,9 +185,9 @@ def test_a_flow_that_terminates_because_of_a_loss_has_a_status_of_its_own(monkey
 
 def test_the_functions_behind_raise_what_the_commands_print(ran: tuple[Path, list[dict[str, object]]]) -> None:
     with pytest.raises(UnknownName):
-        read_collection(ran[0], "nope")
+        read(ran[0], "nope")
     with pytest.raises(EpochUnavailable):
-        read_collection(ran[0], "top", 99)
+        read(ran[0], "top", 99)
 
 
 def test_a_log_whose_flow_never_ran_an_epoch_says_so(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(tmp_path: P
     printed = [json.loads(line)["epoch"] for line in (first + out).splitlines()]
     found = describe(tmp_path / "log")
     assert printed == list(range(found["epoch"] + 1)) and found["running"] is None
-    assert sum(read_collection(tmp_path / "log", "totals")["n"].to_pylist()) == 1000 * len(printed)
+    assert sum(read(tmp_path / "log", "totals")["n"].to_pylist()) == 1000 * len(printed)
 
 
 def test_a_run_shows_what_is_logged_once(tmp_path: Path) -> None:

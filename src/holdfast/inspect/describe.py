@@ -8,42 +8,26 @@ will do: the working directory, a log location, or several of them, which then m
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from holdfast.coordinator.copy_plan import Copied, Failed, Holding, reached, safe_point, trusting
-from holdfast.coordinator.history import History
-from holdfast.errors import EpochUnavailable, LogDamaged, LogUnreadable, UnknownName
-from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
+from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import relisted
-from holdfast.frontend.sql_words import Word, words
 from holdfast.inspect.places import (
     LOCAL,
     REPLICA,
     Named,
     Place,
-    Working,
-    chain_of,
     declared,
     live_traces,
     open_places,
     read_history,
     running,
 )
-from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.location import Location
 from holdfast.log.replica import is_true
-from holdfast.operators.log import LogSpec
-from holdfast.plan.nodes import Field
-from holdfast.plan.types import arrow_type
-from holdfast.task.view_log import ViewLog
-from holdfast.trace.cover import Chain, cover, covered
-from holdfast.trace.layer import retain
+from holdfast.trace.cover import cover
 from holdfast.trace.name import ALL, LayerName
 
 
@@ -148,132 +132,6 @@ def _at_risk(local: Place | None, holdings: dict[Place, Holding], safe: int, las
     return {"epochs": last - safe, "bytes": size if local is not None else None}
 
 
-def read_collection(log: Named, name: str, at: int | None = None, others: Sequence[Named] = ()) -> pa.Table:
-    """The rows of a view (or of an input that the log keeps) as of epoch ``at``, by default the last.
-
-    ``log`` may be a working directory or a log location; layers that are damaged or missing there are taken from the
-    ``others``. The last epoch of log locations alone is the last that they hold completely: they may be behind."""
-    flow, places = open_places([log, *others])
-    kept = declared(places)
-    collections = kept.get("collections", {})
-    if name not in collections:
-        hint = did_you_mean(name, collections)
-        keeps = f"; it keeps {', '.join(sorted(collections))}" if collections and not hint else hint
-        raise UnknownName(f"log {places[0].uri}: flow '{flow}' keeps no view '{name}'{keeps}", name=name)
-    entry = collections[name]
-    try:
-        fields = tuple(Field(*pair) for pair in entry["fields"])
-        spec = LogSpec(tuple(arrow_type(field.type) for field in fields), tuple(entry["key"]), False, name)
-        trace = f"{entry['fingerprint']}.rows"
-    except (KeyError, TypeError) as error:
-        raise LogDamaged(
-            f"log {places[0].uri}: collections.json does not describe view '{name}'", path=places[0].uri
-        ) from error
-    history, _ = read_history(places)
-    at = _epoch_to_read(name, trace, at, places, history)
-    chain = chain_of(history)
-    working = [place for place in places if isinstance(place, Working) and trace in place.traces()]
-    for place in working:
-        try:
-            return _rows(ViewLog(str(place.layers_directory / trace), spec, fields, chain), name, at, entry)
-        except (LogDamaged, LogUnreadable, EpochUnavailable):
-            if len(places) == 1:
-                raise
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as directory:
-        _gather(places, trace, at, chain, Path(directory))
-        try:
-            return _rows(ViewLog(directory, spec, fields, chain), name, at, entry)
-        finally:
-            retain(Path(directory), ())
-
-
-def _rows(kept: ViewLog, name: str, at: int, entry: dict[str, Any]) -> pa.Table:
-    kept.check(name, at)
-    rows = kept.rows(0, ALL, at)
-    if entry.get("kind") == "source" and "_deleted" in rows.column_names:
-        # A source whose rows are ordered versions also keeps keys that are gone.
-        rows = rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
-    return _ordered(rows, entry.get("sql", ""))
-
-
-def _epoch_to_read(name: str, trace: str, at: int | None, places: Sequence[Place], history: History) -> int:
-    last = history.last
-    if not 0 <= (last if at is None else at) <= last:
-        there = f"epochs 0 to {last} are complete" if history else "no epoch is complete yet"
-        raise EpochUnavailable(
-            f"view '{name}': there is no epoch {last if at is None else at}; {there}", view=name, epoch=at
-        )
-    if any(place.level == LOCAL for place in places):
-        return last if at is None else at
-    # Lineage goes to the locations before layers do: its end may be ahead of what can be read.
-    held = covered([n for place in places for n in place.layers(trace) if is_true(n, history)], 0, ALL, trusting(last))
-    if held < 0 or (at is not None and at > held):
-        there = f"there are the layers of epochs 0 to {held}" if held >= 0 else "layers are missing"
-        raise EpochUnavailable(
-            f"view '{name}': epoch {last if at is None else at} cannot be read from {places[0].uri}: {there}; "
-            "give further log locations with --from",
-            view=name,
-            epoch=at,
-            latest=held,
-        )
-    return held if at is None else at
-
-
-def _gather(places: Sequence[Place], trace: str, at: int, chain: Chain, directory: Path) -> None:
-    """Bring intact layers that cover the trace as of ``at`` into one directory. A damaged one is done without."""
-    useless: set[LayerName] = set()
-    damage: LogDamaged | LogUnreadable | None = None
-    locations = [place.location for place in places]
-    while True:
-        listed = [place.layers(trace) for place in places]
-        names = {name for layers in listed for name in layers if name not in useless}
-        try:
-            pieces = cover(names, 0, ALL, at, chain)
-        except LogDamaged as error:
-            raise damage or error from None
-        wanted = {piece.name: tuple(n for n, layers in enumerate(listed) if piece.name in layers) for piece in pieces}
-        lost = False
-        for name, where in wanted.items():
-            problem = _bring(places, locations, trace, name, where, directory)
-            if problem is not None:
-                lost = True
-                useless.add(name)
-                damage = problem if isinstance(problem, LogDamaged | LogUnreadable) else damage
-        if not lost:
-            return
-
-
-def _bring(
-    places: Sequence[Place],
-    locations: Sequence[Location],
-    trace: str,
-    name: LayerName,
-    where: tuple[int, ...],
-    directory: Path,
-) -> Exception | None:
-    """Bring one layer; why it could not be brought."""
-    problem: Exception | None = None
-    for number in where:
-        place = places[number]
-        if isinstance(place, Working):
-            try:
-                place.check(trace, name)
-            except (LogDamaged, LogUnreadable, FileNotFoundError) as error:
-                problem = error
-                continue
-            target = directory / name.text()
-            if not target.is_symlink():
-                os.symlink(place.directory / place.path(trace, name), target)
-            return None
-        for result in fetch_all([Fetch(trace, name, str(directory), (number,))], locations):
-            match result:
-                case Copied():
-                    return None
-                case Failed():
-                    problem = result.error
-    return problem
-
-
 def _several(log: Named | Sequence[Named]) -> list[Named]:
     return [log] if isinstance(log, (str, os.PathLike, Location)) else list(log)
 
@@ -285,49 +143,3 @@ def _earliest(names: Iterable[LayerName], last: int) -> int | None:
     except (EpochUnavailable, LogDamaged):
         return None
     return max((piece.name.floor for piece in pieces if piece.name.since >= 0), default=0)
-
-
-def _ordered(rows: pa.Table, sql: str) -> pa.Table:
-    """A view is a bag; for people it is shown in its own ORDER BY if it has one, else by its columns."""
-    kinds = {field.name: field.type for field in rows.schema}
-    keys = [(name, order) for name, order in _order_by(sql, rows.column_names) if not pa.types.is_nested(kinds[name])]
-    said = {name for name, _ in keys}
-    keys += [(name, "ascending") for name in kinds if name not in said and _sorts(kinds[name])]
-    return rows.sort_by(keys) if keys and rows.num_rows else rows
-
-
-def _sorts(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
-
-
-def _order_by(sql: str, columns: list[str]) -> list[tuple[str, str]]:
-    """The columns of the outermost ORDER BY, as far as they are columns of the view."""
-    spelled = {name.lower(): name for name in columns}
-    found = []
-    for item in _sorted_by(sql):
-        own = [word for word in item if not word.says("ASC", "DESC", "NULLS", "FIRST", "LAST")]
-        *before, last = own or item
-        name = spelled.get(last.name.lower())
-        if name is None or not all(word.name or word.says(".") for word in before):
-            break
-        found.append((name, "descending" if any(word.says("DESC") for word in item) else "ascending"))
-    return found
-
-
-def _sorted_by(sql: str) -> list[list[Word]]:
-    """The items of the outermost ORDER BY, each as its words."""
-    depth, outermost = 0, []
-    for word in words(sql):
-        if depth == 0:
-            outermost.append(word)
-        depth += word.says("(") - word.says(")")
-    starts = [place for place, word in enumerate(outermost) if word.says("BY") and outermost[place - 1].says("ORDER")]
-    items: list[list[Word]] = [[]]
-    for word in outermost[starts[-1] + 1 :] if starts else ():
-        if word.says("LIMIT", "OFFSET", ";"):
-            break
-        if word.says(","):
-            items.append([])
-        else:
-            items[-1].append(word)
-    return [item for item in items if item]

@@ -1,0 +1,462 @@
+"""``hf.open_log``: the views of a log at one epoch, without Spark, while a flow may be running it.
+
+A reader takes no lock and writes nothing. It reads the lineage first: epochs that are in it are complete, and layers
+count only with a digest that it has. So all that is read of a `LogReader` is as of one epoch, until `refresh` goes to
+the last one.
+
+Merges go on meanwhile. A layer that is gone was merged into another, which may reach beyond the reader's epoch; then
+the reader reads the lineage again, to know the digest of that one, and stays at its epoch. Files that are mapped can
+be read after they were removed. Only where compaction has passed the epoch (``retain``) is it gone: `EpochUnavailable`.
+
+Layers are mapped where they are if this is the working directory. From log locations they are fetched, as far as a view
+needs them, into a directory that `close` removes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.coordinator.copy_plan import trusting
+from holdfast.coordinator.history import History
+from holdfast.coordinator.view_versions import ViewVersion, ViewVersions, described
+from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogUnreadable, UnknownName
+from holdfast.foundation import arguments
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.inspect.gathered_layers import gather
+from holdfast.inspect.places import Named, Working, chain_of, declared, open_places, read_history
+from holdfast.inspect.shown_order import ordered
+from holdfast.log.growing_history import GrowingHistory
+from holdfast.log.replica import is_true
+from holdfast.operators.log import LogSpec
+from holdfast.plan.nodes import Field
+from holdfast.plan.types import arrow_type
+from holdfast.results.view_results import Found
+from holdfast.runtime.view_changes import LoggedSpan, changes_since
+from holdfast.task.key_lookup import answer, key_columns, question
+from holdfast.task.view_log import ViewLog
+from holdfast.trace.cover import Chain, covered
+from holdfast.trace.layer import retain
+from holdfast.trace.name import ALL
+from holdfast.trace.open_covers import OpenCovers
+
+if TYPE_CHECKING:
+    import pandas
+
+_ATTEMPTS = 4
+"""So often is the log looked at again, when layers are not where they were."""
+
+_IDLE = 30.0
+"""Seconds after which files are let go that nobody asked for."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a look at the log told."""
+
+    epoch: int
+    history: History
+    chain: Chain
+    kept: Mapping[str, Any]
+    """What the flow keeps, by name."""
+
+    before: Mapping[str, ViewVersion] | None
+    """What views were at first, where the history does not say so."""
+
+    logs: dict[str, ViewLog] = field(default_factory=dict)
+    """The logs that were found in the working directory."""
+
+
+class LogReader:
+    """The views of a log, all as of one epoch. All methods may be called from any thread; none waits for the flow."""
+
+    def __init__(self, log: Named, others: Sequence[Named] = (), only: Sequence[str] | None = None) -> None:
+        """``only``: of log locations alone, the views whose layers must be there (by default all)."""
+        self._flow, self._places = open_places([log, *others])
+        self._only = only
+        self._covers = OpenCovers()
+        self._lock = threading.RLock()
+        stash = next((place.stash for place in self._places if isinstance(place, Working)), None)
+        self._growing = GrowingHistory(stash, lambda: read_history(self._places)[0])
+        self._fetched: dict[str, tuple[int, str]] = {}
+        """Trace → the epoch for which its layers were fetched, and where they are."""
+
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._closed = False
+        self._look = self._seen(None)
+
+    # -- where it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def flow(self) -> str:
+        """The name of the flow."""
+        return self._flow
+
+    @property
+    def epoch(self) -> int:
+        """The epoch as of which everything is read; -1 if none is complete yet."""
+        return self._look.epoch
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the views."""
+        return tuple(name for name, entry in self._look.kept.items() if entry["kind"] == "view")
+
+    def key(self, view: str) -> tuple[str, ...]:
+        """The columns by which a view can be looked up without a scan."""
+        entry = self._entry(self._look, view)
+        return key_columns(_fields(entry), entry["key"])
+
+    def refresh(self) -> int:
+        """Go to the last complete epoch; which it is. Where log locations alone are given, to the last that they hold
+        completely."""
+        with self._lock:
+            self._check_open()
+            self._look = self._seen(self._look)
+            self._covers.let_go(_IDLE)
+            return self._look.epoch
+
+    def _seen(self, before: _Look | None, at: int | None = None) -> _Look:
+        """Look at the log; as of its last epoch, or as of ``at``."""
+        history, goes_on = self._growing.read()
+        if before is not None and goes_on and history.last == before.chain.end and at is None:
+            return before if before.epoch == history.last else replace(before, epoch=history.last)
+        if before is not None and goes_on:
+            new = tuple(lineage.digest for lineage in history[before.chain.end + 1 :])
+            chain = replace(before.chain, digests=(*before.chain.digests, *new))
+        else:
+            chain = chain_of(history)
+        if before is not None and chain.digest(before.epoch) != before.chain.digest(before.epoch):
+            self._covers.forget()  # another history: epochs were lost, and others took their numbers
+        found = declared(self._places)
+        kept = found.get("collections", {})
+        says = any(lineage.views is not None for lineage in history)
+        first = None if says or not history else described(found.get("before", kept))
+        look = _Look(history.last, history, chain, kept, first)
+        return replace(look, epoch=self._latest(look) if at is None else at)
+
+    def _latest(self, look: _Look) -> int:
+        """The last epoch as of which all views can be read."""
+        last = look.history.last
+        if last < 0 or any(isinstance(place, Working) and place.traces() for place in self._places):
+            return last
+        # Lineage goes to the locations before layers do: its end may be ahead of what can be read.
+        wanted = [name for name in self._only or look.kept if name in look.kept]
+        held = {name: self._held(look, _trace(look.kept[name])) for name in wanted}
+        for name, epoch in held.items():
+            if epoch < 0:
+                raise self._behind(name, last, epoch)
+        return min(held.values(), default=last)
+
+    def _held(self, look: _Look, trace: str) -> int:
+        """The last epoch up to which the locations have the layers of a trace; -1 if there is none."""
+        names = [n for place in self._places for n in place.layers(trace) if is_true(n, look.history)]
+        return covered(names, 0, ALL, trusting(look.history.last))
+
+    def _behind(self, name: str, epoch: int, held: int) -> EpochUnavailable:
+        there = f"there are the layers of epochs 0 to {held}" if held >= 0 else "layers are missing"
+        return EpochUnavailable(
+            f"view '{name}': epoch {epoch} cannot be read from {self._places[0].uri}: {there}; give further log "
+            "locations with --from",
+            view=name,
+            epoch=epoch,
+            latest=held,
+        )
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def lookup(self, view: str, keys: Any = None, /, *, at: int | None = None, scan: bool = False, **key: Any) -> Found:
+        """The rows of a key, or of many, as `Flow.lookup`. A source that the log keeps will do as well."""
+        at = _checked(view, at)
+        arguments.flag(f"view '{view}', lookup", "scan", scan)
+        entry = self._entry(self._look, view)
+        asked = question(view, _fields(entry), entry["key"], keys, key, scan)
+
+        def read(kept: ViewLog, epoch: int) -> Found:
+            rows = answer(kept, kept.trace(self._covers, epoch), asked)
+            return Found(view, epoch, _present(rows, entry), asked.scan)
+
+        return self._read(view, at, read)
+
+    def arrow(self, view: str, at: int | None = None) -> pa.Table:
+        """The rows of a view (or of an input that the log keeps) as an Arrow table, in the order of its ORDER BY if it
+        has one: as of `epoch`, or of epoch ``at``."""
+        at = _checked(view, at)
+
+        def read(kept: ViewLog, epoch: int) -> pa.Table:
+            kept.check(view, epoch)
+            entry = self._entry(self._look, view)
+            return ordered(_present(kept.rows(0, ALL, epoch), entry), entry.get("sql", ""))
+
+        return self._read(view, at, read)
+
+    def pandas(self, view: str, at: int | None = None) -> pandas.DataFrame:
+        """The same as a pandas DataFrame."""
+        return self.arrow(view, at).to_pandas()
+
+    def polars(self, view: str, at: int | None = None) -> Any:
+        """The same as a Polars DataFrame; needs the package ``polars``."""
+        return _package("polars", "polars()").from_arrow(self.arrow(view, at))
+
+    def duckdb(self, *views: str, at: int | None = None) -> Any:
+        """A DuckDB connection of its own, with these views (by default all) as tables, as of one epoch; needs the
+        package ``duckdb``. ``reader.duckdb().sql("SELECT …")``."""
+        connection = _package("duckdb", "duckdb()").connect()
+        epoch = self.epoch if at is None else at
+        for view in views or self.views:
+            connection.register(view, self.arrow(view, epoch))
+        return connection
+
+    def changes(self, view: str, since: int = -1) -> pa.Table:
+        """What changed after epoch ``since``, up to `epoch`: the view's columns with ``_epoch`` and ``_diff``, as
+        `Flow.changes`."""
+        since = arguments.whole(f"view '{_checked_name(view)}'", "since", since)
+        return self._read(view, None, partial(self._changes, view, since))
+
+    def _changes(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
+        look = self._look
+        now = described({view: self._entry(look, view)})[view]
+        versions = ViewVersions(look.history[: upto + 1], look.before)
+        past = versions.of(view)
+        if 0 <= since <= upto and past and past[-1].last is None:
+            index = versions.at(view, since)
+            if index < len(past) - 1:
+                directory = Path(kept.directory).parent
+
+                def log_as(version: ViewVersion) -> ViewLog:
+                    spec = LogSpec(tuple(map(arrow_type, version.types)), version.key, False, view)
+                    return ViewLog(str(directory / version.trace), spec, kept.fields, kept.chain)
+
+                parts = []
+                for one in changes_since(view, since, upto, past, index, log_as, now):
+                    if isinstance(one, LoggedSpan):
+                        parts.append(one.kept.changes(0, ALL, one.after, one.upto))
+                    else:
+                        epochs = pa.array(np.full(one.change.num_rows, one.epoch, dtype=np.int64))
+                        rows = one.change.add_column(one.change.num_columns - 1, "_epoch", epochs)
+                        parts.append(rows.rename_columns([*(each.name for each in kept.fields), "_epoch", "_diff"]))
+                return pa.concat_tables(parts)
+        return kept.history(0, ALL, upto) if since < 0 else kept.changes(0, ALL, min(since, upto), upto)
+
+    # -- how they are read ----------------------------------------------------------------------------------------
+
+    def _entry(self, look: _Look, name: str) -> Mapping[str, Any]:
+        kept = look.kept
+        if name not in kept:
+            hint = did_you_mean(name, kept)
+            keeps = f"; it keeps {', '.join(sorted(kept))}" if kept and not hint else hint
+            raise UnknownName(
+                f"log {self._places[0].uri}: flow '{self._flow}' keeps no view '{name}'{keeps}", name=name
+            )
+        entry: Mapping[str, Any] = kept[name]
+        return entry
+
+    def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
+        """What ``read`` gives of the log of a view. Where layers are not what they were, the log is looked at again,
+        and then all places are asked for what is missing."""
+        self._check_open()
+        look = self._look
+        epoch = self._epoch(look, view, at)
+        problem: HoldfastError | None = None
+        for _ in range(_ATTEMPTS):
+            kept = self._log(look, view)
+            if kept is None:
+                break
+            try:
+                return read(kept, epoch)
+            except (LogDamaged, LogUnreadable, EpochUnavailable) as error:
+                if not isinstance(error, LogDamaged | EpochUnavailable) or str(error) == str(problem):
+                    problem = error
+                    break  # it says the same again
+                problem = error
+            look = self._again(look)
+        if problem is not None and len(self._places) == 1:
+            raise problem
+        return read(self._gathered(look, view, epoch), epoch)
+
+    def _again(self, before: _Look) -> _Look:
+        """Look at the log again, and stay at the epoch."""
+        with self._lock:
+            look = self._seen(before, before.epoch)
+            if look.chain.digest(before.epoch) != before.chain.digest(before.epoch):
+                raise EpochUnavailable(
+                    f"log {self._places[0].uri}: epoch {before.epoch} is not what it was: the flow was recovered "
+                    "without it; refresh() goes to the last epoch",
+                    epoch=before.epoch,
+                )
+            if self._look.epoch == before.epoch:
+                self._look = look
+            return look
+
+    def _epoch(self, look: _Look, view: str, at: int | None) -> int:
+        """The epoch as of which a view is to be read."""
+        self._entry(look, view)
+        epoch = look.epoch if at is None else at
+        last = look.history.last
+        if not 0 <= epoch <= last:
+            there = f"epochs 0 to {last} are complete" if last >= 0 else "no epoch is complete yet"
+            raise EpochUnavailable(f"view '{view}': there is no epoch {epoch}; {there}", view=view, epoch=at)
+        if epoch > look.epoch:
+            held = self._held(look, _trace(self._entry(look, view)))
+            if epoch > held:
+                raise self._behind(view, epoch, held)
+            raise EpochUnavailable(
+                f"view '{view}': this reader is at epoch {look.epoch}, and epoch {epoch} is later; refresh() goes to "
+                "the last one",
+                view=view,
+                epoch=epoch,
+                latest=look.epoch,
+            )
+        return epoch
+
+    def _log(self, look: _Look, view: str) -> ViewLog | None:
+        """The log of a view in a working directory; None if it is in none."""
+        if (known := look.logs.get(view)) is not None:
+            return known
+        entry = self._entry(look, view)
+        trace = _trace(entry)
+        for place in self._places:
+            if isinstance(place, Working) and trace in place.traces():
+                found = look.logs[view] = self._described(view, entry, place.layers_directory / trace, look.chain)
+                return found
+        return None
+
+    def _described(self, view: str, entry: Mapping[str, Any], directory: Path, chain: Chain) -> ViewLog:
+        try:
+            fields = _fields(entry)
+            spec = LogSpec(tuple(arrow_type(each.type) for each in fields), tuple(entry["key"]), False, view)
+        except (KeyError, TypeError) as error:
+            uri = self._places[0].uri
+            raise LogDamaged(f"log {uri}: collections.json does not describe view '{view}'", path=uri) from error
+        return ViewLog(str(directory), spec, fields, chain)
+
+    def _gathered(self, look: _Look, view: str, epoch: int) -> ViewLog:
+        """The log of a view in layers that were fetched from all places."""
+        entry = self._entry(look, view)
+        trace = _trace(entry)
+        with self._lock:
+            self._check_open()
+            if self._directory is None:
+                self._directory = tempfile.TemporaryDirectory(prefix="holdfast-")
+            known = self._fetched.get(trace)
+            if known is None or known[0] != epoch:
+                target = Path(tempfile.mkdtemp(dir=self._directory.name)) / trace
+                target.mkdir()
+                gather(self._places, trace, epoch, look.chain, target)
+                self._fetched[trace] = (epoch, str(target))
+                if known is not None:
+                    _remove(Path(known[1]))
+            return self._described(view, entry, Path(self._fetched[trace][1]), look.chain)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HoldfastError(f"log {self._places[0].uri}: this reader is closed; hf.open_log opens another")
+
+    def close(self) -> None:
+        """Let go of all files. Twice does no harm."""
+        with self._lock:
+            self._closed = True
+            self._covers.forget()
+            for _, directory in self._fetched.values():
+                retain(Path(directory), ())
+            self._fetched.clear()
+            if self._directory is not None:
+                self._directory.cleanup()
+                self._directory = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LogReader({self._flow!r}, {self._places[0].uri}, epoch {self.epoch}, views: {', '.join(self.views)})"
+
+
+def open_log(log: Named, *, others: Sequence[Named] = ()) -> LogReader:
+    """The views of a log at its last complete epoch, without Spark: ``reader.lookup("spend", user="ada")``,
+    ``reader.arrow("spend")``, ``reader.refresh()``. Takes no lock and changes nothing; the flow may be running, in this
+    process or another.
+
+    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind, and from which layers
+    are fetched first; ``others`` are log locations for layers that it lacks."""
+    _check_named("open_log", log, others)
+    return LogReader(log, others)
+
+
+def read(log: Named, view: str, at: int | None = None, *, others: Sequence[Named] = ()) -> pa.Table:
+    """The rows of a view (or of an input that the log keeps) as an Arrow table: now, or as of epoch ``at``. Needs no
+    Spark, takes no lock, and changes nothing; the flow may be running.
+
+    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind; ``others`` are log
+    locations for layers that it lacks. ``table.to_pandas()``, ``polars.from_arrow(table)`` and DuckDB's ``SELECT … FROM
+    table`` take it from there. `open_log` keeps the log open for more than one read."""
+    arguments.text("read", "view", view, "its name")
+    _check_named("read", log, others)
+    if at is not None:
+        at = arguments.whole("read", "at", at, 0)
+    with LogReader(log, others, [view]) as reader:
+        return reader.arrow(view, at)
+
+
+def _check_named(subject: str, log: Named, others: Sequence[Named]) -> None:
+    if isinstance(log, str) or not hasattr(log, "uri"):
+        arguments.path(subject, "log", log)
+    if isinstance(others, str) or not isinstance(others, Sequence):
+        arguments.refuse(subject, "others", "a list of log locations", others)
+
+
+def _checked_name(view: str) -> str:
+    return arguments.text("log", "the view", view, "its name")
+
+
+def _checked(view: str, at: int | None) -> int | None:
+    _checked_name(view)
+    return None if at is None else arguments.whole(f"view '{view}'", "at", at, 0)
+
+
+def _fields(entry: Mapping[str, Any]) -> tuple[Field, ...]:
+    return tuple(Field(*pair) for pair in entry["fields"])
+
+
+def _trace(entry: Mapping[str, Any]) -> str:
+    return f"{entry['fingerprint']}.rows"
+
+
+def _present(rows: pa.Table, entry: Mapping[str, Any]) -> pa.Table:
+    """A source whose rows are ordered versions also keeps keys that are gone: without those."""
+    if entry.get("kind") == "source" and "_deleted" in rows.column_names:
+        return rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
+    return rows
+
+
+def _remove(directory: Path) -> None:
+    retain(directory, ())
+    shutil.rmtree(directory.parent, ignore_errors=True)
+
+
+def _package(name: str, what: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise HoldfastError(f"{what}: the package '{name}' is not installed; pip install {name}") from error
