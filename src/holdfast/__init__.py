@@ -83,12 +83,14 @@ if TYPE_CHECKING:
     )
     from holdfast.guarantees.strategy import Strategy
     from holdfast.inspect.flow_plan import FlowPlan, PlannedChange
-    from holdfast.inspect.log_reader import LogReader, open_log, read
+    from holdfast.inspect.log_reader import LogReader
+    from holdfast.inspect.open_log import open_log, read
     from holdfast.inspect.snapshot_copy import copy_snapshot
     from holdfast.log.location import Entry, Location, location
     from holdfast.plan.drawing import Drawing
     from holdfast.plan.nodes import Field
     from holdfast.queries.one_off import query
+    from holdfast.queries.subscription import Subscription
     from holdfast.results.flow_results import (
         Approximation,
         ClockStatus,
@@ -110,7 +112,7 @@ if TYPE_CHECKING:
         ViewStatus,
     )
     from holdfast.results.query_results import Answer, Coverage, QueryInput, Recomputed, Report
-    from holdfast.results.view_results import Found
+    from holdfast.results.view_results import Changes, Found
     from holdfast.spark.membership import Watch, on_membership
     from holdfast.spark.session import detection
     from holdfast.standby.address import zookeeper
@@ -128,6 +130,7 @@ __all__ = [
     "ArgumentError",
     "BadFile",
     "Change",
+    "Changes",
     "Classified",
     "ClockJumped",
     "ClockStatus",
@@ -205,6 +208,7 @@ __all__ = [
     "StoreError",
     "Strategy",
     "StrategyName",
+    "Subscription",
     "TasksLost",
     "TooFewLocations",
     "TooFewMembers",
@@ -252,6 +256,7 @@ _HOMES = {
     "ArgumentError": "errors",
     "BadFile": "errors",
     "Change": "coordinator.membership",
+    "Changes": "results.view_results",
     "Classified": "guarantees.operator_classes",
     "ClockJumped": "errors",
     "ClockStatus": "results.flow_results",
@@ -329,6 +334,7 @@ _HOMES = {
     "StoreError": "errors",
     "Strategy": "guarantees.strategy",
     "StrategyName": "guarantees.strategies",
+    "Subscription": "queries.subscription",
     "TasksLost": "errors",
     "TooFewLocations": "errors",
     "TooFewMembers": "errors",
@@ -353,12 +359,12 @@ _HOMES = {
     "nondeterministic": "frontend.user_functions",
     "nosync": "guarantees.strategies",
     "on_membership": "spark.membership",
-    "open_log": "inspect.log_reader",
+    "open_log": "inspect.open_log",
     "passive_standby": "guarantees.strategies",
     "predict": "guarantees.prediction",
     "query": "queries.one_off",
     "rate": "connectors.rate",
-    "read": "inspect.log_reader",
+    "read": "inspect.open_log",
     "replaced": "connectors.replaced",
     "snapshot_table": "connectors.snapshot_table",
     "synchronous_log": "guarantees.strategies",

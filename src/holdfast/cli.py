@@ -289,7 +289,7 @@ def read(
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to this file."),
 ) -> None:
     """Print the rows of VIEW. Needs no Spark; the flow may be running."""
-    from holdfast.inspect.log_reader import read as read_rows
+    from holdfast.inspect.open_log import read as read_rows
 
     if format is Format.PARQUET and output is None:
         raise typer.BadParameter("parquet is not for the terminal; give --output FILE", param_hint="--format")

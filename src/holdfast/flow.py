@@ -40,6 +40,7 @@ from holdfast.operators.loop import loop_bounds
 from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
+from holdfast.queries.subscription import Subscription, batch_end, check_since
 from holdfast.reporting.redaction import logger, shown
 from holdfast.results.flow_results import Approximation, Epoch, Recovery, Snapshot, Status
 from holdfast.results.view_results import Found
@@ -56,6 +57,7 @@ from holdfast.standby.lease import Lease
 from holdfast.task.key_lookup import question
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.inspect.flow_plan import FlowPlan
@@ -191,6 +193,9 @@ class Flow:
         self._beside: BackgroundRun | None = None
         self._runs = 0
         self._counting = threading.Lock()
+        self._completed = threading.Condition()
+        """Told of every epoch that is complete, and of the end."""
+
         self._lease: Lease | None = None
         """The lease under which the flow runs."""
 
@@ -664,8 +669,12 @@ class Flow:
                 if self._accepts_clock:
                     engine.accept_clock()
                     self._accepts_clock = False
-                with self._members.watched(partial(getattr, engine, "safe")), self._telling(engine):
-                    result = engine.step(patient)
+                try:
+                    with self._members.watched(partial(getattr, engine, "safe")), self._telling(engine):
+                        result = engine.step(patient)
+                finally:  # an epoch may be complete although something failed after it
+                    with self._completed:
+                        self._completed.notify_all()
                 self._tell_epoch(result)
                 if not result.idle or self._closed or self._engine is engine:
                     return result
@@ -1077,6 +1086,51 @@ class Flow:
                 self._spark, found, engine.fields(view), engine.partitions, self._placement, engine.lost
             )
 
+    def subscribe(self, view: str, since: int | None = None, *, timeout: float | None = None) -> Subscription:
+        """The changes of a view as epochs complete: ``for change in flow.subscribe("spend")`` gives one item
+        (``change.epoch``, ``change.rows``, ``change.table``) for each epoch that changed it, after epoch ``since`` (by
+        default the last; -1: from the first on, where what was compacted is one change). It goes on until the flow is
+        closed, or nothing has come for ``timeout`` seconds. ``subscription.epoch`` says how far it is: ``since=`` that
+        goes on there, also after a restart. Where `EpochUnavailable` says that changes were compacted, read the view
+        anew. While the flow is `approximate` nothing is given.
+
+        From any thread, and used by one at a time; epochs wait for none. Not from code that an epoch calls."""
+        self._check_view(view)
+        subject = f"view '{view}', subscribe"
+        if since is not None:
+            since = arguments.whole(subject, "since", since, -1)
+        if timeout is not None:
+            timeout = arguments.number(subject, "timeout", timeout)
+        start = check_since(view, since, self._opened("subscribe()").last)
+
+        def pull(after: int) -> tuple[pa.Table, int] | None:
+            if (engine := self._now_open()) is not None and engine.live.reads_layers:
+                upto = batch_end(after, engine.live.last)
+                if upto <= after:
+                    return None
+                with suppress(LogDamaged, LogUnreadable):
+                    if (found := engine.live.changes(view, after, upto)) is not None:
+                        return found, upto
+            if self._closed:
+                return None
+            with self._turns.taken("subscribe()"):
+                if self._closed:
+                    return None
+                engine = self._started()
+                if engine.approximate is not None or engine.last <= after:
+                    return None  # what is approximate is given when it is exact, as to sinks
+                return engine.changes_table(view, after), engine.last
+
+        def wait(_: int, most: float) -> None:
+            with self._completed:
+                self._completed.wait(most)
+
+        def release() -> None:
+            with self._completed:
+                self._completed.notify_all()
+
+        return Subscription(view, start, pull, lambda: self._closed, wait, release, timeout)
+
     def explain(self, view: str | None = None) -> str:
         """The dataflow of a view (by default of all views), what its operators keep and did in the last epochs, and
         what a crash can do to it and to each of its sinks: precise, gap, rollback-repeating, rollback-convergent or
@@ -1239,6 +1293,8 @@ class Flow:
                     self._end()
                 finally:
                     self._closed = True
+                    with self._completed:
+                        self._completed.notify_all()
                     for source in self._catalog.sources.values():
                         if isinstance(source, PushedRows):
                             source.close(f"flow '{self.name}' is closed")

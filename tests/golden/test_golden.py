@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from golden.make import EPOCHS, declare, order
 from holdfast.frontend import catalog
-from holdfast.inspect.log_reader import read
+from holdfast.inspect.open_log import read
 from holdfast.plan.expression import TRUE
 from holdfast.plan.nodes import Linear, Node, same
 from holdfast.results.flow_results import Recovery

@@ -17,7 +17,7 @@ import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, LogDamaged, LogForeign
 from holdfast.inspect.describe import describe
-from holdfast.inspect.log_reader import read
+from holdfast.inspect.open_log import read
 from holdfast.log.working_directory import LogDirectory
 
 from .conftest import EPOCHS, Shop, flip, layer, segment

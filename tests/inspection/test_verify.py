@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.errors import LogBusy, LogError, LogForeign
 from holdfast.inspect.findings import AuditReport, Kind
-from holdfast.inspect.log_reader import read
+from holdfast.inspect.open_log import read
 from holdfast.inspect.verify import verify
 from holdfast.log.working_directory import LogDirectory
 

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, Fenced, LeaseLost
-from holdfast.inspect.log_reader import read
+from holdfast.inspect.open_log import read
 from holdfast.runtime import prepared_flow
 from holdfast.spark.epoch_job import EpochJob
 from holdfast.standby.events import LeaseEvent

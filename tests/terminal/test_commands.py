@@ -21,7 +21,7 @@ import holdfast
 from holdfast.cli import app
 from holdfast.errors import EpochUnavailable, MemberLost, UnknownName
 from holdfast.inspect.describe import describe
-from holdfast.inspect.log_reader import read
+from holdfast.inspect.open_log import read
 from holdfast.log.working_directory import LogDirectory
 
 SOURCE = """

@@ -1,4 +1,4 @@
-"""``hf.open_log``: the views of a log at one epoch, without Spark, while a flow may be running it.
+"""What ``hf.open_log`` gives: the views of a log at one epoch, without Spark, while a flow may be running it.
 
 A reader takes no lock and writes nothing. It reads the lineage first: epochs that are in it are complete, and layers
 count only with a digest that it has. So all that is read of a `LogReader` is as of one epoch, until `refresh` goes to
@@ -10,6 +10,8 @@ be read after they were removed. Only where compaction has passed the epoch (``r
 
 Layers are mapped where they are if this is the working directory. From log locations they are fetched, as far as a view
 needs them, into a directory that `close` removes.
+
+The file is long because it is the public surface of a reader in one class.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,8 +43,9 @@ from holdfast.log.replica import is_true
 from holdfast.operators.log import LogSpec
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
+from holdfast.queries.subscription import Subscription, batch_end, check_since, pause
 from holdfast.results.view_results import Found
-from holdfast.runtime.view_changes import LoggedSpan, changes_since
+from holdfast.runtime.view_changes import LoggedSpan, as_table, changes_since
 from holdfast.task.key_lookup import answer, key_columns, question
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain, covered
@@ -85,6 +87,7 @@ class LogReader:
 
     def __init__(self, log: Named, others: Sequence[Named] = (), only: Sequence[str] | None = None) -> None:
         """``only``: of log locations alone, the views whose layers must be there (by default all)."""
+        self._named = (log, others, only)
         self._flow, self._places = open_places([log, *others])
         self._only = only
         self._covers = OpenCovers()
@@ -224,32 +227,46 @@ class LogReader:
         """What changed after epoch ``since``, up to `epoch`: the view's columns with ``_epoch`` and ``_diff``, as
         `Flow.changes`."""
         since = arguments.whole(f"view '{_checked_name(view)}'", "since", since)
-        return self._read(view, None, partial(self._changes, view, since))
+        return self._changes(view, since, self.epoch)
 
-    def _changes(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
+    def subscribe(self, view: str, since: int | None = None, *, timeout: float | None = None) -> Subscription:
+        """The changes of a view as epochs complete, as `Flow.subscribe`. The log is looked at again and again, less
+        often while nothing comes (from 5 ms to half a second). This reader stays at its epoch."""
+        subject = f"view '{_checked_name(view)}', subscribe"
+        if since is not None:
+            since = arguments.whole(subject, "since", since, -1)
+        if timeout is not None:
+            timeout = arguments.number(subject, "timeout", timeout)
+        self._entry(self._look, view)
+        followed = LogReader(*self._named)
+        start = check_since(view, since, followed.epoch)
+
+        def pull(after: int) -> tuple[pa.Table, int] | None:
+            if self._closed:
+                return None
+            upto = batch_end(after, followed.refresh())
+            return None if upto <= after else (followed._changes(view, after, upto), upto)
+
+        return Subscription(view, start, pull, lambda: self._closed, pause, followed.close, timeout)
+
+    def _changes(self, view: str, since: int, upto: int) -> pa.Table:
+        """What changed with since < epoch ≤ upto."""
+        return self._read(view, upto, partial(self._changes_of, view, since))
+
+    def _changes_of(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
         look = self._look
         now = described({view: self._entry(look, view)})[view]
         versions = ViewVersions(look.history[: upto + 1], look.before)
         past = versions.of(view)
-        if 0 <= since <= upto and past and past[-1].last is None:
-            index = versions.at(view, since)
-            if index < len(past) - 1:
-                directory = Path(kept.directory).parent
+        if 0 <= since <= upto and past and (index := versions.at(view, since)) < len(past) - 1:
+            directory = Path(kept.directory).parent
 
-                def log_as(version: ViewVersion) -> ViewLog:
-                    spec = LogSpec(tuple(map(arrow_type, version.types)), version.key, False, view)
-                    return ViewLog(str(directory / version.trace), spec, kept.fields, kept.chain)
+            def log_as(version: ViewVersion) -> ViewLog:
+                spec = LogSpec(tuple(map(arrow_type, version.types)), version.key, False, view)
+                return ViewLog(str(directory / version.trace), spec, kept.fields, kept.chain)
 
-                parts = []
-                for one in changes_since(view, since, upto, past, index, log_as, now):
-                    if isinstance(one, LoggedSpan):
-                        parts.append(one.kept.changes(0, ALL, one.after, one.upto))
-                    else:
-                        epochs = pa.array(np.full(one.change.num_rows, one.epoch, dtype=np.int64))
-                        rows = one.change.add_column(one.change.num_columns - 1, "_epoch", epochs)
-                        parts.append(rows.rename_columns([*(each.name for each in kept.fields), "_epoch", "_diff"]))
-                return pa.concat_tables(parts)
-        return kept.history(0, ALL, upto) if since < 0 else kept.changes(0, ALL, min(since, upto), upto)
+            return as_table(changes_since(view, since, upto, past, index, log_as, now), kept.fields)
+        return as_table([LoggedSpan(kept, min(since, upto), upto)], kept.fields)
 
     # -- how they are read ----------------------------------------------------------------------------------------
 
@@ -389,39 +406,6 @@ class LogReader:
 
     def __repr__(self) -> str:
         return f"LogReader({self._flow!r}, {self._places[0].uri}, epoch {self.epoch}, views: {', '.join(self.views)})"
-
-
-def open_log(log: Named, *, others: Sequence[Named] = ()) -> LogReader:
-    """The views of a log at its last complete epoch, without Spark: ``reader.lookup("spend", user="ada")``,
-    ``reader.arrow("spend")``, ``reader.refresh()``. Takes no lock and changes nothing; the flow may be running, in this
-    process or another.
-
-    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind, and from which layers
-    are fetched first; ``others`` are log locations for layers that it lacks."""
-    _check_named("open_log", log, others)
-    return LogReader(log, others)
-
-
-def read(log: Named, view: str, at: int | None = None, *, others: Sequence[Named] = ()) -> pa.Table:
-    """The rows of a view (or of an input that the log keeps) as an Arrow table: now, or as of epoch ``at``. Needs no
-    Spark, takes no lock, and changes nothing; the flow may be running.
-
-    ``log`` is the flow's working directory or a log location (``s3://…``), which may be behind; ``others`` are log
-    locations for layers that it lacks. ``table.to_pandas()``, ``polars.from_arrow(table)`` and DuckDB's ``SELECT … FROM
-    table`` take it from there. `open_log` keeps the log open for more than one read."""
-    arguments.text("read", "view", view, "its name")
-    _check_named("read", log, others)
-    if at is not None:
-        at = arguments.whole("read", "at", at, 0)
-    with LogReader(log, others, [view]) as reader:
-        return reader.arrow(view, at)
-
-
-def _check_named(subject: str, log: Named, others: Sequence[Named]) -> None:
-    if isinstance(log, str) or not hasattr(log, "uri"):
-        arguments.path(subject, "log", log)
-    if isinstance(others, str) or not isinstance(others, Sequence):
-        arguments.refuse(subject, "others", "a list of log locations", others)
 
 
 def _checked_name(view: str) -> str:

@@ -43,3 +43,22 @@ class Found:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an epoch changed in a view."""
+
+    view: str
+    epoch: int
+    table: pa.Table
+    """The view's columns, and ``_diff``: how many copies of the row were added (negative: removed)."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts, each with its ``_diff``."""
+        found: list[dict[str, Any]] = self.table.to_pylist()
+        return found
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)

@@ -94,7 +94,7 @@ from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.snapshots import Snapshots
 from holdfast.runtime.statistics import Census, Statistics
 from holdfast.runtime.status import status_of
-from holdfast.runtime.view_changes import EditedChange, LoggedSpan, changes_since
+from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, changes_since
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
 from holdfast.task.key_lookup import Question, find
@@ -817,6 +817,11 @@ class Engine:
             if index < len(past) - 1 or past[-1].version != now:
                 return changes_since(view, since, self.last, past, index, partial(self._log_as, view), now)
         return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
+
+    @speaking
+    def changes_table(self, view: str, since: int) -> pa.Table:
+        """The same as a table with ``_epoch`` and ``_diff``, read in this process. In the caller's turn."""
+        return as_table(self.changes(view, since), self._compiled.fields(view))
 
     def _checked(self, view: str, epoch: int) -> ViewLog:
         """The log of a view, which can be read as of an epoch."""

@@ -8,11 +8,14 @@ there are none here, and `reads_layers` says so.
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from holdfast.coordinator.flow_state import FlowState
 from holdfast.errors import EpochUnavailable
 from holdfast.results.view_results import Found
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.runner import Runner
+from holdfast.runtime.view_changes import LoggedSpan, as_table
 from holdfast.task.key_lookup import Question, answer
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.open_covers import OpenCovers
@@ -56,6 +59,20 @@ class LiveViews:
         """The rows that are asked for. Raises what opening or reading a layer does."""
         kept, epoch = self.kept(view, at)
         return Found(view, epoch, answer(kept, kept.trace(self._covers, epoch), asked), asked.scan)
+
+    def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
+        """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:
+        then the flow itself must say. Raises what opening or reading a layer does."""
+        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        if past and (past[-1].version != now or (0 <= after < past[-1].first)):
+            return None
+        kept, _ = self.kept(view, upto)
+        return as_table([LoggedSpan(kept, after, upto)], kept.fields)
+
+    @property
+    def last(self) -> int:
+        """The last complete epoch; -1 before the first."""
+        return self._state.epochs.last
 
     def let_go(self) -> None:
         """Let go of files that readers needed, and need no more."""

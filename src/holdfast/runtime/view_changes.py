@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.coordinator.view_versions import Span, ViewVersion
 from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
+from holdfast.plan.nodes import Field
+from holdfast.plan.types import arrow_type
 from holdfast.task.log_difference import difference
 from holdfast.task.view_log import ViewLog
+from holdfast.trace.name import ALL
 
 
 @dataclass(frozen=True)
@@ -85,3 +89,23 @@ def changes_since(
     if has < last:
         found.append(LoggedSpan(kept(past[-1].version), has, last))
     return found
+
+
+def as_table(changes: Sequence[LoggedSpan | EditedChange], fields: Sequence[Field]) -> pa.Table:
+    """Changes of logs (after epoch -1: all there are), and of edits, as one table with ``_epoch`` and ``_diff``."""
+    names = [*(field.name for field in fields), "_epoch", "_diff"]
+    tables = []
+    for one in changes:
+        if isinstance(one, LoggedSpan):
+            kept = one.kept
+            tables.append(
+                kept.history(0, ALL, one.upto) if one.after < 0 else kept.changes(0, ALL, one.after, one.upto)
+            )
+        else:
+            epochs = pa.array(np.full(one.change.num_rows, one.epoch, dtype=np.int64))
+            table = one.change.add_column(one.change.num_columns - 1, "_epoch", epochs)
+            tables.append(table.rename_columns(names))
+    if not tables:
+        kinds = [*(arrow_type(field.type) for field in fields), pa.int64(), pa.int64()]
+        return pa.schema(zip(names, kinds, strict=True)).empty_table()
+    return pa.concat_tables(tables)
