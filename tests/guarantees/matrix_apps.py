@@ -162,8 +162,9 @@ def output(directory: Path) -> list[tuple[int, ...]]:
 
 
 def left(directory: Path) -> int:
-    """The last batch of which something has left; -1 if none. (It is the last column of every view.)"""
-    return max((row[-1] for row in output(directory)), default=-1)
+    """The last batch of which something has left; -1 if none. (It is the last column of every view; NULL in a total over
+    nothing.)"""
+    return max((row[-1] for row in output(directory) if row[-1] is not None), default=-1)
 
 
 @dataclass(frozen=True)
