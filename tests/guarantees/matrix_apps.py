@@ -148,9 +148,10 @@ class Receiver:
         return nothing if found is None else found[0]
 
     def rows(self) -> list[tuple[int, ...]]:
+        """What came of records. (A total over nothing, in which the last column is NULL, did not.)"""
         with closing(self._database()) as database:
             found = database.execute("SELECT row FROM received WHERE diff > 0 ORDER BY place").fetchall()
-        return [tuple(json.loads(row)) for (row,) in found]
+        return [row for (text,) in found if (row := tuple(json.loads(text)))[-1] is not None]
 
     def _database(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, timeout=60)
@@ -162,9 +163,8 @@ def output(directory: Path) -> list[tuple[int, ...]]:
 
 
 def left(directory: Path) -> int:
-    """The last batch of which something has left; -1 if none. (It is the last column of every view; NULL in a total over
-    nothing.)"""
-    return max((row[-1] for row in output(directory) if row[-1] is not None), default=-1)
+    """The last batch of which something has left; -1 if none. (It is the last column of every view.)"""
+    return max((row[-1] for row in output(directory)), default=-1)
 
 
 @dataclass(frozen=True)
