@@ -27,7 +27,7 @@ SLOT = 2**56
 
 def spec_of(case: Case) -> LoopSpec:
     flow = build({"v": case.loop}, {}, lambda _: True)
-    (operator,) = (each for each in flow.operators.values() if each.kind == "loop")
+    (operator,) = (each for each in flow.operators.values() if each.node is case.loop and each.kind == "loop")
     return case.loop.compiled(operator)
 
 

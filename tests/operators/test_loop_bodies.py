@@ -2,7 +2,8 @@
 
 What a body means is said by `plan.interpreter`: round by round, from nothing or from a start. It need not have a
 fixpoint: rounds are counted. Inputs change at random, deletions included, NULLs among their values. Every body is run
-twice, with other splits, partitions and merges: the traces of both must hold the same rows at the same rounds.
+twice, with other splits, partitions and merges: the traces of both must hold the same rows at the same rounds. Loops in
+the body of a loop, two and three deep, are compared in the same way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.join import Join
+from holdfast.operators.loop import LoopSpec
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.loops.building import Recursion, loop_of
 from holdfast.operators.set_operation import SetOperation
@@ -39,13 +41,15 @@ def two(node: Node, *columns: str) -> Linear:
     return Linear(node, None, tuple(Named(name, node.column(own)) for name, own in zip("ab", columns, strict=True)))
 
 
-def grown(dice: random.Random, depth: int) -> Node:
-    """A random plan over the variable and the inputs, with the columns a and b."""
+def grown(dice: random.Random, depth: int, nested: bool = False) -> Node:
+    """A random plan over the variable and the inputs, with the columns a and b; ``nested``: loops are among it."""
+    loops = ["loop"] * 6 * nested
     if depth == 0:
         return dice.choice([X, X, EDGES, STARTS])
-    one = grown(dice, depth - 1)
+    one = grown(dice, depth - 1, nested)
     order = (Order("b", dice.random() < 0.5, dice.random() < 0.5), Order("a", False, True))
-    match dice.choice(["join"] * 4 + ["group", "group", "one", "union", "distinct", "set", "top", "window", "where"]):
+    kinds = ["join"] * 4 + ["group", "group", "one", "union", "distinct", "set", "top", "window", "where"]
+    match dice.choice(kinds + loops):
         case "join":
             other = grown(dice, dice.randrange(depth))
             right = Linear(other, None, (Named("c", other.column("a")), Named("d", other.column("b"))))
@@ -67,6 +71,16 @@ def grown(dice: random.Random, depth: int) -> Node:
         case "set":
             other = grown(dice, dice.randrange(depth))
             return SetOperation(one, other, dice.choice(["intersect", "except"]), dice.random() < 0.5)
+        case "loop":
+            own = LoopLeaf(f"own {depth}", X.fields)
+            others = [own, own, one, grown(dice, dice.randrange(depth), nested)]
+            step = Linear(dice.choice(others), None, (Named("c", own.column("a")), Named("d", own.column("b"))))
+            met = two(Join(own, step, ("b",), ("c",)), *dice.sample("abcd", 2))
+            inner: Node = Aggregate(Union((one, met)), ("a", "b"), ())
+            if dice.random() < 0.3:
+                inner = two(Aggregate(inner, ("a",), (Call("n", "min", ("b",), "bigint"),)), "a", "n")
+            start = dice.choice([None, one])
+            return loop_of([Recursion(own, inner, start)], 0, max_rounds=100, rounds=dice.choice([2, 3, 5]))
         case "top":
             return TopK(one, order, dice.randrange(1, 4), dice.randrange(2))
         case "window":
@@ -85,14 +99,17 @@ def meant(body: Node, starts: Bag, edges: Bag, rounds: int, begins: bool) -> Bag
     return Counter(now)
 
 
-def compare(seed: int, directory: Path) -> None:
-    dice = random.Random(f"body {seed}")
-    body: Node = Aggregate(grown(dice, dice.choice([1, 2, 3])), ("a", "b"), ())
-    rounds, begins = dice.randrange(1, 6), dice.random() < 0.5
-    loop = loop_of([Recursion(X, body, STARTS if begins else None)], 0, max_rounds=100, rounds=rounds)
-    case = Case(loop, lambda *_: Counter())
+def compare(seed: int, directory: Path, nested: bool = False) -> None:
+    dice = random.Random(f"{'nested' if nested else 'body'} {seed}")
+    while True:
+        body: Node = Aggregate(grown(dice, dice.choice([1, 2, 3]), nested), ("a", "b"), ())
+        rounds, begins = dice.randrange(1, 6), dice.random() < 0.5
+        loop = loop_of([Recursion(X, body, STARTS if begins else None)], 0, max_rounds=100, rounds=rounds)
+        case = Case(loop, lambda *_: Counter())
+        spec, values = spec_of(case), [None, 0, 1, 2, 3]
+        if not nested or any(isinstance(each.spec, LoopSpec) for each in spec.body.operators):
+            break
     names = [getattr(each, "name", "") for each in loop.inputs]
-    spec, values = spec_of(case), [None, 0, 1, 2, 3]
     with weak_bits(dice.choice([64, 2])):
         runners = [Runner(spec, case.types, directory / str(n), random.Random(n), slot=SLOT) for n in range(2)]
         there: dict[str, Bag] = {"starts": Counter(), "edges": Counter()}
@@ -133,3 +150,14 @@ def test_a_body_of_any_operators_is_what_the_interpreter_says_round_by_round(see
 @pytest.mark.parametrize("seed", range(16, 1016))
 def test_many_bodies_of_any_operators_are_what_the_interpreter_says(seed: int, tmp_path: Path) -> None:
     compare(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_loops_in_the_body_of_a_loop_are_what_the_interpreter_says_round_by_round(seed: int, tmp_path: Path) -> None:
+    compare(seed, tmp_path, nested=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8, 1008))
+def test_many_loops_in_the_body_of_a_loop_are_what_the_interpreter_says(seed: int, tmp_path: Path) -> None:
+    compare(seed, tmp_path, nested=True)

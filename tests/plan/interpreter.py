@@ -15,6 +15,8 @@ from holdfast.operators.aggregate import Aggregate, Call
 from holdfast.operators.apply import Apply
 from holdfast.operators.generate import Generate
 from holdfast.operators.join import Join
+from holdfast.operators.loop import Loop
+from holdfast.operators.loops.body import input_name, variable_name
 from holdfast.operators.set_operation import SetOperation
 from holdfast.operators.topk import TopK
 from holdfast.operators.window import Window
@@ -76,6 +78,8 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
             if not node.keys:
                 groups = groups or {(): []}
             return [key + tuple(_call(call, rows, columns) for call in node.calls) for key, rows in groups.items()]
+        case Loop():
+            return _loop(node, [run(each, tables) for each in node.inputs])
         case TopK():
             return _sorted(run(node.input, tables), node.order, node.columns)[node.offset : node.offset + node.limit]
         case Window():
@@ -91,6 +95,19 @@ def run(node: Node, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
                 place = node.columns.index(node.first.call)
                 found = [row for row in found if row[place] <= node.first.count]
             return found
+
+
+def _loop(node: Loop, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+    """Round by round, from nothing or from a start."""
+    given = {input_name(index): rows for index, rows in enumerate(inputs)}
+    now = [[] if each.start is None else list(inputs[each.start]) for each in node.variables]
+    for _ in range(node.max_rounds if node.rounds is None else node.rounds):
+        held = {**given, **{variable_name(index): rows for index, rows in enumerate(now)}}
+        following = [run(each.body, held) for each in node.variables]
+        if node.rounds is None and [Counter(rows) for rows in following] == [Counter(rows) for rows in now]:
+            break
+        now = following
+    return now[node.result]
 
 
 def _sorted(rows: list[Row], order: Sequence[Order], columns: tuple[str, ...]) -> list[Row]:

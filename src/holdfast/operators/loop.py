@@ -110,6 +110,8 @@ class Loop(OperatorNode):
 class LoopSpec(KeyedOperator):
     """A loop over inputs of these types."""
 
+    one_key = True
+
     body: Body
     inputs: tuple[tuple[pa.DataType, ...], ...]
     variables: tuple[VariableSpec, ...]

@@ -102,6 +102,9 @@ class KeyedOperator(ABC):
     keeps_collection: ClassVar[bool] = False
     """True: its rows are those of a view or a source. They can be read as far back as the flow retains."""
 
+    one_key: ClassVar[bool] = False
+    """True: all that arrives has one key, whatever the hashes in its traces say."""
+
     remembers: ClassVar[bool] = False
     """True: its output depends on the epoch in which a row came, so that an epoch that stands for a whole history must
     not compute it again. Then ``remembered`` says what it gave."""

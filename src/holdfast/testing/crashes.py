@@ -5,8 +5,8 @@ Nobody catches it, since it is no `Exception`, so the rest of the work there doe
 but ``finally`` blocks and ``with`` statements still run, and other threads go on. A process of its own, started with
 ``HOLDFAST_CRASH_AT=mark``, really dies.
 
-Tasks run in other processes, which do not see the context manager: a mark that is reached in a task (``merge``) is
-for the environment variable, and kills the task's process, not the driver.
+Tasks run in other processes, which do not see the context manager: a mark that is reached in a task (``merge``,
+``loop.round``) is for the environment variable, and kills the task's process, not the driver.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.flow import Flow
 
 MARKS = (
+    "loop.round",
     "epoch.ran",
     "epoch.complete",
     "sink.before_commit",

@@ -85,8 +85,6 @@ class _Cutting:
 
     def _check(self, node: Node) -> None:
         """Raise if a node that depends on a variable cannot run in rounds."""
-        if isinstance(node, Loop):
-            raise self._refusal("a loop", "of which another loop depends in every round", "make it a view of its own")
         if isinstance(node, Step):
             if native_step(node) is None:
                 advice = "compute it before the loop, or behind it"

@@ -18,7 +18,9 @@ Where this epoch has touched but a few keys, and a good part of them must be loo
 up to round *r*. What it gives is the whole difference F(A(r)) - F(B(r)), and of that the epoch has given all but the
 change of this round already.
 
-So no state but the operator's traces is kept, and any operator that keeps up with changes can be in a loop.
+So no state but the operator's traces is kept, and any operator that keeps up with changes can be in a loop. A loop can,
+too: it is an operator with one key, which is looked at in every round in which an earlier epoch did anything in it. To
+find these, the rounds of all of its rows are read, once in an epoch that touches it.
 """
 
 from __future__ import annotations
@@ -158,6 +160,10 @@ class DifferencesInRounds:
         if not len(fresh):
             return
         self._touched = np.union1d(self._touched, fresh)
+        if self._spec.one_key:
+            for later in {each for stored in self._stored.values() for each in stored.rounds(round)}:
+                self._due.setdefault(later, []).append(fresh)
+            return
         found = [stored.rounds_of(fresh, round) for stored in self._stored.values()]
         rounds, keys = (np.concatenate(each) for each in zip(*found, strict=True))
         for later in np.unique(rounds).tolist():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.errors import LoopDiverged
+from holdfast.foundation import failpoints
 from holdfast.operators.arrangement import consolidated, negated
 from holdfast.operators.join import InnerJoin
 from holdfast.operators.loops.arrivals import Arrivals
@@ -85,6 +86,7 @@ class LoopEpoch:
         outer = {input_name(index): table for index, table in enumerate(arrived) if table.num_rows}
         round: int | None = 0
         while round is not None:
+            failpoints.reach("loop.round")
             self._round(round, outer)
             self.rounds += 1
             outer = {}

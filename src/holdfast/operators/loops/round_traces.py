@@ -54,14 +54,16 @@ def at_round(block: Block, round: int) -> Block:
 
 @dataclass(frozen=True)
 class RoundSlice(Slice):
-    """A slice of a layer without its column of rounds: the rows up to round ``until``."""
+    """A slice of a layer without its column of rounds: the rows of ``whole``, the same slice with that column, up to
+    round ``until``. In a loop inside a loop that one is such a slice, too, of the outer loop's rounds."""
 
+    whole: Slice
     rounds: Rounds
     until: int
 
     def live(self, rows: npt.NDArray[np.integer]) -> Bools | None:
         early: Bools = self.rounds[rows] <= self.until
-        live = super().live(rows)
+        live = self.whole.live(rows)
         return early if live is None else live & early
 
     def block(self) -> Block:
@@ -84,7 +86,7 @@ class StoredRounds:
             bare = MemoryLayer(replace(whole, columns=whole.columns[:-1]), layout, collided=piece.layer.collided)
             rounds = physical.fixed(whole.columns[-1])
             self._slices.append(
-                RoundSlice(bare, piece.start, piece.stop, piece.after, piece.upto, piece.cut, rounds, 0)
+                RoundSlice(bare, piece.start, piece.stop, piece.after, piece.upto, piece.cut, piece, rounds, 0)
             )
 
     @property
@@ -104,6 +106,15 @@ class StoredRounds:
         trace.slices = [*(replace(piece, until=round) for piece in self._slices), *further]
         return trace
 
+    def rounds(self, after: int) -> list[int]:
+        """The rounds after one at which there are rows. It reads the round of every row."""
+        found: set[int] = set()
+        for piece in self._slices:
+            there = piece.rounds[piece.start : piece.stop]
+            live = piece.whole.live(np.arange(piece.start, piece.stop))
+            found.update(np.flatnonzero(np.bincount(there if live is None else there[live])).tolist())
+        return [round for round in found if round > after]
+
     def rounds_of(self, hashes: Words, after: int) -> tuple[Rounds, Words]:
         """The rounds after one at which there are rows with these hashes (sorted, unique): pairs, some of them several
         times."""
@@ -112,7 +123,7 @@ class StoredRounds:
             _, index, rows = search.hits(piece, hashes)
             there = piece.rounds[rows]
             late = there > after
-            if piece.cut and (live := Slice.live(piece, rows)) is not None:
+            if (live := piece.whole.live(rows)) is not None:
                 late &= live
             rounds.append(there[late])
             found.append(hashes[index[late]])

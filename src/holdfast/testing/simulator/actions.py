@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from holdfast.testing.simulator.model import LOOP, flow_of
 from holdfast.testing.simulator.world import LOCATIONS
 
 HOSTS = 2
@@ -26,6 +27,9 @@ CONTINUING = (
     "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch", "recovery.before_replay",
 )  # fmt: skip
 """Marks that a flow comes to which goes on with what is left."""
+
+ROUND = "loop.round"
+"""The mark that a loop comes to in every round."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,14 @@ class LoseMemberAt:
 
 
 @dataclass(frozen=True)
+class KillTaskAt:
+    """A task dies, and is run again, when it comes to a mark for the n-th time from now."""
+
+    mark: str
+    times: int
+
+
+@dataclass(frozen=True)
 class Repair:
     """The driver on a host makes exact what is approximate."""
 
@@ -165,7 +177,7 @@ class Repair:
 
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
-    | SinkWeather | Edit | LoseMembers | LoseMemberAt | Repair
+    | SinkWeather | Edit | LoseMembers | LoseMemberAt | KillTaskAt | Repair
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -233,6 +245,14 @@ def actions_of(seed: int, length: int, scattered: bool = False, on_loss: str = "
             ]
             for each in chance.sample(some, chance.randrange(1, 4)):
                 found.insert(chance.randrange(len(found) + 1), each)
+    if LOOP in flow_of(seed):
+        chance = random.Random(f"{seed} rounds")
+        for _ in range(chance.randrange(3, 9)):
+            times = chance.randrange(1, 9)
+            dying: Action = chance.choice((CrashAt(0, ROUND, times), KillTaskAt(ROUND, times)))
+            if scattered and chance.random() < 0.3:
+                dying = LoseMemberAt(chance.getrandbits(32), ROUND, times)
+            found.insert(chance.randrange(len(found) + 1), dying)
     # Drawn apart, so that runs are what they were before views could be edited, but for the edits.
     chance = random.Random(f"{seed} edits")
     for _ in range(chance.choice((0, 0, 1, 2, 4))):

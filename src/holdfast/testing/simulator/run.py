@@ -44,7 +44,7 @@ from holdfast.testing.simulator.model import (
     plans,
     without_draws,
 )
-from holdfast.testing.simulator.runner import SimulatedRunner
+from holdfast.testing.simulator.runner import SimulatedRunner, TaskDied
 from holdfast.testing.simulator.world import (
     MIN_REPLICAS,
     Broken,
@@ -164,6 +164,9 @@ class Simulation:
         self.losing: tuple[int, str, int] | None = None
         """A member is lost at a mark: a seed, the mark, and how often it must be reached."""
 
+        self.killing: tuple[str, int] | None = None
+        """A task dies at a mark, when it was reached so often."""
+
         self.drivers = [SimulatedDriver(self.world, host, partial(self._opened, host)) for host in range(act.HOSTS)]
         self.latest: SimulatedDriver | None = None
         """The driver that opened the log last. Any other that still runs is stale."""
@@ -236,6 +239,8 @@ class Simulation:
                 self._change_members(random.Random(seed), lost, joined)
             case act.LoseMemberAt(seed, mark, times):
                 self.losing = (seed, mark, times)
+            case act.KillTaskAt(mark, times):
+                self.killing = (mark, times)
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
 
@@ -292,6 +297,10 @@ class Simulation:
             self.losing = None if times == 1 else (seed, mark, times - 1)
             if self.losing is None:
                 self._change_members(random.Random(seed), 1, 0)
+        if self.killing is not None and self.killing[0] == mark:
+            self.killing = None if self.killing[1] == 1 else (mark, self.killing[1] - 1)
+            if self.killing is None:
+                raise TaskDied(mark)
         driver.reached(mark)
 
     def _change_members(self, chance: random.Random, lost: int, joined: int) -> None:

@@ -38,6 +38,10 @@ _CUT = 0.05
 """How often a task's input breaks off, so that Spark runs it again: what it has done until then stays done."""
 
 
+class TaskDied(BaseException):
+    """The process of a task dies here; Spark runs the task again."""
+
+
 class SimulatedRunner:
     """Runs everything in this thread. Where the world has members, each in its own directory."""
 
@@ -231,8 +235,12 @@ class SimulatedJob:
         go on, as in Spark; one that cannot be run where it must be ends the job."""
         try:
             if self._random.random() < _TWICE:
-                self._runner.on(where(), task)
-            return self._runner.on(where(), task)
+                with suppress(TaskDied):
+                    self._runner.on(where(), task)
+            try:
+                return self._runner.on(where(), task)
+            except TaskDied:
+                return self._runner.on(where(), task)
         except MemberUnreachable:
             raise
         except HoldfastError as error:

@@ -1,0 +1,68 @@
+"""Chains of views with loops over graphs that change, after every epoch what plain Python says they hold.
+
+A chain over one of its graphs is a case: 200 cases in 20 epochs each, and 5,000 in the long runs."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amounts import times
+from holdfast.operators.rewrites import rewrite
+from holdfast.plan.nodes import Node, Source
+from holdfast.plan.schema import parse_schema
+
+from ..planned import plan_sql
+from .in_process import InProcess
+from .recursive_cases import EPOCHS, GRAPHS, SCHEMAS, Chain, Graph, chain, together
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory whose files are in memory, where there is such a place."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="holdfast-oracle-", dir=place) as directory:
+        yield Path(directory)
+
+
+def planned(made: Chain) -> dict[str, Node]:
+    sources = {name: Source(name, parse_schema(schema, subject=name)) for name, schema in SCHEMAS.items()}
+    plans: dict[str, Node] = {}
+    for view, text in made.views.items():
+        node = plan_sql(view, text, {**sources, **plans})
+        plans[view] = rewrite(node, keep=list(plans.values()))
+    return plans
+
+
+def check(number: int, directory: Path) -> None:
+    """A chain of views, over several graphs."""
+    made = chain(number)
+    running = InProcess(planned(made), directory, random.Random(number))
+    graphs = [Graph(number, place) for place in range(GRAPHS)]
+    for epoch in range(EPOCHS):
+        change = together([each.change(epoch) for each in graphs])
+        tables = together([each.tables for each in graphs])
+        running.epoch(change)
+        found, meant = running.rows[made.last], made.meant(tables)
+        assert found == meant, (
+            f"chain {number}, epoch {epoch}: too many: {found - meant}, too few: {meant - found}\n"
+            f"over {tables}\nchanged by {change}\n{made.views}"
+        )
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_views_with_loops_are_what_plain_python_says(first: int, memory: Path) -> None:
+    for number in range(first, first + 10):
+        check(number, memory / str(number))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(40, 40 + times(1_000), 20))
+def test_many_views_with_loops_are_what_plain_python_says(first: int, memory: Path) -> None:
+    for number in range(first, first + 20):
+        check(number, memory / str(number))

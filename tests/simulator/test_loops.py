@@ -1,0 +1,54 @@
+"""Flows with a loop in the simulator: drivers, tasks and members die in the middle of rounds, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from amounts import times
+from holdfast.testing.simulator.actions import ROUND
+from holdfast.testing.simulator.model import LOOP, flow_of
+from holdfast.testing.simulator.run import SimulatedDriver, Simulation
+from holdfast.testing.simulator.runner import TaskDied
+from simulator.seeds import check
+
+
+def with_loops(first: int, count: int) -> list[int]:
+    """So many seeds, from one on, whose flows have a loop."""
+    return [seed for seed in range(first, first + 8 * count) if LOOP in flow_of(seed)]
+
+
+@pytest.fixture
+def deaths(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Who died in rounds, and how often."""
+    counted: Counter[str] = Counter()
+    reached = Simulation._reached
+
+    def noted(self: Simulation, driver: SimulatedDriver, mark: str) -> None:
+        try:
+            reached(self, driver, mark)
+        except BaseException as error:
+            if mark == ROUND:
+                counted["task" if isinstance(error, TaskDied) else "driver"] += 1
+            raise
+
+    monkeypatch.setattr(Simulation, "_reached", noted)
+    return counted
+
+
+@pytest.mark.parametrize("scattered", [False, True], ids=["one place", "scattered"])
+def test_whoever_dies_in_a_round_nothing_is_lost_duplicated_or_wrong(scattered: bool, deaths: Counter[str]) -> None:
+    check(with_loops(0, 4), scattered=scattered)
+    assert deaths.total() > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scattered", [False, True], ids=["one place", "scattered"])
+@pytest.mark.parametrize("first", range(32, 32 + 8 * times(500), 400))
+def test_whoever_dies_in_a_round_nothing_is_lost_in_many_runs(
+    first: int, scattered: bool, deaths: Counter[str]
+) -> None:
+    check(with_loops(first, 50), scattered=scattered)
+    print(f"died in rounds: {deaths['driver']} drivers, {deaths['task']} tasks")
+    assert deaths["driver"] > 10 and deaths["task"] > 10
