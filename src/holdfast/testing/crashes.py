@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.flow import Flow
 
 MARKS = (
-    "loop.round",
     "epoch.ran",
     "epoch.complete",
     "sink.before_commit",
@@ -46,8 +45,9 @@ MARKS = (
     "snapshot.removed",
     "snapshot.copied_layers",
     "merge",
+    "loop.round",
 )
-"""All marks, in the order in which a flow's life comes to them."""
+"""All marks, in the order in which a flow's life comes to them; those that tasks come to are the last."""
 
 
 class Crash(BaseException):
