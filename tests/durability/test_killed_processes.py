@@ -148,7 +148,7 @@ def check_chain(commits: Sequence[tuple[int, str, str]]) -> None:
 class Process:
     """The app, in a session of its own, with the lines that it prints."""
 
-    def __init__(self, root: Path, *arguments: str, java: str = "", **environment: str) -> None:
+    def __init__(self, root: Path, *arguments: str, java: str = "", app: Path = APP, **environment: str) -> None:
         self._said = root.parent / f"{root.name}.stderr"
         self.started = time.monotonic()
         own = {
@@ -160,7 +160,7 @@ class Process:
         }
         with open(self._said, "wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, str(APP), str(root), *arguments],
+                [sys.executable, str(app), str(root), *arguments],
                 env={**os.environ, **own, **environment},
                 stdout=subprocess.PIPE,
                 stderr=said,
