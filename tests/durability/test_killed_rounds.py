@@ -6,6 +6,7 @@ What was delivered is what the views hold over all input, each row once.
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -117,7 +118,9 @@ def test_a_driver_that_is_killed_in_rounds_again_and_again_delivers_everything_o
     processes: list[Process] = []
 
     def started(*arguments: str) -> Process:
-        processes.append(Process(root, *arguments, app=Path(loops_app.__file__)))
+        app = Path(loops_app.__file__)
+        modules = os.pathsep.join([str(Path(hf.__file__).parents[1]), str(app.parents[1])])
+        processes.append(Process(root, *arguments, app=app, PYTHONPATH=modules))
         return processes[-1]
 
     try:
