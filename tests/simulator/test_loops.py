@@ -14,7 +14,6 @@ from holdfast.testing.simulator.run import SimulatedDriver, Simulation
 from holdfast.testing.simulator.runner import TaskDied
 from simulator.seeds import check
 
-
 OPEN = {
     (1606, True): "a stale driver gives an epoch to a sink that had failed, so that two sinks have different histories",
     (2686, True): "after an edit and a crash, an epoch is to be read that was compacted",
