@@ -260,6 +260,8 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "subscribe(view)": (lambda o, x: o.flow.subscribe(x), (*NOT_TEXTS, "w")),
     "subscribe(since)": (lambda o, x: o.flow.subscribe("v", x), (*NOT_WHOLE, -2)),
     "subscribe(timeout)": (lambda o, x: o.flow.subscribe("v", timeout=x), NOT_SECONDS),
+    "rescale(partitions)": (lambda o, x: o.flow.rescale(x), (None, *NOT_WHOLE, 0, 257, -1)),
+    "sql(at)": (lambda o, x: o.flow.sql("SELECT * FROM v", at=x), (*NOT_WHOLE, -1)),
     "open_log(log)": (lambda o, x: hf.open_log(x), (None, 5, "", b"x", ["a"])),
     "open_log(others)": (lambda o, x: hf.open_log(o.directory, others=x), (None, 5, "s3://a")),
     "read(log)": (lambda o, x: hf.read(x, "v"), (None, 5, "", b"x", ["a"])),

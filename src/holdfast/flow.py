@@ -563,12 +563,20 @@ class Flow:
             raise UnknownName(f"table '{name}' not found{did_you_mean(name, schemas)}", name=name)
         return self._planner().table(name, schemas[name])
 
-    def sql(self, text: str) -> DataFrame:
+    def sql(self, text: str, *, at: int | None = None) -> DataFrame:
         """A query over sources and views as a PySpark DataFrame: what `table` says of one holds for it, too. Names that
         are not the flow's are those of the Spark session. It can be given to `view`, as its text can.
+
+        With ``at`` it reads all of them as of that epoch whenever it is run; that is a query, and cannot be a view.
         From any thread."""
         arguments.text(f"flow '{self.name}'", "the query", text, "SQL")
-        return self._planner().sql(text, self._catalog.schemas, self._catalog.functions)
+        planner = self._planner()
+        if at is not None:
+            from holdfast.spark.planning import Planner
+
+            tables = FlowTables(self, arguments.whole(f"flow '{self.name}', sql", "at", at, 0))
+            planner = Planner(self._session(), self._meaning, tables.leaves(), tables.mark)
+        return planner.sql(text, self._catalog.schemas, self._catalog.functions)
 
     def _session(self) -> SparkSession:
         """The session that was given, the active one, or a local one that is started now."""
@@ -679,6 +687,27 @@ class Flow:
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
+
+    def rescale(self, partitions: int) -> Self:
+        """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
+        opens it again, as for a declaration; a partition of any size is a slice of the layers that there are, so on one
+        host nothing is rewritten, copied or computed again. (Later merges write layers of the new ranges.) Where
+        members keep layers of their own, those of ranges that change hands are handed over or fetched meanwhile. Sinks,
+        inputs, subscriptions and a run in the background go on.
+
+        From any thread; waits for the epoch at hand, and the next epoch waits for it. Not from code that an epoch
+        calls."""
+        partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
+        with self._turns.taken("rescale()"):
+            engine = self._engine
+            if engine is not None and engine.partitions == partitions:
+                self._partitions = partitions
+                return self
+            self._partitions = partitions
+            self._declared(self._catalog)
+            if engine is not None:
+                self._started()
+        return self
 
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.errors import DeclarationError, SqlError, UnknownName, Unsupported
+from holdfast.errors import DeclarationError, EpochUnavailable, HoldfastError, SqlError, UnknownName, Unsupported
 from holdfast.plan.fingerprint import fingerprint
 
 ORDERS = [(1, "ada", 20.0), (2, "bob", 5.0), (3, "ada", 7.5)]
@@ -269,3 +269,23 @@ def test_dataframes_of_another_session_can_be_joined(flow: hf.Flow, spark: Spark
     push(flow, *ORDERS)
     assert rows(flow.read("joined")) == rows(joined) == Counter([(1, "ada", 20.0, "one")])
     assert rows(flow.read("names_alone")) == Counter([("one",)])
+
+
+def test_a_query_over_several_views_can_be_as_of_an_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("past", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        t = flow.input("t", "k long, x long")
+        flow.view("sums", "SELECT k, sum(x) AS x FROM t GROUP BY k").view("most", "SELECT max(x) AS x FROM sums")
+        for x in (1, 10, 100):
+            t.insert([(1, x), (x, x)])
+            flow.step()
+        joined = "SELECT s.k, m.x, (SELECT count(*) FROM t) AS n FROM sums s JOIN most m ON s.x = m.x"
+        past = flow.sql(joined, at=1)
+        assert [tuple(row) for row in past.collect()] == [(1, 12, 4)]
+        assert [tuple(row) for row in flow.sql(joined).collect()] == [(1, 112, 6)]
+        t.insert([(1, 1000)])
+        flow.step()
+        assert [tuple(row) for row in past.collect()] == [(1, 12, 4)], "it stays at its epoch"
+        with pytest.raises(EpochUnavailable, match="epoch 9 is not there yet; the last is 3"):
+            flow.sql(joined, at=9).collect()
+        with pytest.raises(HoldfastError):
+            flow.view("past", past)

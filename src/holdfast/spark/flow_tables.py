@@ -1,6 +1,7 @@
 """A flow's collections as DataFrames: what is read when Spark runs one.
 
-The tables of one query are read as of one epoch: the last one when Spark asked for the first of them.
+The tables of one query are read as of one epoch: the one that was asked for, or the last one when Spark asked for the
+first of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _QUERIES = 1000
 class FlowTables:
     """The rows of a flow's collections, for Spark."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, at: int | None = None) -> None:
+        """``at``: the epoch as of which they are read; None: the last."""
+        self._at = at
         # A DataFrame may outlive its flow, and must not keep it.
         self._flow = weakref.ref(flow)
         self.mark = secrets.token_hex(4)
@@ -57,6 +60,8 @@ class FlowTables:
             raise DeclarationError(f"table '{name}': its flow is not there any more; make the flow and the table again")
         with flow._turns.taken("running a DataFrame", looks=True):
             engine = flow._looking()
+            if self._at is not None:
+                return self._read(flow, engine, name, wanted, self._at)
             at = self._epochs.setdefault(query, engine.last)
             while len(self._epochs) > _QUERIES:
                 self._epochs.popitem(last=False)

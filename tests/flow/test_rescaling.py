@@ -1,0 +1,117 @@
+"""Rescaling a running flow: other numbers of partitions between two epochs, over the very same files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import holdfast as hf
+
+
+def _files(log: Path) -> dict[str, int]:
+    """Every local layer, with its inode."""
+    return {str(path.relative_to(log)): os.stat(path).st_ino for path in (log / "traces").rglob("*.arrow")}
+
+
+def _at_rest(flow: hf.Flow, log: Path) -> dict[str, int]:
+    """The same when nothing is being merged any more."""
+    found: dict[str, int] = {}
+    while flow.status().maintenance.busy or found != _files(log):
+        found = _files(log)
+        time.sleep(0.05)
+    return found
+
+
+def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+    log, commits = tmp_path / "log", list[tuple[int, float]]()
+    given: Counter[tuple[object, ...]] = Counter()
+
+    def take(epoch: int, change: pa.Table) -> None:
+        commits.append((epoch, time.monotonic()))
+        for row in change.to_pylist():
+            given[row["user"], row["total"]] += row["_diff"]
+
+    with hf.Flow("shop", log=log, spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        flow.sink("spend", hf.foreach(take, seen=lambda: max((epoch for epoch, _ in commits), default=-1)))
+        expected: Counter[str] = Counter()
+        stopping = threading.Event()
+
+        def feed() -> None:
+            number = 0
+            while not stopping.is_set():
+                rows = [(f"u{(number * 7 + each) % 400}", each) for each in range(50)]
+                orders.insert(rows)
+                for user, amount in rows:
+                    expected[user] += amount
+                number += 1
+                time.sleep(0.02)
+
+        orders.insert([(f"u{each}", 0) for each in range(400)])
+        flow.step()
+        flow.start(interval=0.0)
+        feeding = threading.Thread(target=feed, daemon=True)
+        feeding.start()
+        follower = flow.subscribe("spend", since=-1, timeout=0)
+        for partitions in (8, 3, 5):
+            time.sleep(1.0)
+            _rescale_and_compare(flow, partitions, log)
+        time.sleep(1.0)
+        stopping.set()
+        feeding.join()
+        assert flow.await_idle(60)
+        flow.stop()
+        flow.await_termination(60)
+        assert {user: total for (user, total), count in given.items() if count} == expected
+        assert all(count in (0, 1) for count in given.values())
+        assert {row["user"]: row["total"] for row in hf.read(log, "spend").to_pylist()} == expected
+        assert sum(len(change) for change in follower) > 400 and follower.epoch == flow.status().epoch
+        gaps = [after - before for (_, before), (_, after) in pairwise(commits)]
+        epochs = [epoch for epoch, _ in commits]
+        assert epochs == sorted(set(epochs)), "the sink was given an epoch twice, or out of order"
+        assert max(gaps) < 10, f"the sink waited for {max(gaps):.1f} s"
+
+
+def _rescale_and_compare(flow: hf.Flow, partitions: int, log: Path) -> None:
+    """Rescale between two epochs: what was there is the same files, by their inodes, or has been merged as ever."""
+    before, last = _files(log), flow.status().epoch
+    flow.rescale(partitions)
+    assert flow.status().partitions == partitions
+    recovery = flow.last_recovery
+    assert recovery is not None and recovery.epochs_replayed == 0 and recovery.layers_fetched == 0
+    after = _files(log)
+    assert all(after[name] == inode for name, inode in before.items() if name in after)
+    assert flow.status().epoch >= last
+
+
+def test_nothing_at_all_changes_in_the_directory_of_a_flow_that_is_rescaled_at_rest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with hf.Flow("shop", log=log, spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        flow.rescale(2)
+        for number in range(3):
+            orders.insert([(f"u{each}", number) for each in range(100)])
+            flow.step()
+        flow.wait_safe()
+        for partitions in (8, 3, 5, 5):
+            before = _at_rest(flow, log)
+            rows = hf.read(log, "spend")
+            flow.rescale(partitions)
+            assert _files(log) == before, "a layer was written, rewritten or removed"
+            assert flow.lookup("spend", user="u7").row == {"user": "u7", "total": rows["total"][0].as_py()}
+            orders.insert([(f"u{each}", 1) for each in range(100)])
+            flow.step()
+            assert {row.user: row.total for row in flow.read("spend").collect()} == {
+                row["user"]: row["total"] + 1 for row in rows.to_pylist()
+            }
