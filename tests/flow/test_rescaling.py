@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
@@ -29,6 +30,7 @@ def _at_rest(flow: hf.Flow, log: Path) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSession, tmp_path: Path) -> None:
     log, commits = tmp_path / "log", list[tuple[int, float]]()
     given: Counter[tuple[object, ...]] = Counter()

@@ -31,6 +31,7 @@ from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
+from holdfast.testing.simulator import looked_up
 from holdfast.testing.simulator.actions import Action, actions_of
 from holdfast.testing.simulator.approximate import check_approximate
 from holdfast.testing.simulator.model import (
@@ -271,6 +272,7 @@ class Simulation:
         self._check_safe(driver)
         self._healed(driver)
         if self.latest is driver and driver.engine is not None:
+            looked_up.check_beside(driver.engine)
             self.approximate += check_approximate(driver.engine, self.world, self.whole)
         if driver.engine is not None:
             self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
@@ -424,6 +426,8 @@ class Simulation:
             found, edition = bag_of(kept.rows(0, ALL, last)), self.world.edition
             self._compare(f"view {view}", view, found, bags, history[last].clock, edition)
             self._compare_draws(f"view {view}", view, found, last)
+        looked_up.check_in_turn(engine)
+        looked_up.check_beside(engine)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
