@@ -252,7 +252,9 @@ def test_mutual_and_not_linear_recursion_and_a_loop_over_a_loop(spark: SparkSess
         assert graph.rows("countdown") == Counter(
             {(node, node - max(0, most + 2)): copies for (node,), copies in graph.starts.items()}
         )
-    assert "loop until nothing changes, of join on" in graph.flow.explain("reached")
+    drawn = graph.flow.explain("reached")
+    assert "loop until nothing changes, of join on" in drawn
+    assert "│  variable 0, next round\n" in drawn and "├─ variable 0(node)" in drawn
     graph.flow.close()
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import pickle
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from holdfast.errors import LoopDiverged
+from holdfast.foundation import failpoints
 from holdfast.operators.loop import LoopSpec
 from holdfast.plan.dataflow import build
 from holdfast.trace.hashing import weak_bits
@@ -88,6 +91,24 @@ def test_a_chain_of_a_thousand_rounds_follows_what_changes_in_its_middle(tmp_pat
     assert sum(runner.epoch([((0,), 1)], edges).values()) == 1001
     assert sum(runner.epoch([], [((800, 801), -1)]).values()) == -200
     assert sum(runner.epoch([], [((799, 801), 1)]).values()) == 200
+
+
+def test_a_round_leaves_no_more_in_memory_than_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def noted(_: str) -> None:
+        held.append(pa.total_allocated_bytes() + tracemalloc.get_traced_memory()[0])
+
+    runner = Runner(spec_of(reach()), reach().types, tmp_path, random.Random(1), slot=SLOT)
+    edges = [((node, node + 1), 1) for node in range(400)]
+    tracemalloc.start()
+    try:
+        monkeypatch.setattr(failpoints, "hook", noted)
+        runner.epoch([((0,), 1)], edges)
+    finally:
+        tracemalloc.stop()
+    assert len(held) > 400
+    assert held[400] - held[200] < 200 * 4096, "a round has one row"
 
 
 def test_a_loop_that_goes_on_for_ever_ends_with_an_error_and_loses_nothing(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from holdfast.operators.loops.body import Body, body_dataflow, compile_body, emp
 from holdfast.operators.loops.epoch import Limits, LoopEpoch, VariableSpec
 from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
 from holdfast.plan.dataflow import Operator
+from holdfast.plan.explain import outline
 from holdfast.plan.fingerprint import digest, fingerprint
 from holdfast.plan.nodes import Field, KeyedPart, Node
 from holdfast.plan.walk import reachable
@@ -81,6 +82,7 @@ class Loop(OperatorNode):
                 title=f"loop {until}, of {', '.join(inner) or 'linear steps'}",
                 cost="of the change, in each round",
                 colour="#e6f4f1",
+                inside=outline(flow),
             ),
         )
 

@@ -94,6 +94,8 @@ class Box:
     """Whether it looks at the clock of the lineage."""
 
     colour: str = "#f0f2f4"
+    inside: tuple[str, ...] = ()
+    """Of a loop: what it does in each round, as lines of text."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class Drawing:
                     "timed": each["kind"] == "temporal",  # logs of earlier versions do not say it
                     **each,
                     "views": tuple(each["views"]),
+                    "inside": tuple(each.get("inside", ())),
                     "nondeterministic": tuple(each["nondeterministic"]),
                 }
             )
@@ -200,6 +203,7 @@ def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> D
                 part.draws,
                 part.timed,
                 part.colour,
+                part.inside,
             )
         )
     lines = [

@@ -38,10 +38,32 @@ def _draw(shown: Drawing, box_id: str, lines: list[str], first: str, rest: str, 
         return
     seen.add(box_id)
     paths = [line for line in shown.lines if line.consumer == box_id]
+    lines += [f"{rest}{'│ ' if paths else '  '} {each}" for each in box.inside]
     for index, line in enumerate(paths):
         stem, below = ("└─ ", "   ") if index == len(paths) - 1 else ("├─ ", "│  ")
         lines.append(f"{rest}{stem}{_line_text(line)}")
         _draw(shown, line.producer, lines, rest + below, rest + below, seen, view)
+
+
+def outline(flow: Dataflow) -> tuple[str, ...]:
+    """A dataflow inside an operator as lines of text: the titles of what each of its views is made of."""
+    shown = drawing(flow)
+    lines: list[str] = []
+    for view, log in shown.views.items():
+        lines.append(f"{view}, next round")
+        _outline(shown, log, lines, "")
+    return tuple(lines)
+
+
+def _outline(shown: Drawing, box_id: str, lines: list[str], rest: str) -> None:
+    """What a box reads, line by line."""
+    paths = [line for line in shown.lines if line.consumer == box_id]
+    for index, line in enumerate(paths):
+        stem, below = ("└─ ", "   ") if index == len(paths) - 1 else ("├─ ", "│  ")
+        title = shown.box(line.producer).title.removeprefix("source ")
+        lines.append(f"{rest}{stem}{title}{' → ' + line.text if line.text else ''}")
+        lines += [f"{rest}{below}│  {each}" for each in shown.box(line.producer).inside]
+        _outline(shown, line.producer, lines, rest + below)
 
 
 def notes_of(box: Box, measured: Measured | None, view: str | None = None) -> list[str]:

@@ -350,6 +350,9 @@ class KeyedPart:
     draws: tuple[str, ...] = ()
     """The functions whose values it draws, and which are not functions of its input."""
 
+    inside: tuple[str, ...] = ()
+    """Of a loop: what it does in each round, as lines of text."""
+
     keeps: bool = False
     """Whether its trace ``rows`` holds the node's rows, laid out as a log's: then a source needs no log behind it."""
 

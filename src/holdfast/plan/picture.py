@@ -114,7 +114,9 @@ def _texts(box: Box, measured: Measured | None) -> list[tuple[str, str]]:
     """The lines of a box, each with its class."""
     title = textwrap.wrap(box.title, 35, max_lines=4, placeholder=" …")
     notes = [part for note in notes_of(box, measured) for part in textwrap.wrap(note, 41, max_lines=2)]
-    return [(each, "title") for each in title] + [(each, "note") for each in notes]
+    inside = [each if len(each) <= 44 else f"{each[:43]}…" for each in box.inside]
+    inside = [each.replace(" ", "\N{NO-BREAK SPACE}") for each in inside]
+    return [(each, "title") for each in title] + [(each, "note") for each in [*notes, *inside]]
 
 
 def _ports(shown: Drawing, box_id: str) -> int:
