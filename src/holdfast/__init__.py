@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.branch import Branch, compare
     from holdfast.connectors.changelog import changelog
     from holdfast.connectors.files import files
     from holdfast.connectors.foreach import foreach
@@ -91,8 +92,10 @@ if TYPE_CHECKING:
     from holdfast.plan.nodes import Field
     from holdfast.queries.one_off import query
     from holdfast.queries.subscription import Subscription
+    from holdfast.results.comparison import Comparison
     from holdfast.results.flow_results import (
         Approximation,
+        BranchInfo,
         ClockStatus,
         DurabilityStatus,
         Epoch,
@@ -129,11 +132,14 @@ __all__ = [
     "Approximation",
     "ArgumentError",
     "BadFile",
+    "Branch",
+    "BranchInfo",
     "Change",
     "Changes",
     "Classified",
     "ClockJumped",
     "ClockStatus",
+    "Comparison",
     "Coverage",
     "DeclarationError",
     "Drawing",
@@ -224,6 +230,7 @@ __all__ = [
     "active_standby",
     "aligned_snapshot",
     "changelog",
+    "compare",
     "copy_snapshot",
     "detection",
     "files",
@@ -255,11 +262,14 @@ _HOMES = {
     "Approximation": "results.flow_results",
     "ArgumentError": "errors",
     "BadFile": "errors",
+    "Branch": "branch",
+    "BranchInfo": "results.flow_results",
     "Change": "coordinator.membership",
     "Changes": "results.view_results",
     "Classified": "guarantees.operator_classes",
     "ClockJumped": "errors",
     "ClockStatus": "results.flow_results",
+    "Comparison": "results.comparison",
     "Coverage": "results.query_results",
     "DeclarationError": "errors",
     "Drawing": "plan.drawing",
@@ -350,6 +360,7 @@ _HOMES = {
     "active_standby": "guarantees.strategies",
     "aligned_snapshot": "guarantees.strategies",
     "changelog": "connectors.changelog",
+    "compare": "branch",
     "copy_snapshot": "inspect.snapshot_copy",
     "detection": "spark.session",
     "files": "connectors.files",

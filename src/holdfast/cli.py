@@ -1,4 +1,4 @@
-"""The command line: holdfast run | plan | status | explain | read | verify | demo.
+"""The command line: holdfast run | plan | status | explain | read | verify | branch | diff | demo.
 
 A command does what its name says and ends with 0; an error is one message on stderr and ends with 1, as does a log in
 which ``verify`` leaves something wrong; a wrong call ends with 2, a run from which another driver took over (or may,
@@ -335,6 +335,58 @@ def verify(
         print_report(report, console)
     if not report.ok:
         raise typer.Exit(1)
+
+
+@app.command()
+@_reported
+def branch(
+    logs: list[str] = typer.Argument(metavar="LOG", help="The working directory, and all log locations."),
+    create: str | None = typer.Option(None, metavar="NAME", help="Make a branch of this name."),
+    at: int | None = typer.Option(None, min=0, help="As of this epoch (default: the last)."),
+    remove: str | None = typer.Option(None, metavar="NAME", help="Remove this branch, and what it alone has."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """List the branches of LOG, with the space that each holds; make one, or remove one, while nobody runs the flow.
+    Needs no Spark. A branch is a log, too: holdfast status LOG/branches/NAME."""
+    from holdfast.inspect.branching import create_branch, list_branches, remove_branch
+    from holdfast.terminal.report import print_branches
+
+    if create is not None and remove is not None:
+        raise typer.BadParameter("one thing at a time", param_hint="--remove")
+    if at is not None and create is None:
+        raise typer.BadParameter("it says where a branch begins; give --create, too", param_hint="--at")
+    if create is not None:
+        create_branch(logs, create, at)
+    if remove is not None:
+        remove_branch(logs, remove)
+    found = list_branches(logs)
+    if as_json:
+        print(json.dumps({"branches": found}))
+    else:
+        print_branches(found, console)
+
+
+@app.command()
+@_reported
+def diff(
+    log: str = typer.Argument(help="The working directory, or a log location."),
+    here: str = typer.Argument(help="main, or a branch."),
+    there: str = typer.Argument(help="main, or a branch."),
+    view: str = typer.Argument(help="A view that both have."),
+    at: int | None = typer.Option(None, min=0, help="As of this epoch (default: the last that both have)."),
+    since: int | None = typer.Option(None, min=-1, help="One comparison for each epoch after this one."),
+    by: list[str] = typer.Option([], help="A column that tells which row is which (default: the view's key)."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object per comparison, with all rows."),
+) -> None:
+    """Say where VIEW differs between two lines of LOG: rows that one has alone, and rows that were changed. Needs no
+    Spark; the flow may be running."""
+    from holdfast.inspect.compare_logs import compare_branches
+
+    for found in compare_branches(log, here, there, view, at, by or None, since):
+        if as_json:
+            print(json.dumps(found.to_dict(), default=str))
+        else:
+            console.print(str(found), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

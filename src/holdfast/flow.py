@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -42,7 +44,7 @@ from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
 from holdfast.queries.subscription import Subscription, batch_end, check_since
 from holdfast.reporting.redaction import logger, shown
-from holdfast.results.flow_results import Approximation, Epoch, Recovery, Snapshot, Status
+from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, Snapshot, Status
 from holdfast.results.view_results import Found
 from holdfast.runtime import redeclaration
 from holdfast.runtime.background_run import BackgroundRun
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from holdfast.branch import Branch
     from holdfast.inspect.flow_plan import FlowPlan
     from holdfast.inspect.unopened_flow import UnopenedLog
     from holdfast.log.location import Location
@@ -198,6 +201,9 @@ class Flow:
 
         self._lease: Lease | None = None
         """The lease under which the flow runs."""
+
+        self._branches: weakref.WeakValueDictionary[str, Branch] = weakref.WeakValueDictionary()
+        """Those of this process, by name."""
 
         self._standing_by = False
         """Whether it waits for that lease: nobody may open the log meanwhile."""
@@ -1274,6 +1280,42 @@ class Flow:
         """Let the epoch of a snapshot be forgotten like any other. From any thread, also in the middle of an epoch."""
         arguments.text(f"flow '{self.name}'", "the snapshot", name, "its name")
         self._opened("remove_snapshot()").snapshots.remove(name)
+
+    def branch(self, name: str, at: int | datetime | None = None) -> Branch:
+        """A flow of its own that begins as this one was at epoch ``at``, at that time, or now (None), with the sources,
+        functions and views that are declared here now, and no sinks. It shares the layers of this one: nothing is
+        copied. Views may be changed on it; `Branch.replay` feeds it what this flow took since. It is kept, under its
+        name, until `remove_branch`, and with it the input since its root. Asking for one that there is gives that one.
+
+        `EpochUnavailable` says from which epoch on there can be one, if the views as of ``at`` are gone.
+
+        From any thread; waits for the epoch at hand, and until ``at`` is safe. Not from code that an epoch calls."""
+        arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
+        if at is not None and not isinstance(at, datetime):
+            at = arguments.whole(f"branch '{name}'", "at", at, 0)
+        from holdfast.branch import Branch
+
+        with self._turns.taken("branch()"):
+            record = self._started().make_branch(name, at)
+            found = self._branches.get(name)
+            if found is None or found._closed:
+                found = self._branches[name] = Branch(self, record)
+            return found
+
+    def branches(self) -> tuple[BranchInfo, ...]:
+        """The branches that there are, by root, with the space that each holds. From any thread, also in the middle of
+        an epoch."""
+        return self._opened("branches()").branches.listed()
+
+    def remove_branch(self, name: str) -> None:
+        """Remove a branch with all that it alone has; its handle is closed. Layers and input that only it needed may go
+        from then on. From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
+        with self._turns.taken("remove_branch()"):
+            engine = self._started()
+            if (found := self._branches.pop(name, None)) is not None:
+                found.close()
+            engine.branches.remove(name)
 
     def _opened(self, what: str) -> Engine:
         """The engine, opened for this call if it is not open."""

@@ -54,9 +54,10 @@ class Case:
         members: Sequence[str] = (),
         continues: bool = False,
         settings: DurabilitySettings | None = None,
+        inputs: Sequence[str] = (),
     ) -> None:
         """``roster``: the locations that count from the beginning, all by default; ``sinks``: what each sink of view
-        "v" has; ``members``: the owners of the partitions."""
+        "v" has; ``members``: the owners of the partitions; ``inputs``: traces of input which is nowhere else."""
         self.identities = {number: chr(ord("a") + number) * 16 for number in range(locations)}
         uris = [f"memory:{number}" for number in range(locations)]
         counting = range(locations) if roster is None else roster
@@ -73,6 +74,7 @@ class Case:
             settings or DurabilitySettings(min_replicas=min_replicas),
             uris=uris,
             reaches=traces or {"t": None},
+            inputs=inputs,
             ranges=RANGES[: len(members)] if members else [(0, ALL)],
             enrolment=Enrolment(
                 Roster((1, 0), min_replicas, {self.identities[number]: uris[number] for number in counting}),

@@ -895,6 +895,22 @@ def test_an_epoch_that_gets_a_name_while_others_complete_is_not_compacted_or_fol
     assert case.state.foldable(5000, 0) == 21
 
 
+def test_input_that_came_after_the_root_of_a_branch_is_kept_however_safe_it_is_until_the_branch_is_removed() -> None:
+    """A round that clears all epochs ends after the branch was made: what may be fed to the branch is not released."""
+    settings = DurabilitySettings(retention=Retention(epochs=0), fold=1)
+    case = Case(traces={"t": None, "u": 8}, settings=settings, inputs=["t"])
+    case.epochs(3)
+    case.state.handle(events.BranchMade("what-if", 1))
+    case.epochs(20)
+    case.round(0, 22)
+    assert case.state.copies.cleared == 22 and case.state.release().upto == 1
+    assert [case.state.copies.since(trace, 5000) for trace in ("t", "u")] == [1, 22], "the state is the branch's own"
+    assert case.state.foldable(5000, 0) == 1
+    case.state.handle(events.BranchRemoved("what-if"))
+    assert case.state.release().upto == 22 and case.state.foldable(5000, 0) == 21
+    assert case.state.copies.since("t", 5000) == 22
+
+
 def test_every_event_and_every_instruction_is_part_of_a_race() -> None:
     """So that one that is added later gets one, too."""
     own = Path(__file__)

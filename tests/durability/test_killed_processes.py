@@ -243,7 +243,7 @@ MANY = 30
 LATE = ("merge", "round.before_compaction")
 """Marks that are reached when there are many layers, so not in every life. The first kills a worker, not the driver."""
 
-REACHED = tuple(mark for mark in MARKS if not mark.startswith(("loop.", "branch.", "repair.", "snapshot.")))
+REACHED = tuple(mark for mark in MARKS if not mark.startswith(("loop.", "branch", "promote.", "repair.", "snapshot.")))
 """The others are reached in loops, or where members were lost and the flow goes on without: not here."""
 
 HARM = ("lose directory", "lose a", "lose b", "lose local", "flip local", "flip a", "flip b") + ("nothing",) * 5

@@ -156,6 +156,10 @@ class Input(PushedRows):
 
     retracts = True
 
+    def apart(self) -> Input:
+        """Another input that is declared alike, for another flow."""
+        return Input(self.name, self.fields, self._unique)
+
     def insert(self, rows: Any) -> None:
         """Add rows (a list of tuples or dicts, an Arrow table, a pandas DataFrame). Takes effect in the next epoch.
 
@@ -200,6 +204,10 @@ class KeyedInput(PushedRows):
         super().__init__(name, versions.arrivals)
         self.versions: Versions = versions
         self.on_missing = on_missing
+
+    def apart(self) -> KeyedInput:
+        """Another input that is declared alike, for another flow."""
+        return KeyedInput(self.name, self.versions, self.on_missing)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -106,6 +106,7 @@ class CopyRounds:
         self._reaches = dict(reaches)
         every = settings.strategy.copies is Copies.EVERYTHING
         self._copied = [trace for trace in reaches if every or trace in inputs]
+        self._inputs = frozenset(inputs)
         self._ranges = list(ranges)
         self._former_of = former
         self._retained = retained
@@ -132,6 +133,10 @@ class CopyRounds:
 
         self.snapshots: dict[str, int] = {}
         """Name → the epoch that has it: every trace stays readable as of that."""
+
+        self.branches: dict[str, int] = {}
+        """Branch → its root: what came after that may be fed to it again, so inputs and lineage are kept from there
+        on. (The state that it began with is its own.)"""
 
         self.holdings: dict[int, Holding] = {}
         """Location → what it held when it was last looked at."""
@@ -228,7 +233,8 @@ class CopyRounds:
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
         floor = floor if reach is None else max(floor, history.last - reach)
-        return min([floor, *self.snapshots.values()])
+        held = list(self.branches.values()) if trace in self._inputs else []
+        return min([floor, *self.snapshots.values(), *held])
 
     def snapshot_taken(self, name: str, epoch: int) -> None:
         """An epoch has a name. Before the first epoch there is nothing to name."""

@@ -206,6 +206,21 @@ class SnapshotRemoved:
 
 
 @dataclass(frozen=True)
+class BranchMade:
+    """A branch begins behind this epoch: what came since may be fed to it again, until it is removed."""
+
+    name: str
+    root: int
+
+
+@dataclass(frozen=True)
+class BranchRemoved:
+    """The branch is no more."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class InputsAbsent:
     """Inputs are not declared now, and may be again. ``traces``: theirs. ``whole``: of these, the ones that are whole
     here, each up to an epoch, and so can be copied."""
@@ -308,6 +323,8 @@ Event = (
     | SinkStarted
     | SnapshotTaken
     | SnapshotRemoved
+    | BranchMade
+    | BranchRemoved
     | InputsAbsent
     | MembershipChanged
     | TasksRan

@@ -156,7 +156,7 @@ class FlowState:
             return None
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         floor = self.settings.retention.floor(self.history, min(now, self.history[-1].clock))
-        named = self.copies.snapshots.values()
+        named = [*self.copies.snapshots.values(), *self.copies.branches.values()]
         upto = min([floor, self.history.last - 1, *named, *(each for each in self.sinks.epochs if each is not None)])
         if self.settings.durable:
             upto = min(upto, self.copies.cleared)
@@ -198,6 +198,10 @@ class FlowState:
                 self.copies.snapshot_taken(name, self.history.last if epoch is None else epoch)
             case events.SnapshotRemoved(name=name):
                 self.copies.snapshots.pop(name, None)
+            case events.BranchMade(name=name, root=root):
+                self.copies.branches[name] = root
+            case events.BranchRemoved(name=name):
+                self.copies.branches.pop(name, None)
             case events.TracesForgotten(location=location):
                 self.copies.forgotten(location)
             case events.LocationFailed():
@@ -283,7 +287,8 @@ class FlowState:
     def release(self) -> instructions.ReleaseInput:
         """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
         over before that was seen, and unless the strategy needs it to compute state again."""
-        return instructions.ReleaseInput(self.settings.strategy.releasable(self.copies.cleared, self.copies.state))
+        upto = self.settings.strategy.releasable(self.copies.cleared, self.copies.state)
+        return instructions.ReleaseInput(min([upto, *self.copies.branches.values()]))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 

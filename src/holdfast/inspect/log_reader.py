@@ -281,6 +281,10 @@ class LogReader:
         entry: Mapping[str, Any] = kept[name]
         return entry
 
+    def with_log(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
+        """What ``read`` gives of the log of a view, and the epoch as of which it is to be read."""
+        return self._read(view, _checked(view, at), read)
+
     def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
         """What ``read`` gives of the log of a view. Where layers are not what they were, the log is looked at again,
         and then all places are asked for what is missing."""

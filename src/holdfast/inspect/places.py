@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import LogDamaged, LogError, LogForeign
+from holdfast.log.branch_location import DIRECTORY, FILE, BranchLocation
 from holdfast.log.copying import read_intact
 from holdfast.log.fencing import traces_of_log
 from holdfast.log.lineage_copies import (
@@ -175,11 +176,20 @@ def find_places(named: Sequence[Named]) -> list[Place]:
         places: list[Place] = []
         if isinstance(location, LocalLocation) and _is_working(location.path):
             places.append(Working(location))
-        if not places or _is_replica(location):
-            places.append(Durable(location))
+        durable = branch_location(location)
+        if not places or _is_replica(durable):
+            places.append(Durable(durable))
         for place in places:
             found.setdefault((place.uri, place.level), place)
     return list(found.values())
+
+
+def branch_location(location: Location) -> Location:
+    """The location as that of a branch, if it is the directory of one: with the layers that it shares."""
+    path = location.local()
+    if path is None or path.parent.name != DIRECTORY or not (path / FILE).exists():
+        return location
+    return BranchLocation(LocalLocation(path.parent.parent), path.name)
 
 
 def _is_working(path: Path) -> bool:

@@ -82,7 +82,8 @@ def decode_layer(data: bytes, name: LayerName, where: str) -> tuple[Block, Layou
         batch = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
         check_types(batch.schema)
         layer = Layer(Path(where), name, batch)
-        return layer.whole, layer.layout, layer.metadata
+        rows = layer.whole.filter(layer.epoch <= name.last) if name.part else layer.whole
+        return rows, layer.layout, layer.metadata
     except LogFormat:
         raise
     except (MemoryError, pa.ArrowCancelled) as error:

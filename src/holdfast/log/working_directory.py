@@ -28,7 +28,9 @@ from holdfast.log import fencing, header
 _OWN = (
     header.FILE, "lock", "collections.json", "members.json", "lineage", "traces",
     # A log location is often the same directory.
-    "claims", "damaged", "layers", "roster",
+    "claims", "damaged", "layers", "roster", "branches",
+    # One of a branch says what it is.
+    "branch.json", "references.json",
 )  # fmt: skip
 
 

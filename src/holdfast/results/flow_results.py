@@ -204,6 +204,24 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class BranchInfo:
+    """A branch of a flow."""
+
+    name: str
+    root: int
+    """The last epoch that it has in common with the flow."""
+
+    digest: str
+    """The digest of that epoch's lineage, which names the state with which it began."""
+
+    created: float
+    """When it was made: seconds since 1970."""
+
+    bytes: int
+    """What removing it would free."""
+
+
+@dataclass(frozen=True)
 class UniqueStatus:
     """What the filters in front of a catalog of ids saved, since the flow was opened (``unique``)."""
 

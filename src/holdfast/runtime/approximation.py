@@ -4,10 +4,9 @@ epochs mean): their layers are in a directory of their own on each member, which
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,12 +21,12 @@ from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import approximate_of, host_path
+from holdfast.log.linked_layers import link_traces
 from holdfast.results.flow_results import Approximation
 from holdfast.results.query_results import Coverage
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.outcomes import crowded
-from holdfast.runtime.recovery.fetch_layers import local_layers
 from holdfast.runtime.recovery.scattered_log import ScatteredViewLog
 from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.statistics import Census
@@ -60,7 +59,8 @@ class BranchRun:
     def begin(self) -> None:
         """Have every member's layers as of the last exact epoch."""
         digests = self.branch.history.digests()
-        link = partial(branch_off, self._compiled.directory, self.directory, digests)
+        last = self.branch.history.last
+        link = partial(link_traces, self._compiled.directory, self.directory, digests, last)
         self.insist(lambda: self._runner.everywhere("going on with what is left", link))
         failpoints.reach("branch.begun")
 
@@ -218,41 +218,6 @@ def _extent(damage: LogDamaged) -> tuple[int, int]:
     if name is not None:
         return name.low, name.high
     return (low, high) if isinstance(low, int) and isinstance(high, int) else (0, 0)
-
-
-def branch_off(exact: Path, branch: Path, digests: Mapping[int, str]) -> None:
-    """On a member: begin a branch with the layers of the history of these digests."""
-    source, target = host_path(exact), host_path(branch)
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for trace in sorted(source.iterdir()) if source.is_dir() else ():
-        if trace.is_dir():
-            (target / trace.name).mkdir()
-            while not _link_layers(trace, target / trace.name, digests):
-                pass  # layers were merged beside us: those that replace them are there now
-
-
-def _link_layers(source: Path, target: Path, digests: Mapping[int, str]) -> bool:
-    """Link what a listing says; whether all of it was still there."""
-    for name in local_layers(source):
-        if digests.get(name.last) != name.digest:
-            continue  # of an epoch that was abandoned
-        try:
-            _link(source / name.text(), target / name.text())
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
-            return False
-    return True
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except (FileExistsError, FileNotFoundError):
-        raise
-    except OSError:
-        shutil.copyfile(source, target)  # a file system without links
 
 
 def _remove(branch: Path) -> None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -51,8 +52,10 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategy import Survives
 from holdfast.log.begun_epochs import FILE, Begun, read_begun
+from holdfast.log.branches import BranchRecord
 from holdfast.log.clean_end import note_end, take_end
 from holdfast.log.host_paths import traces_of
+from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
 from holdfast.log.working_directory import LogDirectory
 from holdfast.plan import nodes
@@ -63,6 +66,7 @@ from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Sta
 from holdfast.results.view_results import Found
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
+from holdfast.runtime.branches import Branches
 from holdfast.runtime.compiled_flow import log_layout
 from holdfast.runtime.continuing import Continuing
 from holdfast.runtime.declaration import ConnectorProgress
@@ -100,6 +104,7 @@ from holdfast.standby.lease import Lease
 from holdfast.task.key_lookup import Question, find
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
+from holdfast.trace.pins import Pin, hold
 
 _LOG = logger("holdfast.epochs")
 
@@ -272,6 +277,8 @@ class Engine:
             lambda: self._directory.read_collections(),
         )
         self._snapshots.load()
+        self._branches = Branches(self._flow)
+        self._branches.load()
         self._recoverer = Recoverer(self._flow, self._run_again, fresh, known.returned, recovery)
         self._recover(known)
         if fresh & self._asking and history.last >= 0:
@@ -419,12 +426,7 @@ class Engine:
 
     def _step_exactly(self) -> Epoch:
         """Run an exact epoch, if anything waits. `MemberUnreachable` if the flow goes on without that member."""
-        self._epochs.remove_undone()
-        self._intake.settle()
-        self._repair_damage()
-        self._follow_members()
-        self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
-        self._release()
+        self._settle()
         waited = 0.0
         while True:
             started = time.perf_counter() - waited
@@ -458,6 +460,50 @@ class Engine:
                 self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
                 raise
             return self._completed(lineage, outcome, following, started, waited)
+
+    def _settle(self) -> None:
+        """Make up for what an epoch before this one has left undone."""
+        self._epochs.remove_undone()
+        self._intake.settle()
+        self._repair_damage()
+        self._follow_members()
+        self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
+        self._release()
+
+    @speaking
+    def run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
+        """Run an epoch of another line here, as the next one: with what it took (``work``), its clock, its seed and its
+        answers. Tables that only views of this line read are taken with it."""
+        started = time.perf_counter()
+        if self._state.fenced is not None:
+            raise self._state.fenced
+        self._lead.check()
+        self._settle()
+        if self._state.edits.is_awaited():
+            secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
+        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        own = self._intake.poll([name for name in self.sources if self.declared.sources[name].replayable])
+        work = [*self._intake.work(own), *(one for one in work if one.name in self.sources)]
+        lineage, outcome, following = self._epochs.run({**own, **recorded.offers}, recorded.clock, True, work, recorded)
+        return self._completed(lineage, outcome, following, started, waited)
+
+    @contextmanager
+    def recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
+        """What an epoch of this line took, for another line to take it: sources by their offers, rows that code pushed
+        from their log, whose layers stay meanwhile."""
+        work, reading = [], [True]
+        for name, offer in recorded.offers.items():
+            source = self.declared.sources.get(name)
+            if source is not None and source.replayable:
+                work.append(Work(name, source, [offer]))
+            elif source is not None:
+                log = self._flow.log_of(name)
+                hold(log.directory, Pin(recorded.epoch - 1, log.chain.end), lambda: bool(reading))
+                work.append(Work(name, LoggedChange(tuple(source.fields), log, recorded.epoch, partitions), [{}]))
+        try:
+            yield work
+        finally:
+            reading.clear()
 
     def _follow_members(self) -> None:
         """If members came or went, have partitions kept by those that are there now."""
@@ -883,6 +929,28 @@ class Engine:
             if span.first <= self.history.first and span.version.log == flow.views[view]
         }
         return (kept | flow.ancestors(kept)) & self._compiled.drawing
+
+    def hand_over(self, trunk: Engine) -> Callable[[], object]:
+        """What hands the traces of this line that the other one does not have over to it, once that is closed. Both
+        have taken the same, epoch by epoch: so what this line computed of it is what the other one would have."""
+        digests = {
+            (record.epoch, record.digest): digest
+            for record in self.history
+            if (digest := trunk.history.digest(record.epoch)) is not None
+        }
+        new = self._compiled.layouts.keys() - trunk._compiled.layouts.keys()
+        link = partial(link_layers_as, self._compiled.directory, trunk._compiled.directory, sorted(new), digests)
+        return lambda: self._with_recovery(lambda: self._runner.everywhere("handing layers over", link))
+
+    @speaking
+    def make_branch(self, name: str, at: int | datetime | None) -> BranchRecord:
+        """Make a branch, or find the one that there is (`Branches.make`)."""
+        return self._with_recovery(lambda: self._branches.make(name, at))
+
+    @property
+    def branches(self) -> Branches:
+        """The logs that begin with layers of this one."""
+        return self._branches
 
     @property
     def snapshots(self) -> Snapshots:

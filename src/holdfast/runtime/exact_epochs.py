@@ -56,15 +56,22 @@ class ExactEpochs:
         self._goes_on_without = goes_on_without
 
     def run(
-        self, offers: dict[str, Offer], clock: int, back: bool, work: Sequence[Work]
+        self,
+        offers: dict[str, Offer],
+        clock: int,
+        back: bool,
+        work: Sequence[Work],
+        recorded: Lineage | None = None,
     ) -> tuple[Lineage, Outcome, list[Instruction]]:
         """Run an epoch to its end, and have it count; what follows from that. ``back``: its clock may be before that of
-        the last one."""
+        the last one. ``recorded``: an epoch of another line, whose seed and answers it takes."""
         while True:
-            lineage = self._guard.begin(offers, clock, self._flow.runner.draw(), back)
+            seed = self._flow.runner.draw() if recorded is None else recorded.seed
+            lineage = self._guard.begin(offers, clock, seed, back)
             try:
                 self._begun.add(lineage)
-                outcome = self._recoverer.repairing(partial(self._attempt, lineage, work), self._gives_up)
+                attempt = partial(self._attempt, lineage, work, recorded)
+                outcome = self._recoverer.repairing(attempt, self._gives_up)
                 self._lead.demand()
             except BaseException as error:
                 self._undo(lineage, error)
@@ -85,7 +92,7 @@ class ExactEpochs:
     def _gives_up(self, error: Exception) -> bool:
         return isinstance(error, MemberUnreachable) and (self._goes_on_without() or bool(self._asking))
 
-    def _attempt(self, lineage: Lineage, work: Sequence[Work]) -> Outcome:
+    def _attempt(self, lineage: Lineage, work: Sequence[Work], recorded: Lineage | None) -> Outcome:
         compiled = self._flow.compiled
         declared = compiled.declared
         if self._flow.runner.scattered and declared.settings.durable:
@@ -93,10 +100,14 @@ class ExactEpochs:
                 if not one.source.replayable:
                     self._flow.pushed.hold(one.name, lineage.epoch, one.source.parts(one.offers[0]))
         deliver = frozenset(compiled.flow.views[view] for view, _ in declared.sinks)
+        spec = epoch_spec(self._flow, lineage, deliver=deliver)
+        if recorded is not None:
+            # An operator that the other line did not have asks for itself.
+            asking = frozenset(self._asking) - recorded.answers.keys()
+            told = lineage.answered(recorded.answers)
+            spec = epoch_spec(self._flow, told, again=True, deliver=deliver, asking=asking)
         try:
-            return self._job.run(
-                epoch_spec(self._flow, lineage, deliver=deliver), work, f"{declared.name}: epoch {lineage.epoch}"
-            )
+            return self._job.run(spec, work, f"{declared.name}: epoch {lineage.epoch}")
         except (LogDamaged, MemberUnreachable):
             self._lead.check()  # layers that another driver has taken away need no repair
             raise

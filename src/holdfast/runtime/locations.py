@@ -6,6 +6,7 @@ can be: over storage that takes a second for each, the time that a round takes i
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,9 @@ from typing import TypeVar
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.history import History
 from holdfast.errors import LogDamaged, StoreError
+from holdfast.log.branch_location import referred
 from holdfast.log.location import Location
-from holdfast.log.replica import Replica
+from holdfast.log.replica import Replica, layer_path
 from holdfast.trace.name import LayerName
 
 T = TypeVar("T")
@@ -47,6 +49,9 @@ class Locations:
         self.all = list(locations)
         self.replicas = [Replica(location) for location in locations]
         self.troubles: dict[int, Trouble] = {}
+        self.removing = [threading.Lock() for _ in self.all]
+        """Held while layers are removed from a location: whoever is about to share some waits until that is over."""
+
         self._history = history
         self._threads = threads
 
@@ -119,6 +124,9 @@ class Locations:
         self.each(numbers, lambda number: self.replicas[number].merge_lineage(self._history, self.at_once))
 
     def remove(self, number: int, names: Iterable[tuple[str, LayerName]]) -> None:
-        """Remove (trace, layer) pairs from a location."""
+        """Remove (trace, layer) pairs from a location, but for those that a branch shares."""
         replica = self.replicas[number]
-        self.at_once(lambda one: replica.remove_layer(*one), names)
+        with self.removing[number]:
+            shared = referred(replica.location)
+            gone = [one for one in names if layer_path(*one) not in shared]
+            self.at_once(lambda one: replica.remove_layer(*one), gone)

@@ -80,6 +80,11 @@ class Replication:
         self.rounds = 0
 
     @property
+    def removing(self) -> Sequence[threading.Lock]:
+        """Of each location: held while layers are removed from it."""
+        return self._places.removing
+
+    @property
     def state(self) -> FlowState:
         """What is known of all locations."""
         return self._state

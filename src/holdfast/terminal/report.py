@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -37,6 +38,17 @@ def print_status(found: dict[str, Any], console: Console) -> None:
     console.print(facts)
     _print_levels(found, console)
     _print_collections(found, console)
+
+
+def print_branches(found: Sequence[dict[str, Any]], console: Console) -> None:
+    """Show the branches of a log."""
+    if not found:
+        console.print("no branches")
+        return
+    shown = Table("branch", "root", "made", "holds")
+    for each in found:
+        shown.add_row(Text(each["name"]), _epoch(each["root"]), _moment(each["created"]), size(each["bytes"]))
+    console.print(shown)
 
 
 def _safe(found: dict[str, Any]) -> str:

@@ -44,6 +44,10 @@ MARKS = (
     "snapshot.written",
     "snapshot.removed",
     "snapshot.copied_layers",
+    "branches.linked",
+    "branches.written",
+    "branches.unnamed",
+    "promote.linked",
     "merge",
     "loop.round",
 )

@@ -6,12 +6,14 @@
 The directory is the trace's (operator fingerprint), so it is not repeated. Names sort by epoch, then key range.
 Two files of one name hold the same bytes (invariant 2, append-only): the name ends with their checksum.
 A durable layer is named in the same way, with the checksum of its own bytes, and ends in ``.parquet``.
+``-part`` behind the checksum: the file holds rows of later epochs, too, which are not the layer's. A branch shares
+layers in this way that reach beyond its root (`log/branches.py`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 SUFFIX = ".arrow"
@@ -19,7 +21,9 @@ DURABLE = ".parquet"
 ALL = 1 << 64
 """The end of the whole hash range [0, 2^64)."""
 
-_PATTERN = re.compile(r"(\d{12,})-(\d{12,})-([0-9a-f]{16})-([0-9a-f]{17})-(none|\d{12,})-([0-9a-f]{16})-([0-9a-f]{16})")
+_PATTERN = re.compile(
+    r"(\d{12,})-(\d{12,})-([0-9a-f]{16})-([0-9a-f]{17})-(none|\d{12,})-([0-9a-f]{16})-([0-9a-f]{16})(-part)?"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -34,6 +38,8 @@ class LayerName:
     digest: str
     since: int
     checksum: str
+    part: bool = False
+    """The file has rows of epochs after ``last``, which are not of this layer."""
 
     @property
     def floor(self) -> int:
@@ -50,9 +56,17 @@ class LayerName:
 
     def _stem(self) -> str:
         since = "none" if self.since < 0 else f"{self.since:012d}"
-        return (
+        stem = (
             f"{self.first:012d}-{self.last:012d}-{self.low:016x}-{self.high:017x}-{since}-{self.digest}-{self.checksum}"
         )
+        return f"{stem}-part" if self.part else stem
+
+    def until(self, epoch: int, digest: str) -> LayerName | None:
+        """The name of the part of the layer up to an epoch, whose digest is given; None if it has none that can be read
+        by itself."""
+        if self.last <= epoch:
+            return self
+        return replace(self, last=epoch, digest=digest, part=True) if self.floor <= epoch else None
 
     @staticmethod
     def parse(text: str) -> LayerName | None:
@@ -70,8 +84,15 @@ def _parse(stem: str) -> LayerName | None:
     match = _PATTERN.fullmatch(stem)
     if match is None:
         return None
-    first, last, low, high, since, digest, checksum = match.groups()
+    first, last, low, high, since, digest, checksum, part = match.groups()
     name = LayerName(
-        int(low, 16), int(high, 16), int(first), int(last), digest, -1 if since == "none" else int(since), checksum
+        int(low, 16),
+        int(high, 16),
+        int(first),
+        int(last),
+        digest,
+        -1 if since == "none" else int(since),
+        checksum,
+        part is not None,
     )
     return name if name.low < name.high <= ALL and name.first <= name.last else None

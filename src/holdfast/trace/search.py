@@ -52,7 +52,7 @@ def open_slice(directory: Path, piece: Piece, layout: Layout) -> Slice:
         raise LogDamaged(f"layer {layer.path} has {layer.layout}, expected {layout}", path=str(layer.path), unfit=True)
     start = layer.find(piece.low) if piece.low > piece.name.low else 0
     stop = layer.find(piece.high) if piece.high < piece.name.high else layer.rows
-    cut = piece.after >= piece.name.first or piece.upto < piece.name.last
+    cut = piece.after >= piece.name.first or piece.upto < piece.name.last or piece.name.part
     if cut and layer.constant is not None:
         cut = False
         if not piece.after < layer.constant <= piece.upto:

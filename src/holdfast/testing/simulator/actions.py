@@ -7,7 +7,7 @@ actions is a list of actions.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.testing.simulator.model import LOOP, flow_of
 from holdfast.testing.simulator.world import LOCATIONS
@@ -175,9 +175,42 @@ class Repair:
     host: int
 
 
+@dataclass(frozen=True)
+class MakeBranch:
+    """The driver on a host makes a branch, from some epoch."""
+
+    host: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ReplayBranch:
+    """A branch is opened, fed some of what came since, and closed, or dies."""
+
+    host: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class RemoveBranch:
+    """The driver on a host removes a branch."""
+
+    host: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class PromoteBranch:
+    """A branch gets other views, is fed all that came since, and takes the place of the main line."""
+
+    host: int
+    seed: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
-    | SinkWeather | Edit | LoseMembers | LoseMemberAt | KillTaskAt | Repair
+    | SinkWeather | Edit | LoseMembers | LoseMemberAt | KillTaskAt | Repair | MakeBranch | ReplayBranch | RemoveBranch
+    | PromoteBranch
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -195,6 +228,28 @@ _CHANCES: dict[type[Action], float] = {
     Weather: 0.6,
     SinkWeather: 0.3,
 }
+
+
+BRANCHING = (
+    "branches.linked", "branches.written", "branches.unnamed", "promote.linked", "round.before_removal", "epoch.ran",
+)  # fmt: skip
+"""Marks that a flow comes to which has branches."""
+
+
+def with_branches(seed: int, actions: list[Action]) -> list[Action]:
+    """The actions, and branches that are made, fed and removed, with crashes at each step. Copies are not lost: those
+    of a branch that nobody opens are not filled again."""
+    chance = random.Random(f"{seed} branches")
+    found: list[Action] = [each for each in actions if not isinstance(each, LoseCopy | DamageCopy)]
+    found = [replace(each, truncate=0.0) if isinstance(each, Weather) else each for each in found]
+    for kind in (MakeBranch, MakeBranch, MakeBranch, ReplayBranch, ReplayBranch, RemoveBranch):
+        found.insert(chance.randrange(len(found) + 1), kind(0, chance.getrandbits(32)))
+    if chance.random() < 0.5:
+        found.insert(chance.randrange(len(found) + 1), PromoteBranch(0, chance.getrandbits(32)))
+    for _ in range(chance.randrange(3)):
+        crash = CrashAt(0, chance.choice(BRANCHING), chance.choice((1, 1, 2)))
+        found.insert(chance.randrange(len(found) + 1), crash)
+    return found
 
 
 def actions_of(seed: int, length: int, scattered: bool = False, on_loss: str = "replay") -> list[Action]:

@@ -31,8 +31,8 @@ from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
-from holdfast.testing.simulator import looked_up
-from holdfast.testing.simulator.actions import Action, actions_of
+from holdfast.testing.simulator import branching, looked_up
+from holdfast.testing.simulator.actions import Action, actions_of, with_branches
 from holdfast.testing.simulator.approximate import check_approximate
 from holdfast.testing.simulator.model import (
     DRAWN,
@@ -184,6 +184,9 @@ class Simulation:
         self.bases: set[int] = set()
         """The epochs up to which drivers have folded."""
 
+        self.branches = 0
+        """So many branches were there at the end."""
+
         self.approximate = 0
         """So many times views were read that were approximate."""
 
@@ -242,8 +245,21 @@ class Simulation:
                 self.losing = (seed, mark, times)
             case act.KillTaskAt(mark, times):
                 self.killing = (mark, times)
+            case act.MakeBranch(host, seed):
+                self._drive(host, lambda driver: branching.make(self.world, driver.open(), random.Random(seed)))
+            case act.ReplayBranch(host, seed):
+                self._drive(host, lambda driver: branching.replay_some(self.world, driver.open(), random.Random(seed)))
+            case act.PromoteBranch(host, seed):
+                self._drive(host, partial(self._promote, random.Random(seed)))
+            case act.RemoveBranch(host, seed):
+                self._drive(host, lambda driver: branching.remove(driver.open(), random.Random(seed)))
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
+
+    def _promote(self, chance: random.Random, driver: SimulatedDriver) -> None:
+        if branching.promote(self.world, driver.open(), chance):
+            driver.die()
+            driver.open().step()
 
     def _drive(self, host: int, work: object) -> None:
         driver = self.drivers[host]
@@ -440,6 +456,7 @@ class Simulation:
                 found, clock = bag_of(kept.rows(0, ALL, at)), history[at].clock
                 self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
                 self._compare_draws(f"view {view} as of epoch {back}", view, found, at)
+        self.branches = branching.check(self.world, engine, self._check_views)
         self.check_sinks(history)
         for view in self.world.flow:
             if len(self.world.commits[view]) != engine.last + 1:
@@ -452,6 +469,13 @@ class Simulation:
             raise Broken(f"nothing fails, and epoch {engine.last} is not safe: {engine.safe}")
         engine.close()
         driver.engine = None
+
+    def _check_views(self, subject: str, engine: Engine, at: int) -> None:
+        """The views of an engine are as its history says."""
+        bags, clock = self.world.upto(self.whole(engine.history)[: at + 1]), engine.history[at].clock
+        for view in self.world.flow:
+            found = bag_of(engine.readable(view, at)[0].rows(0, ALL, at))
+            self._compare(f"{subject}: view {view}", view, found, bags, clock, self.world.edition)
 
     @staticmethod
     def _compare(subject: str, view: str, found: Bag, bags: dict[str, Bag], clock: int, edition: int) -> None:
@@ -538,11 +562,13 @@ def simulate(
     scattered: bool = False,
     on_loss: str = "replay",
     strategy: Strategy | None = None,
+    branches: bool = False,
 ) -> SimulationFailure | None:
     """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
     ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired. ``strategy``: one under which
-    recovery is precise; by default ``hf.nosync()``."""
-    return run(seed, actions_of(seed, length, scattered, on_loss), scattered, on_loss, strategy)
+    recovery is precise; by default ``hf.nosync()``. ``branches``: with branches that are made, fed and removed."""
+    actions = actions_of(seed, length, scattered, on_loss)
+    return run(seed, with_branches(seed, actions) if branches else actions, scattered, on_loss, strategy)
 
 
 def shrink(

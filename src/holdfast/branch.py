@@ -1,0 +1,273 @@
+"""A branch of a flow: a flow of its own that began as the other was at an epoch (`Flow.branch`).
+
+Its log lies in the parent's (`log/branches.py`), its history is the parent's up to the root. What it takes after that
+is what the parent took: `replay` feeds the recorded epochs to it, one by one, under the same numbers, with the clock,
+the seed and the answers that they had. With the same views it comes to the same rows, bit for bit; with others, to
+those of a flow that had them all along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.connectors.recorded import for_branch
+from holdfast.errors import DeclarationError, EpochUnavailable, InputError
+from holdfast.flow import Flow
+from holdfast.foundation import arguments, failpoints
+from holdfast.inspect.compare_logs import compared
+from holdfast.log.branch_location import BranchLocation
+from holdfast.log.branches import BranchRecord, branch_flow, directory_of
+from holdfast.log.location import open_location
+from holdfast.results.comparison import Comparison
+from holdfast.results.flow_results import Epoch
+from holdfast.runtime.settings import working_directory
+
+if TYPE_CHECKING:
+    from holdfast.coordinator.history import History
+    from holdfast.coordinator.lineage import Lineage
+    from holdfast.frontend.catalog import Catalog
+    from holdfast.runtime.engine import Engine
+
+
+class Branch(Flow):
+    """A flow that began as another was at an epoch. Get one from `Flow.branch`.
+
+    It is declared like any flow: views may be changed, added and dropped, functions declared again, and it may have
+    sinks of its own. Its sources offer nothing by themselves: `replay` feeds it what the main line took. Its inputs
+    are its own (``branch.input("orders", …)`` gives the one that it has), and what is pushed to them is in the branch
+    alone; once it has taken such rows, `replay` is refused.
+
+    Threads: as for `Flow`.
+    """
+
+    def __init__(self, trunk: Flow, record: BranchRecord) -> None:
+        locations = [open_location(place) for place in trunk._places]
+        super().__init__(
+            branch_flow(trunk.name, record.name),
+            [BranchLocation(location, record.name) for location in locations],
+            trunk._session(),
+            trunk._partitions,
+            local=directory_of(trunk._local or working_directory(locations, make=False), record.name),
+            on_loss=trunk._on_loss,
+            max_clock_jump=None,
+        )
+        self._settings = trunk._settings
+        self._expires = dict(trunk._expires)
+        catalog = trunk._catalog
+        # What stands for a table is told once that it was taken: by its own flow.
+        planned = {
+            name: replace(each, statics={table: copy(source) for table, source in each.statics.items()})
+            for name, each in catalog.planned.items()
+        }
+        sources = {name: for_branch(source) for name, source in catalog.sources.items()}
+        self._catalog = replace(catalog, sources=sources, planned=planned)
+        self._trunk = trunk
+        self._record = record
+
+    @property
+    def root(self) -> int:
+        """The last epoch that it has in common with the flow that it branched from. From any thread."""
+        return self._record.root
+
+    def replay(self, to: int | None = None, *, on_epoch: Callable[[Epoch], None] | None = None) -> int:
+        """Run the epochs here that the main line has run since, up to ``to`` (None: its last one now), with the same
+        input, clocks, seeds and answers. How many were run. Each is told to ``on_epoch``; `stop` ends it after the
+        epoch at hand, and another call goes on.
+
+        Functions that are nondeterministic are not asked again, but for those that the main line did not have.
+        `EpochUnavailable` if the main line has not come so far, or its record of an epoch was released.
+
+        From any thread; other threads have their turns between epochs. Not from code that an epoch calls."""
+        if to is not None:
+            to = arguments.whole(f"branch '{self._record.name}'", "to", to, 0)
+        if on_epoch is not None:
+            arguments.callable_with(f"branch '{self._record.name}'", "on_epoch", on_epoch, "one argument, the Epoch")
+        done = 0
+        with self._running():
+            while not self._stopping:
+                result, to = self._replay_one(to)
+                if result is None:
+                    break
+                done += 1
+                if on_epoch is not None:
+                    on_epoch(result)
+        return done
+
+    def promote(self) -> Epoch:
+        """Make the functions and views of the branch those of the main line, from its next epoch on: feed the branch
+        what it lacks, declare its functions and views there, and run an epoch, with which each sink is given the
+        difference, exactly once. What the branch has computed is shared, not computed again. The branch stays.
+
+        It is an edit of the main line: if the process dies in the middle, the views are the old ones or the new ones,
+        as the next process declares them. So your program must declare the new ones from then on.
+
+        From any thread; waits for the epoch at hand of both. Not from code that an epoch calls."""
+        trunk = self._trunk
+        with trunk._turns.taken("promote()"):
+            main = trunk._started()
+            self.replay()
+            with self._turns.taken("promote()"):
+                engine = self._started()
+                self._check_fed(engine, main.history)
+                catalog = self._promoted()
+                hand_over = engine.hand_over(main) if _took_the_same(engine.history, main.history, self.root) else None
+                trunk._declared(catalog)
+                if hand_over is not None:
+                    hand_over()
+            failpoints.reach("promote.linked")
+            main = trunk._started()
+            with trunk._members.watched(lambda: main.safe), trunk._telling(main):
+                result = main.step()
+            trunk._tell_epoch(result)
+        return result
+
+    def _promoted(self) -> Catalog:
+        """What the main line declares, with the functions and views of the branch."""
+        found, own, planner = self._trunk._catalog, self._catalog, self._trunk._planner()
+        for name, function in own.functions.items():
+            if found.functions.get(name) is not function:
+                found = found.with_function(function, planner)
+        for name in own.planned:
+            if found.queries.get(name) is not own.queries[name]:
+                found = found.with_view(name, own.queries[name], planner)
+        for name in reversed(list(found.planned)):
+            if name not in own.planned:
+                if any(view == name for view, _ in self._trunk._sinks):
+                    raise DeclarationError(
+                        f"branch '{self._record.name}': it has no view '{name}', and a sink of the main line takes its "
+                        f"changes; flow.unsink('{name}') first",
+                        view=name,
+                    )
+                found = found.without_view(name)
+        return found
+
+    def _check_fed(self, engine: Engine, history: History) -> None:
+        """Raise unless the branch took what the main line took, all of it and nothing else."""
+        self._check_root(history)
+        for epoch in range(self.root + 1, engine.last + 1):
+            if epoch > history.last or not _is_fed(engine.history[epoch], history[epoch]):
+                raise self._own_input(epoch)
+
+    def _check_root(self, history: History) -> None:
+        """Raise if the main line has lost the epoch with which the branch begins, and has another one now."""
+        if history.digest(self.root) != self._record.digest:
+            raise EpochUnavailable(
+                f"branch '{self._record.name}': '{self._trunk.name}' has lost epoch {self.root}, with which the branch "
+                "begins, and went on from before: what it took since is not the branch's",
+                epoch=self.root,
+            )
+
+    def _own_input(self, epoch: int) -> DeclarationError:
+        return DeclarationError(
+            f"branch '{self._record.name}': epoch {epoch} took input of its own, so what the main line took in it is "
+            "missing; make another branch",
+            branch=self._record.name,
+            epoch=epoch,
+        )
+
+    def _replay_one(self, to: int | None) -> tuple[Epoch | None, int]:
+        """Run the next recorded epoch, if there is one up to ``to``; that, and the last one that is to be run."""
+        trunk = self._trunk._opened("replay()")
+        history = trunk.history
+        to = history.last if to is None else to
+        if to > history.last:
+            raise EpochUnavailable(
+                f"branch '{self._record.name}': epoch {to} is not there yet; the main line's last is {history.last}",
+                epoch=to,
+                latest=history.last,
+            )
+        with self._turns.taken("replay()"):
+            engine = self._started()
+            if engine.last >= to:
+                return None, to
+            recorded = self._recorded(engine, history)
+            with (
+                trunk.recorded_work(recorded, engine.partitions) as work,
+                self._members.watched(lambda: engine.safe),
+                self._telling(engine),
+                self._explaining(recorded),
+            ):
+                result = engine.run_recorded(recorded, work)
+            self._tell_epoch(result)
+        return result, to
+
+    @contextmanager
+    def _explaining(self, recorded: Lineage) -> Iterator[None]:
+        """A source that cannot read what it once offered may have been told to forget it, before there was a branch to
+        keep it for."""
+        try:
+            yield
+        except InputError as error:
+            if recorded.epoch > self._record.released:
+                raise
+            raise EpochUnavailable(
+                f"branch '{self._record.name}': what the main line took in epoch {recorded.epoch} cannot be read any "
+                f"more: it was released before the branch was made. From epoch {self._record.released} on a branch can "
+                f"be fed; one that is made before an epoch is safe keeps its input ({error})",
+                epoch=recorded.epoch,
+                earliest=self._record.released,
+            ) from error
+
+    def _recorded(self, engine: Engine, history: History) -> Lineage:
+        """The record of the next epoch, whose number is the next one here."""
+        last = engine.last
+        if last + 1 <= history.first:
+            raise EpochUnavailable(
+                f"branch '{self._record.name}': the record of epoch {last + 1} of '{self._trunk.name}' was released; a "
+                f"branch from epoch {history.first} on can be fed",
+                epoch=last + 1,
+                earliest=history.first,
+            )
+        self._check_root(history)
+        if last > self.root and not _is_fed(engine.history[last], history[last]):
+            raise self._own_input(last)
+        return history[last + 1]
+
+
+def _is_fed(own: Lineage, recorded: Lineage) -> bool:
+    """Whether an epoch of a branch took what the main line's took."""
+    return own.clock == recorded.clock and own.seed == recorded.seed and recorded.offers.items() <= own.offers.items()
+
+
+def _took_the_same(own: History, recorded: History, root: int) -> bool:
+    """Whether every epoch since the root took exactly what the main line's took."""
+    return all(own[epoch].offers == recorded[epoch].offers for epoch in range(root + 1, own.last + 1))
+
+
+def compare(
+    here: Flow, there: Flow, view: str, at: int | None = None, *, by: str | Sequence[str] | None = None
+) -> Comparison:
+    """Where ``view`` of two flows, such as a flow and its branch, differs as of epoch ``at`` (None: the last that both
+    have): rows that one of them has alone, and rows that were changed. ``by`` names the columns that tell which row is
+    which; by default those by which the view is kept (of an aggregate, what it groups by).
+
+    Costs both views, read once. From any thread; waits for the epochs at hand."""
+    for one in (here, there):
+        if not isinstance(one, Flow):
+            arguments.refuse("compare", "what to compare", "a flow or a branch", one)
+        one._check_view(view)
+    if at is not None:
+        at = arguments.whole(f"view '{view}'", "at", at, 0)
+    logs = []
+    for one in (here, there):
+        with one._turns.taken("compare()", looks=True):
+            logs.append(one._looking())
+    epoch = min(engine.last for engine in logs) if at is None else at
+    found = []
+    for one, engine in zip((here, there), logs, strict=True):
+        with one._turns.taken("compare()", looks=True):
+            found.append(engine.readable(view, epoch)[0])
+    result = compared(found[0], found[1], view, epoch, _short(here, there), by)
+    from holdfast.spark.comparison_frame import comparison_frame
+
+    return replace(result, frame=comparison_frame(here._session(), result.rows, found[0].fields))
+
+
+def _short(here: Flow, there: Flow) -> tuple[str, str]:
+    """What the two are called: a flow and its branch by less than their full names."""
+    first, second = ("main" if isinstance(there, Branch) and there._trunk is here else here.name), there.name
+    return first, there._record.name if isinstance(there, Branch) and first == "main" else second

@@ -1,0 +1,56 @@
+"""A source of a branch: it reads what was offered to the main line, and offers nothing by itself.
+
+A branch takes what the main line took (`Branch.replay`), so its sources must not look for more: the main line's own
+would be told of it. Offers say all that is needed to read them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.connectors.input import Input, KeyedInput
+from holdfast.connectors.source import Offer, Part, Source
+
+
+class Recorded(Source):
+    """``source``, as far as it was recorded."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.fields = source.fields
+        self.retracts = source.retracts
+        self.trusted = source.trusted
+        self.replayable = source.replayable
+        self.in_order = source.in_order
+        self.versions = source.versions
+        self.keeps_rows = source.keeps_rows
+
+    def in_session(self, zone: str) -> None:
+        self.source.in_session(zone)
+
+    def poll(self) -> Offer | None:
+        return None
+
+    def advance(self, offer: Offer) -> None:
+        pass
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return self.source.parts(offer)
+
+    def frame(self, spark: Any, offer: Offer) -> Any:
+        return self.source.frame(spark, offer)
+
+    def placed_frame(self, spark: Any, offer: Offer) -> Any:
+        return self.source.placed_frame(spark, offer)
+
+    def fold(self, offers: Sequence[Offer]) -> list[Offer]:
+        return self.source.fold(offers)
+
+
+def for_branch(source: Source) -> Source:
+    """The source of a branch that stands for a source of the main line: an input of its own for rows that code pushes,
+    else what was recorded."""
+    if isinstance(source, Input | KeyedInput):
+        return source.apart()
+    return source if isinstance(source, Recorded) else Recorded(source)

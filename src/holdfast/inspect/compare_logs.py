@@ -1,0 +1,91 @@
+"""Comparing a view of two logs, such as a flow's and its branch's, with or without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from holdfast.errors import DeclarationError, UnknownName
+from holdfast.foundation import arguments
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.inspect.log_reader import LogReader
+from holdfast.inspect.places import Named
+from holdfast.log.branch_location import BranchLocation
+from holdfast.log.branches import directory_of, read_branches
+from holdfast.log.location import open_location
+from holdfast.results.comparison import Comparison
+from holdfast.task.log_comparison import compare_logs
+from holdfast.task.view_log import ViewLog
+
+MAIN = "main"
+"""What the flow itself is called beside its branches."""
+
+
+def compared(
+    here: ViewLog,
+    there: ViewLog,
+    view: str,
+    at: int,
+    names: tuple[str, str],
+    by: str | Sequence[str] | None = None,
+) -> Comparison:
+    """Where two logs differ as of an epoch; ``names``: what they are called."""
+    columns = [field.name for field in here.fields]
+    kinds = [[(field.name, field.type) for field in log.fields] for log in (here, there)]
+    if kinds[0] != kinds[1]:
+        said = [", ".join(f"{name} {kind}" for name, kind in each) for each in kinds]
+        raise DeclarationError(
+            f"view '{view}': in {names[0]} its columns are ({said[0]}), in {names[1]} ({said[1]}); rows of different "
+            "columns cannot be compared",
+            view=view,
+        )
+    if by is None:
+        key = [columns[place] for place in here.spec.key]
+        key = key if len(key) < len(columns) else []
+    else:
+        key = [by] if isinstance(by, str) else list(by)
+    for each in key:
+        arguments.text(f"view '{view}'", "by", each, "a column")
+        if each not in columns:
+            raise UnknownName(f"view '{view}': column '{each}' not found{did_you_mean(each, columns)}", name=each)
+    rows = compare_logs(here, there, at, [columns.index(each) for each in key])
+    return Comparison(view, at, *names, tuple(key), rows)
+
+
+def compare_branches(
+    log: Named,
+    here: str,
+    there: str,
+    view: str,
+    at: int | None = None,
+    by: Sequence[str] | None = None,
+    since: int | None = None,
+) -> Iterator[Comparison]:
+    """The same of two lines of a log, each ``main`` or the name of a branch; ``at``: by default the last epoch that
+    both have. With ``since``: one for each epoch after it."""
+    first, second = (LogReader(branch_of(log, name), (), [view]) for name in (here, there))
+    with first, second:
+        last = min(first.epoch, second.epoch) if at is None else at
+
+        def beside(mine: ViewLog, epoch: int) -> Comparison:
+            return second.with_log(view, epoch, partial(compare, mine))
+
+        def compare(mine: ViewLog, others: ViewLog, epoch: int) -> Comparison:
+            mine.check(view, epoch)
+            others.check(view, epoch)
+            return compared(mine, others, view, epoch, (here, there), by)
+
+        for epoch in [last] if since is None else range(since + 1, last + 1):
+            yield first.with_log(view, epoch, beside)
+
+
+def branch_of(log: Named, name: str) -> Named:
+    """The log of a branch, or the one itself."""
+    location = open_location(log)
+    if name == MAIN:
+        return log
+    known = read_branches(location)
+    if name not in known:
+        raise UnknownName(f"log {location.uri}: branch '{name}' not found{did_you_mean(name, known)}", name=name)
+    path = location.local()
+    return BranchLocation(location, name) if path is None else directory_of(path, name)

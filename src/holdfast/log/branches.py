@@ -1,0 +1,151 @@
+"""The branches of a log: logs of their own that begin with the parent's layers as of an epoch, the root.
+
+    <log>/branches/<name>/branch.json      {"name", "flow", "root", "digest", "created", "released"}
+    <log>/branches/<name>/…                a log: working directory, log location, or both, as the parent's
+
+``<log>`` is the parent's working directory and each of its locations. A branch is there if any place has its
+``branch.json``, which is written last and removed first: a directory without it anywhere is what a crash left.
+
+What is shared: in the working directory layers are hard links (`log/linked_layers.py`), in a location they are
+references that the parent honours (`log/branch_location.py`). The history of the branch is the parent's up to the root;
+what it does from there on has digests of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from holdfast.errors import LogDamaged
+from holdfast.foundation.atomic_files import replace_file
+from holdfast.log import header
+from holdfast.log.branch_location import DIRECTORY
+from holdfast.log.branch_location import FILE as REFERENCES
+from holdfast.log.location import Location
+
+FILE = "branch.json"
+
+
+@dataclass(frozen=True)
+class BranchRecord:
+    """A branch, as its file says it."""
+
+    name: str
+    flow: str
+    """Whose branch it is."""
+
+    root: int
+    """The last epoch that it has in common with its parent."""
+
+    digest: str
+    """The digest of that epoch."""
+
+    created: float
+    """When it was made: seconds since 1970."""
+
+    released: int
+    """Up to this epoch sources had been told, when it was made, that they may forget what was taken of them."""
+
+    def to_bytes(self) -> bytes:
+        return header.to_text(asdict(self)).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes, place: str, path: str) -> BranchRecord:
+        said = header.from_text(data, place, path)
+        try:
+            return BranchRecord(**said)
+        except TypeError as error:
+            raise LogDamaged(f"{place}/{path}: it is no branch: {error}", path=path) from None
+
+
+def branch_flow(flow: str, name: str) -> str:
+    """The name of the flow that a branch is."""
+    return f"{flow}/{name}"
+
+
+def directory_of(log: Path, name: str) -> Path:
+    """The working directory of a branch."""
+    return log / DIRECTORY / name
+
+
+def path_of(name: str) -> str:
+    return f"{DIRECTORY}/{name}/{FILE}"
+
+
+def read_branches(location: Location) -> dict[str, BranchRecord]:
+    """The branches that a location has; a file that does not read is left out."""
+    found = {}
+    for name in location.directories(DIRECTORY):
+        with suppress(FileNotFoundError, LogDamaged):
+            found[name] = BranchRecord.from_bytes(location.read(path_of(name)), location.uri, path_of(name))
+    return found
+
+
+def read_local(log: Path) -> dict[str, BranchRecord]:
+    """The branches that a working directory has."""
+    found = {}
+    for path in sorted((log / DIRECTORY).glob(f"*/{FILE}")):
+        with suppress(FileNotFoundError, LogDamaged):
+            found[path.parent.name] = BranchRecord.from_bytes(path.read_bytes(), str(log), str(path))
+    return found
+
+
+def leftovers(location: Location, known: set[str]) -> list[str]:
+    """Directories of branches that there are not: what a crash left."""
+    return [name for name in location.directories(DIRECTORY) if name not in known]
+
+
+def write_local(log: Path, record: BranchRecord) -> None:
+    directory_of(log, record.name).mkdir(parents=True, exist_ok=True)
+    replace_file(log / path_of(record.name), record.to_bytes(), sync=True)
+
+
+def remove_from(location: Location, name: str) -> None:
+    """Remove all that a location has of a branch, what says that it is there first."""
+    location.remove(path_of(name))
+    if (directory := location.local()) is not None:
+        shutil.rmtree(directory_of(directory, name), ignore_errors=True)
+        return
+    for path in _below(location, f"{DIRECTORY}/{name}"):
+        location.remove(path)
+
+
+def remove_local(log: Path, name: str) -> None:
+    """Remove the working directory of a branch, what says that it is there first."""
+    (log / path_of(name)).unlink(missing_ok=True)
+    shutil.rmtree(directory_of(log, name), ignore_errors=True)
+
+
+def _below(location: Location, directory: str) -> Iterator[str]:
+    """All blobs below a directory, the references last: what they hold is held until all else is gone."""
+    for each in location.directories(directory):
+        yield from _below(location, f"{directory}/{each}")
+    names = [entry.name for entry in location.list(directory)]
+    for name in sorted(names, key=lambda one: one == REFERENCES):
+        yield f"{directory}/{name}"
+
+
+def blobs(location: Location, name: str) -> int:
+    """The bytes of what a branch has of its own in a location."""
+    return sum(_sizes(location, f"{DIRECTORY}/{name}"))
+
+
+def _sizes(location: Location, directory: str) -> Iterator[int]:
+    for each in location.directories(directory):
+        yield from _sizes(location, f"{directory}/{each}")
+    yield from (entry.size for entry in location.list(directory))
+
+
+def local_bytes(log: Path, name: str) -> int:
+    """The bytes that removing the working directory of a branch would free: files that nothing else is linked to."""
+    found = 0
+    for where, _, files in os.walk(directory_of(log, name)):
+        for file in files:
+            with suppress(FileNotFoundError):
+                about = os.lstat(os.path.join(where, file))
+                found += about.st_size if about.st_nlink == 1 else 0
+    return found

@@ -1,0 +1,95 @@
+"""What `hf.compare` finds: where a view of two flows differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.trace.equality import content_ranks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Where a view of two flows differs, as of one epoch. ``print`` shows a summary."""
+
+    view: str
+    epoch: int
+    here: str
+    there: str
+    """The names of the two."""
+
+    key: tuple[str, ...]
+    """The columns by which rows are told to be changed; none: each row is on one side alone."""
+
+    rows: pa.Table = field(repr=False)
+    """The rows that differ: the view's columns, ``_side`` (``here`` or ``there``), ``_change`` (``here``, ``there``, or
+    ``changed``, where the other side has a row of the same key), and ``_count``, how many copies it has more."""
+
+    frame: DataFrame | None = field(default=None, repr=False, compare=False)
+    """The same as a Spark DataFrame; None where it was found without Spark."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether both have the same rows."""
+        return not self.rows.num_rows
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows are ``here`` alone, ``there`` alone, and how many keys were ``changed``."""
+        found = {each: self._of(each).num_rows for each in ("here", "there")}
+        changed = self._of("changed")
+        ranks = content_ranks([changed.column(each) for each in self.key], rows=changed.num_rows)
+        return {**found, "changed": len(np.unique(ranks))}
+
+    def _of(self, change: str) -> pa.Table:
+        return self.rows.filter(pc.equal(self.rows.column("_change"), change))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "view": self.view,
+            "epoch": self.epoch,
+            "here": self.here,
+            "there": self.there,
+            "key": list(self.key),
+            **self.counts,
+            "rows": self.rows.to_pylist(),
+        }
+
+    def __str__(self) -> str:
+        subject = f"view '{self.view}' as of epoch {self.epoch}"
+        if self.equal:
+            return f"{subject}: {self.here} and {self.there} have the same rows"
+        counts = self.counts
+        lines = [
+            f"{subject}:",
+            f"  only in {self.here}: {counts['here']:,}",
+            f"  only in {self.there}: {counts['there']:,}",
+        ]
+        if self.key:
+            lines.append(f"  changed, by {', '.join(self.key)}: {counts['changed']:,}")
+        shown = self.rows.slice(0, _SHOWN).to_pylist()
+        lines += [f"    {_sign(row)} {_values(row)}" for row in shown]
+        if self.rows.num_rows > _SHOWN:
+            lines.append(f"    … and {self.rows.num_rows - _SHOWN:,} rows more")
+        return "\n".join(lines)
+
+
+def _sign(row: Mapping[str, Any]) -> str:
+    return "-" if row["_side"] == "here" else "+"
+
+
+def _values(row: Mapping[str, Any]) -> str:
+    own = {name: value for name, value in row.items() if not name.startswith("_")}
+    times = f" ({row['_count']} times)" if row["_count"] > 1 else ""
+    return ", ".join(f"{name}={value!r}" for name, value in own.items()) + times

@@ -1,0 +1,370 @@
+"""The branches of an open flow: made, listed and removed (`log/branches.py` says what a branch is on disk).
+
+Making one copies no layer. Its steps, each of which only adds:
+
+1. compaction is held back at the root, for as long as this takes, and the root is made safe;
+2. the branch gets a working directory: links to the local layers as of the root, the lineage up to it, a description;
+3. each location gets references to its own layers as of the root, and the lineage;
+4. each location and the working directory get ``branch.json``: from the first of these on, the branch is there.
+
+Views and inputs must be readable as of the root. The state of an operator reaches back a few epochs only: where it does
+not, it is left out, and made again from rows that views and inputs have, when the branch is opened, as that of a new
+view is.
+
+A crash before step 4 leaves directories of a branch that is not there; opening the flow removes them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from holdfast.coordinator import events
+from holdfast.coordinator.copy_plan import trusting
+from holdfast.errors import (
+    DeclarationError,
+    EpochUnavailable,
+    LogDamaged,
+    MemberUnreachable,
+    StoreError,
+    UnknownName,
+)
+from holdfast.foundation import failpoints
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.guarantees.strategy import Copies
+from holdfast.log import branches
+from holdfast.log.branch_location import DIRECTORY, BranchLocation, Reference
+from holdfast.log.branch_making import BranchMaking, is_readable
+from holdfast.log.branches import BranchRecord
+from holdfast.log.host_paths import host_path, traces_of
+from holdfast.log.linked_layers import link_traces
+from holdfast.log.location import Location
+from holdfast.log.replica import layer_path
+from holdfast.log.snapshots import NAME
+from holdfast.reporting.redaction import logger
+from holdfast.results.flow_results import BranchInfo
+from holdfast.runtime.open_flow import OpenFlow
+from holdfast.trace.cover import cover, garbage
+from holdfast.trace.layer import list_layers
+from holdfast.trace.name import ALL, LayerName
+
+_LOG = logger("holdfast.recovery")
+
+_PATIENCE = 60.0
+"""Seconds in which the root of a branch must become safe."""
+
+_ATTEMPTS = 3
+"""So many rounds it may take, for those who drive without threads."""
+
+
+class Branches:
+    """The branches of one open flow."""
+
+    def __init__(self, flow: OpenFlow) -> None:
+        self._flow = flow
+        self._name = flow.compiled.declared.name
+        self._log = flow.directory.path
+        self._locations = list(flow.compiled.declared.locations)
+        self._state = flow.state
+        self._known: dict[str, BranchRecord] = {}
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read what all places have, and have those that lack one say it; remove what a crash left. Where a location
+        does not answer nothing is removed: it may be the one that knows."""
+        found: dict[str, BranchRecord] = {}
+        there: list[tuple[Location, dict[str, BranchRecord]]] = []
+        for location in self._locations:
+            try:
+                there.append((location, branches.read_branches(location)))
+                found |= there[-1][1]
+            except StoreError as error:
+                self._missed(location, error)
+        local = branches.read_local(self._log)
+        found |= local
+        for name, record in found.items():
+            self._known[name] = record
+            self._flow.guard.tell(events.BranchMade(name, record.root))
+            if name not in local:
+                branches.write_local(self._log, record)
+            for location, has in there:
+                if name not in has:
+                    self._say(location, record)
+        if len(there) == len(self._locations):
+            self._clear(there)
+
+    def _clear(self, there: Iterable[tuple[Location, object]]) -> None:
+        for location, _ in there:
+            try:
+                for name in branches.leftovers(location, set(self._known)):
+                    branches.remove_from(location, name)
+            except StoreError as error:
+                self._missed(location, error)
+        directory = self._log / DIRECTORY
+        for path in directory.iterdir() if directory.is_dir() else ():
+            if path.name not in self._known:
+                branches.remove_local(self._log, path.name)
+
+    def listed(self) -> tuple[BranchInfo, ...]:
+        """The branches that there are, by root."""
+        return tuple(
+            BranchInfo(each.name, each.root, each.digest, each.created, self._held(each.name))
+            for each in sorted(self._known.values(), key=lambda each: (each.root, each.name))
+        )
+
+    def _held(self, name: str) -> int:
+        """The bytes that removing a branch would free."""
+        found = branches.local_bytes(self._log, name)
+        for location in self._locations:
+            if location.local() == self._log:
+                continue
+            try:
+                found += branches.blobs(location, name)
+            except StoreError as error:
+                self._missed(location, error)
+        return found + sum(
+            each.size
+            for number, location in enumerate(self._locations)
+            for each in self._only_referred(number, BranchLocation(location, name))
+        )
+
+    def _only_referred(self, number: int, location: BranchLocation) -> list[Reference]:
+        """What a branch shares with a location that would not keep it for its own sake, as it was seen last."""
+        holding = self._state.copies.holdings.get(number)
+        if holding is None:
+            return []
+        last, live = self._state.history.last, self._state.copies.live_after
+        needed = {
+            layer_path(trace, name)
+            for trace, layers in holding.layers.items()
+            for name in set(layers) - set(garbage(layers, trusting(last), live))
+        }
+        try:
+            return [each for each in location.references().values() if each.path not in needed]
+        except (StoreError, LogDamaged):
+            return []
+
+    # -- making one ---------------------------------------------------------------------------------------------------
+
+    def make(self, name: str, at: int | datetime | None) -> BranchRecord:
+        """Make a branch as of an epoch, or of the last one that was over at a time (None: the last). The one that there
+        is, if it has this name and root. `LogDamaged` if local layers are missing that it needs."""
+        known = self._known.get(name)
+        if known is not None:
+            if at is None or self._epoch(at) == known.root:
+                return known
+            raise DeclarationError(
+                f"flow '{self._name}': there is a branch '{name}' already, from epoch {known.root}; remove it first "
+                "(flow.remove_branch), or take another name",
+                flow=self._name,
+                branch=name,
+            )
+        self._check(name)
+        root = self._epoch(at)
+        held = f"branch {name}"  # no snapshot can have that name
+        self._flow.guard.tell(events.SnapshotTaken(held, root))
+        try:
+            self._await_safe(name, root)
+            return self._make(name, root)
+        finally:
+            self._flow.guard.tell(events.SnapshotRemoved(held))
+
+    def _check(self, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise DeclarationError(
+                f"flow '{self._name}': a branch's name is made of letters, digits, '.', '_' and '-', not {name!r}",
+                flow=self._name,
+            )
+        if name == "main":
+            raise DeclarationError(
+                f"flow '{self._name}': 'main' is the flow itself; take another name", flow=self._name
+            )
+        if self._state.settings.strategy.copies is not Copies.EVERYTHING:
+            raise DeclarationError(
+                f"flow '{self._name}': strategy {self._state.settings.strategy.name} copies no state, so a branch "
+                "could not be kept; use nosync",
+                flow=self._name,
+            )
+
+    def _epoch(self, at: int | datetime | None) -> int:
+        history = self._state.history
+        if history.last < 0:
+            raise DeclarationError(f"flow '{self._name}': there is no epoch yet to branch from", flow=self._name)
+        if at is None:
+            return history.last
+        if isinstance(at, datetime):
+            moment = int(at.timestamp() * 1e6)
+            before = [record.epoch for record in history if record.clock <= moment]
+            if not before:
+                raise self._gone(history.first - 1, history.first, f"what was at {at}")
+            return before[-1]
+        if at > history.last:
+            raise EpochUnavailable(
+                f"flow '{self._name}': epoch {at} is not there yet; the last is {history.last}",
+                epoch=at,
+                latest=history.last,
+            )
+        if at < history.first:
+            raise self._gone(at, history.first, f"epoch {at}")
+        return at
+
+    def _gone(self, epoch: int, earliest: int, what: str) -> EpochUnavailable:
+        kept = self._state.history.last - max(epoch, 0)
+        return EpochUnavailable(
+            f"flow '{self._name}': no branch can begin with {what} any more: it is behind what the flow retains; the "
+            f"earliest epoch from which one can is {earliest}. retain={kept} (or more) would have kept it",
+            epoch=epoch,
+            earliest=earliest,
+        )
+
+    def _await_safe(self, name: str, root: int) -> None:
+        """What a branch refers to must be all that it needs, should its working directory be lost."""
+        durability, attempts = self._flow.durability, iter(range(_ATTEMPTS))
+        alone = not self._flow.runner.threads
+        if not durability.wait(root, _PATIENCE, lambda: alone and next(attempts, None) is None):
+            raise StoreError(
+                f"flow '{self._name}': branch '{name}': epoch {root} is not safe yet, so it could not be kept: "
+                f"{durability.why_not()}",
+                flow=self._name,
+                epoch=root,
+            )
+
+    def _make(self, name: str, root: int) -> BranchRecord:
+        history, runner = self._state.history, self._flow.runner
+        # What is safe may have been released, by this driver or one before.
+        released = self._state.copies.safe
+        record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
+        making = BranchMaking(record, history, self._shared(root), self._flow.directory.read_collections())
+        target = branches.directory_of(self._log, name)
+        traces = traces_of(target, history[root].term) if runner.scattered else target / "traces"
+        link = partial(link_traces, self._flow.compiled.directory, traces)
+        making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
+        failpoints.reach("branches.linked")
+        took = sum([self._refer(number, making) for number in range(len(self._locations))])
+        if took < self._state.settings.min_replicas:
+            self._remove(record)
+            raise StoreError(
+                f"flow '{self._name}': branch '{name}' could be written to {took} of {len(self._locations)} log "
+                f"locations, and needs {self._state.settings.min_replicas}; it was not made",
+                flow=self._name,
+            )
+        failpoints.reach("branches.written")
+        branches.write_local(self._log, record)
+        self._known[name] = record
+        self._flow.guard.tell(events.BranchMade(name, root))
+        return record
+
+    def _shared(self, root: int) -> set[str]:
+        """The traces that the branch begins with; `EpochUnavailable` if one that it must have was compacted."""
+        compiled, state = self._flow.compiled, self._state
+        directory, digests = compiled.directory, state.history.digests()
+        listed: dict[str, set[LayerName]] = {}
+        for found in self._flow.runner.everywhere("listing layers", partial(_listed, directory)).values():
+            for trace, names in found.items():
+                listed.setdefault(trace, set()).update(names)
+        whole = {trace for trace, names in listed.items() if is_readable(names, digests, root)}
+        required = self._required(root)
+        for trace in sorted(required.keys() - whole):
+            true = [name for name in listed.get(trace, ()) if digests.get(name.last) == name.digest]
+            try:
+                cover(true, 0, ALL, root, trusting(state.history.last))  # LogDamaged: something is missing here
+            except EpochUnavailable:
+                raise self._gone(root, self._earliest(listed, root), f"epoch {root} of '{required[trace]}'") from None
+        # An operator is made again as a whole.
+        halves = {each for each, traces in compiled.traces.items() if not whole.issuperset(traces)}
+        return {trace for trace in whole if trace.partition(".")[0] not in halves}
+
+    def _earliest(self, listed: Mapping[str, Collection[LayerName]], root: int) -> int:
+        """The first epoch after ``root`` from which a branch can be made of these layers."""
+        history = self._state.history
+        digests = history.digests()
+        for epoch in range(root + 1, history.last):
+            if all(is_readable(listed.get(trace, ()), digests, epoch) for trace in self._required(epoch)):
+                return epoch
+        return history.last
+
+    def _required(self, root: int) -> dict[str, str]:
+        """The traces that cannot be made again as of an epoch, each with a view or input that needs it: rows, and
+        values that were drawn."""
+        compiled, versions = self._flow.compiled, self._state.versions
+        required: dict[str, str] = {}
+        for view, version in compiled.versions().items():
+            past = versions.of(view)
+            if not past or past[versions.at(view, root)].version != version:
+                continue  # it was another one then: the branch makes it anew, as an edited view
+            drawn = compiled.flow.ancestors({version.log}) & compiled.drawing
+            for trace in [version.trace, *(trace for operator in drawn for trace in compiled.traces[operator])]:
+                required.setdefault(trace, view)
+        return required
+
+    def _refer(self, number: int, making: BranchMaking) -> bool:
+        """Have a location say what the branch shares with it; whether it could."""
+        location = self._locations[number]
+        try:
+            making.refer_in(location, self._flow.durability.removing[number])
+        except (StoreError, FileNotFoundError) as error:
+            self._missed(location, error)
+            return False
+        return self._say(location, making.record)
+
+    def _say(self, location: Location, record: BranchRecord) -> bool:
+        try:
+            location.write(branches.path_of(record.name), record.to_bytes())
+            return True
+        except StoreError as error:
+            self._missed(location, error)
+            return False
+
+    # -- removing one -------------------------------------------------------------------------------------------------
+
+    def remove(self, name: str) -> None:
+        """Remove a branch and all that it alone has."""
+        if name not in self._known:
+            raise UnknownName(
+                f"flow '{self._name}': branch '{name}' not found{did_you_mean(name, self._known)}", name=name
+            )
+        self._remove(self._known.pop(name))
+
+    def _remove(self, record: BranchRecord) -> None:
+        """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
+        is opened next."""
+        for location in self._locations:
+            try:
+                location.remove(branches.path_of(record.name))
+            except StoreError as error:
+                self._missed(location, error)
+        (self._log / branches.path_of(record.name)).unlink(missing_ok=True)
+        failpoints.reach("branches.unnamed")
+        for location in self._locations:
+            try:
+                branches.remove_from(location, record.name)
+            except StoreError as error:
+                self._missed(location, error)
+        if self._flow.runner.scattered:
+            target = traces_of(branches.directory_of(self._log, record.name), 0).parent
+            with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
+                self._flow.runner.everywhere("removing a branch", lambda: shutil.rmtree(host_path(target), True))
+        branches.remove_local(self._log, record.name)
+        self._flow.guard.tell(events.BranchRemoved(record.name))
+
+    def _missed(self, location: Location, error: Exception) -> None:
+        _LOG.warning(
+            "flow '%s': log location %s: its branches cannot be kept up to date: %s",
+            self._name,
+            location.uri,
+            error,
+            extra={"flow": self._name, "location": location.uri, "error": str(error)},
+        )
+
+
+def _listed(directory: Path) -> dict[str, list[LayerName]]:
+    own = host_path(directory)
+    found = sorted(os.listdir(own)) if own.is_dir() else []
+    return {trace: list_layers(own / trace) for trace in found if (own / trace).is_dir()}

@@ -1,0 +1,23 @@
+"""The rows in which two views differ, as a Spark DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.plan.nodes import Field
+from holdfast.spark.schemas import ddl
+from holdfast.task.log_comparison import CHANGE, COUNT, SIDE
+
+
+def comparison_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[Field]) -> DataFrame:
+    """``rows`` of a comparison of views with these columns."""
+    batches = rows.to_batches()
+
+    def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    schema = f"{ddl(fields)}, {SIDE} string, {CHANGE} string, {COUNT} bigint"
+    return spark.range(0, 1, 1, 1).mapInArrow(given, schema)

@@ -1,0 +1,135 @@
+"""Branches in a simulation: made from some epoch, fed what came since by an engine of their own, compared, removed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from holdfast.connectors.recorded import Recorded
+from holdfast.errors import EpochUnavailable
+from holdfast.foundation import failpoints
+from holdfast.log.branch_location import DIRECTORY, BranchLocation
+from holdfast.log.branches import branch_flow, directory_of
+from holdfast.runtime.declaration import ConnectorProgress
+from holdfast.runtime.engine import Engine
+from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.testing.simulator.model import EDITIONS, plans
+from holdfast.testing.simulator.runner import SimulatedRunner
+from holdfast.testing.simulator.world import Broken, World, bag_of, difference
+from holdfast.trace.name import ALL
+
+
+def _forgotten(world: World, engine: Engine) -> int:
+    """The last epoch of which the world has forgotten something that it took."""
+    gone = [
+        record.epoch
+        for record in engine.history
+        for name, offer in record.offers.items()
+        if offer["first"] < world.forgotten[name]
+    ]
+    return max([engine.history.first, *gone])
+
+
+def make(world: World, engine: Engine, chance: random.Random) -> None:
+    """Make a branch from an epoch that there still is, or from one that may be gone; not from one behind which the
+    world has forgotten its input."""
+    if engine.last < 0:
+        return
+    name = f"b{chance.getrandbits(16)}"
+    try:
+        engine.make_branch(name, chance.randrange(_forgotten(world, engine), engine.last + 1))
+    except EpochUnavailable as error:
+        earliest = error.fields["earliest"]
+        assert isinstance(earliest, int)
+        engine.make_branch(name, earliest)
+
+
+def remove(engine: Engine, chance: random.Random) -> None:
+    """Remove a branch, if there is one."""
+    if there := engine.branches.listed():
+        engine.branches.remove(chance.choice(there).name)
+
+
+def opened(world: World, engine: Engine, name: str, partitions: int, edition: int | None = None) -> Engine:
+    """A branch, open, with the views of the main line, or those of another edition."""
+    declared = engine.declared
+    if edition is not None:
+        declared = replace(declared, views=plans(world.flow, edition))
+    own = replace(
+        declared,
+        name=branch_flow(declared.name, name),
+        local=directory_of(declared.local, name),
+        locations=tuple(BranchLocation(location, name) for location in declared.locations),
+        sources={each: Recorded(source) for each, source in declared.sources.items()},
+        sinks=(),
+    )
+    return Engine(PreparedFlow(own, SimulatedRunner(world, partitions)), ConnectorProgress())
+
+
+def feed(branch: Engine, engine: Engine, upto: int) -> None:
+    """Have a branch run what the main line ran, up to an epoch."""
+    while branch.last < upto:
+        recorded = engine.history[branch.last + 1]
+        with engine.recorded_work(recorded, branch.partitions) as work:
+            branch.run_recorded(recorded, work)
+
+
+def replay_some(world: World, engine: Engine, chance: random.Random) -> None:
+    """Open a branch, feed it up to some epoch, and close it or let it die."""
+    there = engine.branches.listed()
+    if not there:
+        return
+    branch = opened(world, engine, chance.choice(there).name, chance.choice((1, 2, 3)))
+    try:
+        feed(branch, engine, chance.randrange(branch.last, engine.last + 1))
+        if chance.random() < 0.5:
+            branch.upkeep()
+        if chance.random() < 0.5:
+            branch.close()
+    finally:
+        branch.abandon()
+
+
+def promote(world: World, engine: Engine, chance: random.Random) -> bool:
+    """Have a branch with other views take the place of the main line, which is closed; whether there is one. What is
+    left is to open the main line with those views, as `Branch.promote` does."""
+    there = engine.branches.listed()
+    if not there:
+        return False
+    edition = chance.randrange(EDITIONS)
+    branch = opened(world, engine, chance.choice(there).name, chance.choice((1, 2, 3)), edition)
+    try:
+        feed(branch, engine, engine.last)
+        hand_over = branch.hand_over(engine)
+        engine.close()
+        hand_over()
+        failpoints.reach("promote.linked")
+    finally:
+        branch.abandon()
+    world.edition = edition
+    world.edits += 1
+    return True
+
+
+def check(world: World, engine: Engine, compare: Callable[[str, Engine, int], None]) -> int:
+    """Every branch comes to the rows of the main line, and nothing is left of it when it is removed. How many there
+    were. ``compare`` checks what an engine's views hold as of an epoch."""
+    there = engine.branches.listed()
+    for each in there:
+        branch = opened(world, engine, each.name, 2)
+        feed(branch, engine, engine.last)
+        compare(f"branch {each.name}", branch, branch.last)
+        for view in world.flow:
+            kept, at = branch.readable(view, None)
+            main, _ = engine.readable(view, at)
+            if (found := bag_of(kept.rows(0, ALL, at))) != (wanted := bag_of(main.rows(0, ALL, at))):
+                raise Broken(f"view {view} of branch {each.name} is not the main line's: {difference(found, wanted)}")
+        branch.close()
+        engine.branches.remove(each.name)
+    for _ in range(3):
+        engine.upkeep()
+    for store in world.stores:
+        if left := [path for path in store.snapshot() if path.startswith(DIRECTORY)]:
+            raise Broken(f"of branches that were removed there still is {left[:3]}")
+    return len(there)

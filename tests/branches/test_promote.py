@@ -1,0 +1,159 @@
+"""Promoting a branch: its views become the main line's, and each sink is given the difference once, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import holdfast as hf
+from holdfast.connectors.changelog import committed
+from holdfast.testing import Crash, crash_at, total_of_changes
+
+from ..durability.shop import VIEWS, Shop, die, engine
+
+DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
+APP = Path(__file__).with_name("promoted_flow.py")
+
+
+@pytest.fixture
+def shop(spark: SparkSession, tmp_path: Path) -> Shop:
+    return Shop(spark, tmp_path)
+
+
+def rows(flow: hf.Flow, view: str) -> Counter[Any]:
+    return Counter(map(tuple, flow.read(view).collect()))
+
+
+def given(out: Path) -> Counter[Any]:
+    """What a changelog adds up to; every epoch of it was committed once."""
+    changes = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("*.parquet"))])
+    assert len(committed(out)) == len(set(committed(out)))
+    return Counter(zip(*total_of_changes(changes).to_pydict().values(), strict=True))
+
+
+def wanted(shop: Shop) -> dict[str, Counter[Any]]:
+    doubled = Counter({(city, total * 2, n): 1 for city, total, n in shop.expected("cities")})
+    return {"cities": doubled, "top": shop.expected("top")}
+
+
+def check(shop: Shop, flow: hf.Flow) -> None:
+    for view, expected in wanted(shop).items():
+        assert rows(flow, view) == expected, view
+        assert given(shop.root / "out" / view) == expected, f"changelog of {view}"
+
+
+def test_a_promoted_view_is_shared_and_its_sink_is_given_the_difference(shop: Shop, tmp_path: Path) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 5)
+    branch = flow.branch("doubled", at=2)
+    branch.view("cities", DOUBLED)
+    shop.run(flow, 2)
+    assert branch.promote().epoch == 7
+    recovery = flow.last_recovery
+    assert recovery is not None and recovery.filled is None and recovery.epochs_replayed == 0, (
+        "nothing was computed again"
+    )
+    check(shop, flow)
+    assert rows(branch, "cities") == rows(flow, "cities")
+    shop.run(flow, 2)
+    check(shop, flow)
+    assert branch.replay() == 3 and rows(branch, "cities") == rows(flow, "cities"), "both go on"
+    flow.remove_branch("doubled")
+    flow.close()
+    flow = shop.open(tmp_path / "log", sinks=False)
+    flow.view("cities", DOUBLED)
+    for view in VIEWS:
+        flow.sink(view, hf.changelog(shop.root / "out" / view))
+    shop.run(flow, 1)
+    check(shop, flow)
+    flow.close()
+
+
+def test_a_branch_with_input_of_its_own_is_not_promoted(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("own", log=tmp_path / "log", spark=spark, partitions=2)
+    orders = flow.input("orders", "user string, amount long")
+    flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+    orders.insert([("ada", 1)])
+    flow.step()
+    branch = flow.branch("own")
+    branch.input("orders", "user string, amount long").insert([("eve", 5)])
+    branch.step()
+    with pytest.raises(hf.DeclarationError, match="epoch 1 took input of its own"):
+        branch.promote()
+    assert rows(flow, "spend") == Counter([("ada", 1)])
+    branch.close()
+    flow.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", ["new", "old"])
+@pytest.mark.parametrize("mark", ["promote.linked", "epoch.ran", "epoch.complete", "sink.before_commit"])
+def test_a_crash_in_the_middle_leaves_the_old_views_or_the_new_ones(
+    shop: Shop, tmp_path: Path, mark: str, again: str
+) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 3)
+    branch = flow.branch("doubled", at=1)
+    branch.view("cities", DOUBLED)
+    branch.replay()
+    with pytest.raises(Crash), crash_at(mark):
+        branch.promote()
+    die(branch)
+    if flow._engine is not None:
+        die(flow)
+    flow = shop.open(tmp_path / "log", sinks=False)
+    if again == "new":
+        flow.view("cities", DOUBLED)
+    for view in VIEWS:
+        flow.sink(view, hf.changelog(shop.root / "out" / view))
+    shop.run(flow, 1)
+    if again == "new":
+        check(shop, flow)
+    else:
+        shop.check(flow)
+    assert [each.name for each in flow.branches()] == ["doubled"]
+    assert engine(flow).last >= 3
+    flow.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mark", ["promote.linked", "epoch.ran", "epoch.ran:3", "epoch.complete:3", "sink.before_commit",
+             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "branches.linked", "branches.written"],
+)  # fmt: skip
+def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "orders").mkdir()
+    for n in range(4):
+        (tmp_path / "orders" / f"{n}.csv").write_text(f"ada,{n}\nbob,{10 - n}\n")
+    assert _run(tmp_path, "before").returncode == 0
+    killed = _run(tmp_path, "promote", HOLDFAST_CRASH_AT=mark)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert "promoting" in killed.stdout or mark.startswith("branches.")
+    (tmp_path / "orders" / "4.csv").write_text("ada,100\n")
+    done = _run(tmp_path, "after")
+    assert done.returncode == 0, done.stderr[-2000:]
+    spend = [["ada", 2 * (0 + 1 + 2 + 3 + 100)], ["bob", 2 * (10 + 9 + 8 + 7)]]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"spend": spend, "top": spend}
+    for view in ("spend", "top"):
+        assert given(tmp_path / "out" / view) == Counter(map(tuple, spend)), view
+
+
+def _run(root: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(APP), str(root), what],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
