@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import holdfast as hf
 from holdfast.errors import DeclarationError, LoopDiverged, TypeMismatch
+from holdfast.operators.loop import loop_bounds
 from holdfast.testing import Crash, crash_at
 
 Edge = tuple[int, int]
@@ -276,6 +277,21 @@ def test_a_loop_that_does_not_end_is_an_error_and_the_flow_goes_on(spark: SparkS
         flow.view("counted", text.format(30), max_rounds=40)
         flow.step()
         assert flow.read("counted").count() == 26
+
+
+@pytest.mark.parametrize("union", ["UNION", "UNION ALL"])
+def test_a_recursion_has_the_bound_of_the_session_unless_it_says_another(
+    union: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.cteRecursionLevelLimit", "7")
+    flow = hf.Flow("bounds", tmp_path / "log", session)
+    flow.input("numbers", "n long")
+    counted = f"(SELECT n FROM numbers {union} SELECT n + 1 FROM t WHERE n < 9) SELECT n FROM t"
+    flow.view("session", f"WITH RECURSIVE t(n) AS {counted}")
+    flow.view("text", f"WITH RECURSIVE t(n) MAX RECURSION LEVEL 5 AS {counted}")
+    flow.view("given", f"WITH RECURSIVE t(n) AS {counted}", max_rounds=3)
+    assert [loop_bounds(flow._catalog.views[view]) for view in ("session", "text", "given")] == [(7,), (5,), (3,)]
 
 
 RECURSIVE = "WITH RECURSIVE t(a) AS (SELECT a FROM edges {}) SELECT a FROM t"

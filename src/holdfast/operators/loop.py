@@ -141,5 +141,10 @@ def _bare(arrived: pa.Table) -> pa.Table:
 
 
 def loop_bounds(plan: Node) -> tuple[int, ...]:
-    """After how many rounds the loops of a plan must have ended: what their meaning does not say."""
-    return tuple(each.max_rounds for each in reachable(plan) if isinstance(each, Loop))
+    """After how many rounds the loops of a plan must have ended, those inside loops too: what their meaning does not
+    say."""
+    found: list[int] = []
+    for each in reachable(plan):
+        if isinstance(each, Loop):
+            found += [each.max_rounds, *(bound for own in each.variables for bound in loop_bounds(own.body))]
+    return tuple(found)

@@ -21,7 +21,6 @@ from pyspark.sql.types import StructType
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, SqlError, TypeMismatch, Unsupported
 from holdfast.frontend.build_nodes import linear
-from holdfast.frontend.catalyst.recursion import LEVELS
 from holdfast.frontend.loop_queries import Iteration
 from holdfast.operators.join import Join
 from holdfast.operators.loops.body import LoopLeaf
@@ -93,10 +92,18 @@ class RecursiveQuery:
     """A WITH RECURSIVE while it is converted."""
 
     def __init__(
-        self, statement: RecursiveStatement, subject: str, view: str, convert: Convert, leaf: Leaf, bound: int | None
+        self,
+        statement: RecursiveStatement,
+        subject: str,
+        view: str,
+        convert: Convert,
+        leaf: Leaf,
+        bound: int | None,
+        levels: int,
     ) -> None:
+        """``bound``: of all its loops, whatever their text says; ``levels``: of those whose text says nothing."""
         self._statement, self._subject, self._view = statement, subject, view
-        self._convert, self._leaf, self._bound = convert, leaf, bound
+        self._convert, self._leaf, self._bound, self._levels = convert, leaf, bound, levels
         self._known: dict[str, Node] = {}
         self._reads: set[str] = set()
         self._statics: dict[str, Source] = {}
@@ -140,7 +147,7 @@ class RecursiveQuery:
                     construct="UNION ALL with a recursive term that is not linear",
                 )
         variables = [Recursion(leaves[each.name][1], parts[each.name].node) for each in group]
-        bound = self._bound or max((each.depth or LEVELS) for each in group)
+        bound = self._bound or max((each.depth or self._levels) for each in group)
         for index, each in enumerate(group):
             key, _ = leaves[each.name]
             self._known[key] = loop_of(variables, index, max_rounds=bound, subject=self._subject)

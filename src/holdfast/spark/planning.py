@@ -31,7 +31,7 @@ from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
-from holdfast.frontend.catalyst.statement import Statement
+from holdfast.frontend.catalyst.statement import LEVELS, Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
 from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
@@ -55,6 +55,8 @@ Schema = Sequence[Field]
 _VARIABLE = "loop variable "
 """How the name of a leaf begins that stands for a variable of a loop."""
 
+_LEVEL_LIMIT = "spark.sql.cteRecursionLevelLimit"
+_NO_LIMIT = 2**31 - 1
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -113,7 +115,7 @@ class Planner:
 
                 with _explained(reading.subject, reading.view, query, reading.schemas):
                     return RecursiveQuery(
-                        recursive, reading.subject, reading.view, over, self._variable, bound
+                        recursive, reading.subject, reading.view, over, self._variable, bound, self._levels()
                     ).converted()
             read = self._read(reading.subject, reading.view, query, reading.schemas, reading.functions)
             return self._converted(reading, query, read, known, bound)
@@ -127,7 +129,7 @@ class Planner:
         """Spark's analysis of a query, converted; ``known``: what its leaves stand for."""
         with _explained(reading.subject, reading.view, text, reading.schemas):
             analysed = Analysed(self.session, read, reading.subject, reading.functions)
-        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound)
+        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound, self._levels())
         node, reads = convert(statement, analysed.plan, known)
         _check_types(statement, analysed)
         return Part(node, reads, analysed.fields, analysed.statics)
@@ -143,6 +145,11 @@ class Planner:
             return None
         recursions = [group for group in groups(statement.definitions) if is_recursive(group)]
         return None if all(map(is_for_spark, recursions)) else statement
+
+    def _levels(self) -> int:
+        """After how many levels a recursion must have ended, as the session says."""
+        said = int(self.session.conf.get(_LEVEL_LIMIT, str(LEVELS)) or LEVELS)
+        return said if said > 0 else _NO_LIMIT
 
     def _variable(self, name: str, fields: Schema) -> tuple[str, Any]:
         """A leaf for a variable of a loop: how the conversion knows it, and its plan."""

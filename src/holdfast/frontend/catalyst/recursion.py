@@ -19,9 +19,6 @@ from holdfast.plan.nodes import Union
 if TYPE_CHECKING:
     from holdfast.frontend.catalyst.convert import Converter
 
-LEVELS = 100
-"""So many levels Spark computes, unless it is told otherwise."""
-
 
 def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
     """A recursive common table expression."""
@@ -34,7 +31,7 @@ def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
         raise converter.statement.unsupported(
             "UNION ALL with a recursive term that is not linear", term, "write UNION, which asks for the fixpoint"
         )
-    bound = converter.statement.max_rounds or int(operator.parameters.get("maxDepth") or LEVELS)
+    bound = converter.statement.max_rounds or int(operator.parameters.get("maxDepth") or converter.statement.levels)
     body = Union((first.node, further.node))
     loop = loop_of([Recursion(leaf, body)], 0, max_rounds=bound, subject=converter.statement.subject)
     ids = [int(each["id"]) for each in operator.parameters["outputAttrIds"]]

@@ -77,8 +77,13 @@ class Catalyst(Protocol):
         is."""
 
 
+LEVELS = 100
+"""So many levels of a recursion Spark computes, unless it is told otherwise."""
+
+
 class Statement:
-    """The query of ``view``; ``subject`` is how errors begin, ``max_rounds`` the bound of its loops, if it has one."""
+    """The query of ``view``; ``subject`` is how errors begin, ``max_rounds`` the bound of its loops, if it has one, and
+    ``levels`` the bound of a recursion whose text has none."""
 
     def __init__(
         self,
@@ -87,10 +92,11 @@ class Statement:
         functions: Mapping[str, UserFunction],
         subject: str = "",
         max_rounds: int | None = None,
+        levels: int = LEVELS,
     ) -> None:
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
-        self.max_rounds = max_rounds
+        self.max_rounds, self.levels = max_rounds, levels
         self._leaves = itertools.count()
         self._draws = itertools.count()
         self._subqueries = itertools.count()
