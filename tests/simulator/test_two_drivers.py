@@ -24,6 +24,12 @@ def test_a_function_is_given_what_a_stale_driver_ran_although_the_disk_that_says
     assert simulate(850) is None
 
 
+def test_a_commit_that_failed_is_not_taken_for_made_because_another_driver_made_its_own() -> None:
+    """A sink fails before it takes an epoch; another driver gives it its epoch of that number; and the first one, which
+    is stale, asks the sink what it has. It must stop, and not go on to the next sink with its own."""
+    assert simulate(1606, scattered=True) is None
+
+
 def test_an_epoch_that_the_driver_of_these_numbers_did_not_know_was_overtaken() -> None:
     early = _epochs(3, 1)
     stale = [replace(each, term=1) for each in _epochs(2, 2, early[-1])]

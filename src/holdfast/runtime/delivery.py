@@ -29,7 +29,7 @@ from holdfast.coordinator.lineage import Lineage, from_lines, to_lines
 from holdfast.coordinator.sink_progress import SinkProgress
 from holdfast.coordinator.true_history import Seen
 from holdfast.coordinator.view_versions import Span, ViewVersion
-from holdfast.errors import EpochUnavailable, HoldfastError, SinkError
+from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, SinkError
 from holdfast.foundation import failpoints
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause, logger
@@ -306,7 +306,7 @@ class Delivery:
         _, sink = self._sinks[index]
         epoch = lineage.epoch
         records: int | None = None
-        if not self._was_taken(index, epoch):
+        if not (self.progress.is_doubtful(index) and self._was_taken(index, lineage)):
             if sink.keeps_lineage:
                 self._calling(index, epoch, lambda: sink.release_lineage(self._state.copies.flushed))
             carried = self._state.uncommitted(epoch, self.progress.held[index])
@@ -316,7 +316,7 @@ class Delivery:
             failpoints.reach("sink.before_commit")
             self._guard.tell(CommitBegan(index))
             number = self._number(index, epoch)
-            self._trying(index, epoch, lambda: sink.commit(number, self._named(index, change, epoch), carried))
+            self._trying(index, lineage, lambda: sink.commit(number, self._named(index, change, epoch), carried))
             failpoints.reach("sink.after_commit")
             records = carried.count(b"\n") if sink.keeps_lineage else None
         self._guard.tell(SinkAnswered(index, epoch, records))
@@ -328,13 +328,23 @@ class Delivery:
         """The number of an epoch for a sink: one that cannot tell what it has must never see one again for another."""
         return self._deliveries.numbers.of(epoch) if self._deliveries is not None and index in self._names else epoch
 
-    def _was_taken(self, index: int, epoch: int) -> bool:
-        """Whether a commit that raised was made all the same: the sink is asked before it is made again."""
-        if not self.progress.is_doubtful(index):
+    def _was_taken(self, index: int, lineage: Lineage) -> bool:
+        """Whether a commit that raised was made all the same: the sink is asked before it is made again. `Fenced` if it
+        has that epoch from another driver."""
+        view, sink = self._sinks[index]
+        found: list[tuple[int | None, list[Lineage]]] = []
+        self._calling(index, lineage.epoch, lambda: found.append((sink.taken(), from_lines(sink.lineage()))))
+        ((has, given),) = found
+        number = self._number(index, lineage.epoch)
+        if has is None or has < number:
             return False
-        found: list[int | None] = []
-        self._calling(index, epoch, lambda: found.append(self._sinks[index][1].taken()))
-        return found[0] is not None and found[0] >= self._number(index, epoch)
+        if has > number or any(each.epoch == lineage.epoch and each.digest != lineage.digest for each in given):
+            raise Fenced(
+                f"sink of view '{view}': it has epoch {lineage.epoch} already, from another driver",
+                view=view,
+                epoch=lineage.epoch,
+            )
+        return True
 
     def _named(self, index: int, change: pa.Table, epoch: int) -> pa.Table:
         """The change as the sink is given it: with the user's names, and ids if it wants them."""
@@ -343,9 +353,10 @@ class Delivery:
         named = named.replace_schema_metadata({b"holdfast.epoch": str(epoch).encode()})
         return with_ids(view, epoch, named) if sink.ids else named
 
-    def _trying(self, index: int, epoch: int, commit: Callable[[], None]) -> None:
+    def _trying(self, index: int, lineage: Lineage, commit: Callable[[], None]) -> None:
         """Make a commit, as often as the sink's retries allow."""
         _, sink = self._sinks[index]
+        epoch = lineage.epoch
         for attempt in range(sink.retries + 1):
             try:
                 return self._calling(index, epoch, commit)
@@ -360,8 +371,7 @@ class Delivery:
                 pause = min(sink.retry_pause * 2**attempt, 60.0)
                 _LOG.warning("%s; tried again in %.1f s", error, pause, extra={"epoch": epoch, "attempt": attempt + 1})
                 time.sleep(pause)
-                has = sink.taken()
-                if has is not None and has >= self._number(index, epoch):
+                if self._was_taken(index, lineage):
                     return None
         return None
 

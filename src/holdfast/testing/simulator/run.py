@@ -380,7 +380,8 @@ class Simulation:
             store = self.world.stores[location]
             if self.world.faults[location].get("truncate"):
                 continue
-            if driver.engine is not None and driver.engine.is_held(location) and _is_intact(store):
+            held = driver.engine is not None and driver.engine.is_held(location)  # as far as the last look at it told
+            if held and Replica(store).identify() and _is_intact(store):
                 self.hurt.discard(location)
 
     # -- what must hold -----------------------------------------------------------------------------------------------
