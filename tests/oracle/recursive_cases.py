@@ -281,7 +281,8 @@ def _beside(rows: Bag, tables: Tables) -> Bag:
     return _rows({(n, n) for n in _starts(tables)} - set(rows))
 
 
-def _followed(rows: Bag, tables: Tables) -> Bag:
+def followed(rows: Bag, tables: Tables) -> Bag:
+    """The twin of the view above a loop that is a loop itself."""
     found = set(rows)
     while more := {(b, v) for n, v in found for a, b in tables["edges"] if a == n} - found:
         found |= more
@@ -298,7 +299,7 @@ ABOVE: dict[str, Twin] = {
     "SELECT n, v FROM {0} ORDER BY v DESC, n LIMIT 3": _top,
     "SELECT node AS n, node AS v FROM starts EXCEPT SELECT n, v FROM {0}": _beside,
     "WITH RECURSIVE f(n, v) AS (SELECT n, v FROM {0} UNION SELECT e.b, f.v FROM f JOIN edges e ON e.a = f.n) "
-    "SELECT n, v FROM f": _followed,
+    "SELECT n, v FROM f": followed,
 }
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from amounts import times
 from holdfast.operators.rewrites import rewrite
@@ -18,8 +20,8 @@ from holdfast.plan.nodes import Node, Source
 from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql
-from .in_process import InProcess
-from .recursive_cases import EPOCHS, GRAPHS, SCHEMAS, Chain, Graph, chain, together
+from .in_process import Bag, InProcess
+from .recursive_cases import EPOCHS, GRAPHS, LOOPS, SCHEMAS, Chain, Graph, chain, followed, together
 
 
 @pytest.fixture
@@ -55,6 +57,32 @@ def check(number: int, directory: Path) -> None:
         )
 
 
+def in_spark(spark: SparkSession, made: Chain, tables: Mapping[str, Bag]) -> Bag:
+    """What Spark says that the last view holds."""
+    session = spark.newSession()
+    for name, schema in SCHEMAS.items():
+        session.createDataFrame(list(tables[name].elements()), schema).createOrReplaceTempView(name)
+    for view, text in made.views.items():
+        session.sql(text).createOrReplaceTempView(view)
+    return Counter(tuple(row) for row in session.table(made.last).collect())
+
+
+def check_in_spark(spark: SparkSession, number: int, directory: Path, every: int) -> None:
+    """A chain whose loop Spark takes, against Spark after some of its epochs."""
+    made = chain(number)
+    running = InProcess(planned(made), directory, random.Random(number))
+    graphs = [Graph(number, place) for place in range(GRAPHS)]
+    for epoch in range(EPOCHS):
+        running.epoch(together([each.change(epoch) for each in graphs]))
+        if epoch % every == every - 1:
+            meant = in_spark(spark, made, together([each.tables for each in graphs]))
+            assert running.rows[made.last] == meant, f"chain {number}, epoch {epoch}: {made.views}"
+
+
+WALKS = [number for number in range(list(LOOPS).index("walks"), 400, len(LOOPS)) if followed not in chain(number).twins]
+"""Chains whose only loop is one that Spark takes."""
+
+
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_views_with_loops_are_what_plain_python_says(first: int, memory: Path) -> None:
     for number in range(first, first + 10):
@@ -66,3 +94,13 @@ def test_views_with_loops_are_what_plain_python_says(first: int, memory: Path) -
 def test_many_views_with_loops_are_what_plain_python_says(first: int, memory: Path) -> None:
     for number in range(first, first + 20):
         check(number, memory / str(number))
+
+
+def test_a_loop_that_spark_takes_is_what_spark_says(spark: SparkSession, memory: Path) -> None:
+    check_in_spark(spark, WALKS[0], memory, EPOCHS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", WALKS[1:])
+def test_many_loops_that_spark_takes_are_what_spark_says(number: int, spark: SparkSession, memory: Path) -> None:
+    check_in_spark(spark, number, memory, 5)
