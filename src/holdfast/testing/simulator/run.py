@@ -257,7 +257,9 @@ class Simulation:
                 self.world.sink_failing = failing
 
     def _promote(self, chance: random.Random, driver: SimulatedDriver) -> None:
-        if branching.promote(self.world, driver.open(), chance):
+        engine = driver.open()
+        if branching.promote(self.world, engine, chance):
+            self.filled = max(self.filled, engine.last)  # as an edited view, it is not read as of before that
             driver.die()
             driver.open().step()
 
