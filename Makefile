@@ -6,7 +6,7 @@ VENV  := .venv
 STAMP := $(VENV)/.installed
 ARGS  ?=
 
-BENCHMARKS := against_structured_streaming cost_follows_change latency_and_storage cost_of_durability beside_an_epoch recovery tpch takeover declaring growth loops tradeoff lookup branching
+BENCHMARKS := against_structured_streaming cost_follows_change latency_and_storage cost_of_durability beside_an_epoch recovery tpch takeover declaring growth loops tradeoff lookup branching first_result
 
 # Spark finds Java through JAVA_HOME, and starts its Python workers with PYSPARK_PYTHON.
 SPARK := JAVA_HOME="$$(scripts/ensure-java.sh)" || exit 1; export JAVA_HOME; \
@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Two processes; tests/conftest.py says what is handed out to them, and in which order.
 TWO := -n 2 --no-loadscope-reorder
 
-.PHONY: setup demo test test-slow docs check bench clean
+.PHONY: setup demo test test-slow docs docs-sql check bench clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -51,7 +51,16 @@ test-slow: $(STAMP)
 test-slow-%: $(STAMP)
 	@$(SPARK) $(VENV)/bin/python -m pytest $(TWO) -m slow $(SLOW_$*) $(ARGS)
 
-docs: $(STAMP)
+# The site, in site/; a link that leads nowhere, and a page that nobody leads to, is an error.
+docs: $(STAMP).docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict && echo "site/index.html"
+
+$(STAMP).docs: $(STAMP)
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+# What tests print into documents: the tables of docs/sql.md.
+docs-sql: $(STAMP)
 	@$(SPARK) HOLDFAST_WRITE_DOCS=1 $(VENV)/bin/python -m pytest tests/oracle/test_cases.py tests/oracle/test_constructs.py tests/oracle/test_documentation.py $(ARGS)
 
 check: $(STAMP)
@@ -65,6 +74,6 @@ bench: $(STAMP)
 	  $(VENV)/bin/python benchmarks/$$one.py $(ARGS) || failed=1; done; exit $$failed
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info

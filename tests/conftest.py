@@ -33,7 +33,9 @@ _LONG = (
     "simulator/",
     "nexmark/",
     "standby/",
+    "test_code_in_documents",
     "flow/",
+    "examples/",
     "inspect/",
 )
 """Files that take minutes, longest first. Begun last, one of them would keep a single process busy at the end. (Hence

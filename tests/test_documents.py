@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -46,11 +47,14 @@ def test_each_step_of_the_walk_names_a_function_and_a_file() -> None:
 def test_each_file_that_a_document_names_is_there(document: Path) -> None:
     text = document.read_text()
     named = {match["path"] for match in re.finditer(_PATH, text)} - _OF_USERS
-    linked = {link for link in re.findall(r"\]\(([^)#:]+)\)", text) if "://" not in link}
+    linked = {link for link in re.findall(r"\]\(([^)#:]+)\)", text) if "://" not in link} - _MADE
     missing = [path for path in sorted(named) if not _is_there(path)]
     missing += [link for link in sorted(linked) if not (document.parent / link).exists()]
     assert not missing
 
+
+_MADE = frozenset(["reference/cli.md"])
+"""Pages that are made when the site is built."""
 
 _OF_USERS = frozenset(("app.py", "holdfast.json", "collections.json", "members.json", "clock.json", "verified.json"))
 """Files of a user's program, and of a log."""
@@ -78,6 +82,31 @@ def test_each_dependency_has_its_line() -> None:
     names = {re.match(r"[\w-]+", each)[0] for each in wanted}  # type: ignore[index]  # each begins with its name
     lines = {name for name in re.findall(r"^\| ([\w-]+)", (ROOT / "docs/dependencies.md").read_text(), re.M)}
     assert names <= lines
+
+
+def test_the_site_has_each_page_and_the_reference_all_that_is_exported() -> None:
+    import yaml
+
+    import holdfast
+    from holdfast import testing
+
+    said = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    pages = set(re.findall(r"[\w/-]+\.md", str(said["nav"]))) - _MADE
+    assert pages == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    for page, names in (("api", holdfast.__all__), ("testing", testing.__all__)):
+        text = (ROOT / f"docs/reference/{page}.md").read_text()
+        assert sorted(re.findall(r"^::: holdfast\.(?:testing\.)?(\w+)$", text, re.M)) == sorted(names)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning() -> None:
+    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all((ROOT / "site" / page).exists() for page in ("index.html", "reference/api.html", "reference/cli.html"))
+
+
+def test_the_cookbook_has_twenty_recipes() -> None:
+    assert (ROOT / "docs/cookbook.md").read_text().count("\n## ") == 20
 
 
 def test_a_file_of_more_than_400_lines_says_why() -> None:

@@ -25,17 +25,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, SpinnerColumn, Task, TimeRemainingColumn
+from rich.text import Text
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
+from holdfast.reporting import activity
 from holdfast.reporting.redaction import redact, redacted
 from holdfast.terminal.events import events_shown
 from holdfast.terminal.output import Format, print_rows, write_file, write_rows
@@ -128,12 +122,13 @@ def run(
     With --lease any number of them may run: one leads, the others wait with everything warm. When the leader ends,
     dies or stalls, one of them goes on where it was. A leader that stalled and wakes up ends with status 3.
     """
+    from holdfast.results.metrics import Metrics
     from holdfast.runtime.interrupts import stopping
     from holdfast.standby.address import open_lease
     from holdfast.terminal.app import load_flow
     from holdfast.terminal.live import Jsonl, Lines, Screen
     from holdfast.terminal.live import Progress as Epochs
-    from holdfast.terminal.metrics import Metrics, served
+    from holdfast.terminal.metrics import served
 
     if lease is None and lease_timeout is not None:
         raise typer.BadParameter("it says when a lease is lost; give --lease, too", param_hint="--lease-timeout")
@@ -183,11 +178,23 @@ def run(
             console.print(f"{flow.name}: {progress.summary()}", markup=False, highlight=False, soft_wrap=True)
 
 
+class _Now(ProgressColumn):
+    """What goes on, and for how long; else what was waited for to begin with."""
+
+    def render(self, task: Task) -> Text:
+        found = activity.now()
+        return Text(f"{task.description}, {task.elapsed or 0:.0f} s" if found is None else str(found))
+
+
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
     """Say on a terminal what takes its time, and for how long, until it is done."""
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=problems,
-                  transient=True, disable=not problems.is_terminal) as progress:  # fmt: skip
+    with (
+        activity.shown_elsewhere(),
+        Progress(
+            SpinnerColumn(), _Now(), console=problems, transient=True, disable=not problems.is_terminal
+        ) as progress,
+    ):
         progress.add_task(what, total=None)
         yield
 
@@ -395,8 +402,8 @@ def _bar(what: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
     if not shown:
         yield lambda done, total: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=problems, transient=True) as bar:
+    columns = (_Now(), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with activity.shown_elsewhere(), Progress(*columns, console=problems, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -28,6 +28,7 @@
     ├── TooFewMembers             the members that a run waits for did not come in time
     ├── MembershipError           the user's membership handler raised
     ├── TasksLost                 what ran an epoch's tasks died, as often as Spark tries; or Spark itself is gone
+    ├── SparkNotStarted           Spark cannot be started here: there is no Java, or it is too old
     ├── AfterEpoch                an epoch is complete, and something that follows it failed
     ├── FlowBusy                  a call from inside an epoch, or beside a standby, that cannot be made there
     └── LogError                  the log directory cannot be used
@@ -168,6 +169,10 @@ class MembershipError(HoldfastError):
 class TasksLost(HoldfastError):
     """What ran a job's tasks died again and again (a Python worker, an executor), or Spark itself is gone. Nothing of
     the epoch took effect; the flow stays usable if Spark is."""
+
+
+class SparkNotStarted(HoldfastError):
+    """Spark cannot be started here: there is no Java, it is too old, or it ended at once."""
 
 
 class AfterEpoch(HoldfastError):

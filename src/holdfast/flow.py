@@ -43,6 +43,7 @@ from holdfast.plan import nodes
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.schema import parse_schema
 from holdfast.queries.subscription import Subscription, batch_end, check_since
+from holdfast.reporting.activity import doing
 from holdfast.reporting.redaction import logger, shown
 from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, Snapshot, Status
 from holdfast.results.view_results import Found
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.declaration import ConnectorProgress
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.prepared_flow import PreparedFlow
+    from holdfast.runtime.telemetry import Telemetry
     from holdfast.spark.placed_work import PlacedWork
     from holdfast.spark.planning import Planner
 
@@ -199,6 +201,7 @@ class Flow:
         self._completed = threading.Condition()
         """Told of every epoch that is complete, and of the end."""
 
+        self._telemetry: Telemetry | None = None
         self._lease: Lease | None = None
         """The lease under which the flow runs."""
 
@@ -589,7 +592,8 @@ class Flow:
         if self._spark is None:
             from holdfast.spark.session import start_session
 
-            self._spark = start_session(self._detection_timeout)
+            with doing(f"flow '{self.name}'", "starting Spark"):
+                self._spark = start_session(self._detection_timeout)
         return self._spark
 
     def _planner(self) -> Planner:
@@ -683,9 +687,12 @@ class Flow:
                 if self._accepts_clock:
                     engine.accept_clock()
                     self._accepts_clock = False
+                watched = self._members.watched(partial(getattr, engine, "safe"))
+                busy = doing(f"flow '{self.name}'", f"epoch {engine.last + 1}")
                 try:
-                    with self._members.watched(partial(getattr, engine, "safe")), self._telling(engine):
+                    with watched, self._telling(engine), busy, self._told_beside().epoch() as tell:
                         result = engine.step(patient)
+                        tell(result)
                 finally:  # an epoch may be complete although something failed after it
                     with self._completed:
                         self._completed.notify_all()
@@ -931,7 +938,8 @@ class Flow:
                 working_directory(ready.declared.locations)  # now it is made
             if self._lease is None:
                 redeclaration.opening(self, ready.declared.local, self._told)
-            engine = Engine(ready, self._told, self._lease)
+            with doing(f"flow '{self.name}'", "opening the log"):
+                engine = Engine(ready, self._told, self._lease)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
@@ -1007,6 +1015,17 @@ class Flow:
 
     # -- logging --------------------------------------------------------------------------------------------------
 
+    def _told_beside(self) -> Telemetry:
+        """What OpenTelemetry is told by."""
+        if self._telemetry is None:
+            from holdfast.runtime.telemetry import Telemetry
+
+            self._telemetry = Telemetry(self.name, self._status_if_open)
+        return self._telemetry
+
+    def _status_if_open(self) -> Status | None:
+        return None if (engine := self._now_open()) is None else engine.status()
+
     def _tell_epoch(self, result: Epoch) -> None:
         if not result.idle:
             _EPOCHS.debug(
@@ -1057,7 +1076,7 @@ class Flow:
         From any thread, and from code that an epoch calls; waits for the epoch at hand."""
         self._check_view(view)
         if at is not None:
-            at = arguments.whole(f"view '{view}'", "at", at)
+            at = arguments.epoch(f"view '{view}'", "at", at)
         from holdfast.spark.read import read_frame
 
         with self._turns.taken("read()", looks=True):
@@ -1092,7 +1111,7 @@ class Flow:
         self._check_view(view)
         subject = f"view '{view}', lookup"
         if at is not None:
-            at = arguments.whole(subject, "at", at)
+            at = arguments.epoch(subject, "at", at)
         arguments.flag(subject, "scan", scan)
         node = self._catalog.views[view]
         asked = question(view, node.fields, node.arrangement, keys, key, scan)
@@ -1366,6 +1385,8 @@ class Flow:
                     self._closed = True
                     with self._completed:
                         self._completed.notify_all()
+                    if self._telemetry is not None:
+                        self._telemetry.close()
                     for source in self._catalog.sources.values():
                         if isinstance(source, PushedRows):
                             source.close(f"flow '{self.name}' is closed")
@@ -1390,7 +1411,12 @@ class Flow:
 
         said = f"<p><code>{escape(repr(self))}</code></p>"
         try:
-            return f"{said}{as_svg(self.drawing())}" if self._catalog.views and not self._closed else said
+            if not self._catalog.views or self._closed:
+                return said
+            picture = as_svg(self.drawing()).replace(
+                "<svg ", '<svg style="max-width: 100%; min-width: 48em; height: auto" ', 1
+            )
+            return f'{said}<div style="overflow-x: auto">{picture}</div>'
         except HoldfastError:
             return said
 

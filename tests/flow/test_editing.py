@@ -248,6 +248,20 @@ def test_a_renamed_view_keeps_its_rows_and_a_dropped_one_comes_back(shop: Shop) 
         shop.check(flow)
 
 
+def test_a_view_that_is_dropped_for_some_epochs_goes_on_with_its_sink(shop: Shop) -> None:
+    """As in a notebook that is run again: its first cells know nothing of the later ones."""
+    with shop.open({"spend": SPEND}, "spend") as flow:
+        shop.step(flow, 2)
+    with shop.open({"other": "SELECT id FROM orders"}) as flow:
+        shop.step(flow, 2)
+        flow.wait_safe(timeout=60)
+        shop.step(flow)
+    with shop.open({"spend": SPEND}, "spend") as flow:
+        flow.run(until="idle")
+        shop.step(flow)
+        shop.check(flow)
+
+
 def test_columns_that_a_sink_cannot_take_are_refused_and_nothing_is_lost(shop: Shop) -> None:
     with shop.open({"spend": SPEND}, "spend", function=True) as flow:
         shop.step(flow, 2)

@@ -1,8 +1,8 @@
 """docs/sql.md says what the oracle runs, and nothing else.
 
-`make docs` runs the cases and the constructs of `expected`, and then writes the file, from those that passed. Otherwise
-the test fails if what is committed differs from the registry, whose examples are all cases that `test_cases` runs, and
-from `expected`, which `test_constructs` runs.
+`make docs-sql` runs the cases and the constructs of `expected`, and then writes the file, from those that passed.
+Otherwise the test fails if what is committed differs from the registry, whose examples are all cases that `test_cases`
+runs, and from `expected`, which `test_constructs` runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEAD = """\
 
 Every line of these tables is run by the tests: the example as it stands, and the construct over others and under others
 ({pairs:,} pairs of constructs in `make test`, {many:,} in `make test-slow`) while rows come and go. After every
-epoch the view equals Spark's batch result. This page is made from what those tests run (`make docs`).
+epoch the view equals Spark's batch result. This page is made from what those tests run (`make docs-sql`).
 
 The cost of an epoch is
 
@@ -89,7 +89,7 @@ def _cell(text: str) -> str:
 def test_the_page_on_sql_says_what_the_oracle_runs() -> None:
     if os.environ.get("HOLDFAST_WRITE_DOCS"):
         PAGE.write_text(page([each for number, each in enumerate(CONSTRUCTS) if number in passed], equal))
-    assert PAGE.read_text() == page(CONSTRUCTS, KEPT), "docs/sql.md is not what the registry says; run `make docs`"
+    assert PAGE.read_text() == page(CONSTRUCTS, KEPT), "docs/sql.md is not what the registry says; run `make docs-sql`"
 
 
 def test_every_example_of_the_page_is_a_case_that_runs() -> None:

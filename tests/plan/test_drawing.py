@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -64,6 +65,28 @@ def test_a_picture_has_every_box_once_within_its_bounds_and_no_two_overlap() -> 
             assert x + wide <= left or left + broad <= x or y + high <= top or top + tall <= y
     lines = [each for each in picture.iter("{http://www.w3.org/2000/svg}path")]
     assert len(lines) == len(found.lines)
+
+
+def test_sinks_are_in_the_text_and_in_the_picture() -> None:
+    found = replace(shown(names="SELECT n_name FROM nation"), sinks={"names": ("sink Changelog", "sink Foreach")})
+    assert as_text(found, "names").splitlines()[:2] == ["sink Changelog ◄", "sink Foreach ◄"]
+    picture = as_svg(found)
+    assert picture.count(">sinks</text>") == 1 and ">sink Changelog</text>" in picture
+    assert picture.count("<path ") == len(found.lines) + 2
+    again = Drawing.from_dict(json.loads(json.dumps(found.structure())))
+    assert again.sinks == found.sinks and again.behind("names").sinks == found.sinks
+
+
+def test_a_picture_names_the_views_and_cuts_nothing_off() -> None:
+    columns = ", ".join(f"n_name AS a_rather_long_name_of_a_column_{number}" for number in range(12))
+    picture = as_svg(shown(many=f"SELECT DISTINCT {columns} FROM nation"))
+    assert 'class="view"' in picture and ">many</text>" in picture
+    assert "…" not in picture and "a_rather_long_name_of_a_column_11" in picture
+
+
+def test_a_page_has_no_column_without_content() -> None:
+    found = replace(shown(v="SELECT n_name FROM nation"), measured={})
+    assert "<th>stage</th>" in as_html(found, "flow") and "<th>ms per epoch</th>" not in as_html(found, "flow")
 
 
 def test_a_page_has_a_row_for_each_operator_and_text_is_escaped() -> None:

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.errors import ArgumentError
-from holdfast.terminal.metrics import NAMES, Metrics, served
+from holdfast.results.metrics import NAMES, Metrics
+from holdfast.terminal.metrics import served
 
 ROOT = Path(__file__).parent.parent.parent
 

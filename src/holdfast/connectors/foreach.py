@@ -9,6 +9,7 @@ import pyarrow as pa
 from holdfast.connectors.sink import Sink
 from holdfast.errors import DeclarationError, SinkError
 from holdfast.foundation import arguments
+from holdfast.foundation.user_code import raised_at
 from holdfast.guarantees.prediction import SinkKind
 from holdfast.plan.nodes import Field
 from holdfast.reporting.redaction import cause
@@ -126,7 +127,8 @@ class Foreach(Sink):
         except Exception as error:
             name = getattr(self.function, "__name__", repr(self.function))
             raise SinkError(
-                f"view '{self._view}': epoch {epoch}: the sink function {name} raised {type(error).__name__}: {error}",
+                f"view '{self._view}': epoch {epoch}: the sink function {name} raised {type(error).__name__}: {error}"
+                f"{raised_at(error)}",
                 view=self._view,
                 epoch=epoch,
             ) from cause(error)

@@ -102,7 +102,8 @@ class ViewEdits:
         return min(found, default=None)
 
     def spared(self, safe: int) -> frozenset[str] | None:
-        """The logs that views had before, as far back as the flow retains: what changed since can still be told. None
+        """The logs that views had before, as far back as the flow retains: what changed since can still be told, and a
+        view that is dropped and comes back (a program, or a notebook, that declares step by step) finds its sinks. None
         while a trace that the flow has no more may be needed otherwise. The epoch after the last change must be safe:
         a sink that cannot tell what it has is given the last epoch again."""
         if self._retention.epochs is None and self._retention.seconds is None:
@@ -112,7 +113,7 @@ class ViewEdits:
         floor = self._retention.floor(self._history, self._history[-1].clock) if self._history else -1
         return frozenset(
             span.version.trace
-            for view in self._declared
+            for view in self._versions.views
             for span in self._versions.of(view)
             if span.last is not None and span.last >= floor
         )

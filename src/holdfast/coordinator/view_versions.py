@@ -22,7 +22,7 @@ Pure: history in, spans out. O(n) for n records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,6 +122,11 @@ class ViewVersions:
     def of(self, view: str) -> Sequence[Span]:
         """The versions that a view ever had, in order."""
         return self._spans.get(view, ())
+
+    @property
+    def views(self) -> Collection[str]:
+        """All views that there ever were, also those that were dropped."""
+        return self._spans.keys()
 
     def present(self) -> dict[str, ViewVersion]:
         """What the views are, as the history says."""

@@ -35,6 +35,13 @@ def whole(subject: str, name: str, value: Any, least: int | None = None, most: i
     return number
 
 
+def epoch(subject: str, name: str, value: Any, least: int | None = None) -> int:
+    """The number of an epoch."""
+    if isinstance(value, str):
+        refuse(subject, name, "the number of an epoch (left out: the last one)", value)
+    return whole(subject, name, value, least)
+
+
 def number(subject: str, name: str, value: Any, least: float = 0.0, what: str = "seconds") -> float:
     """A finite number; by default of seconds."""
     expected = f"a number of {what}, {least:g} or more" if what else f"a number, {least:g} or more"

@@ -34,8 +34,8 @@ def anchored(sinks: Sequence[Outlet], index: int) -> bool:
 def explained(
     whole: Drawing, views: Iterable[str], strategy: Strategy, sinks: Sequence[Outlet], sources: Mapping[str, str]
 ) -> Drawing:
-    """A drawing that says of each view what a crash can do to it. ``sinks``: all of the flow, in their order;
-    ``sources``: the kind of each source that is not plain (`guarantees/operator_classes.py`)."""
+    """A drawing that says of each view which sinks it has, and what a crash can do to it. ``sinks``: all of the flow,
+    in their order; ``sources``: the kind of each source that is not plain (`guarantees/operator_classes.py`)."""
     crash = {}
     for view in views:
         classes = classes_of(whole, view, sources)
@@ -51,7 +51,10 @@ def explained(
         if not own:
             lines += _lines(_READ, classes, strategy, SinkKind.TRANSACTIONAL, False)
         crash[view] = tuple(lines)
-    return replace(whole, crash=crash)
+    taking: dict[str, tuple[str, ...]] = {}
+    for each in sinks:
+        taking[each.view] = (*taking.get(each.view, ()), each.name)
+    return replace(whole, crash=crash, sinks=taking)
 
 
 def _lines(subject: str, classes: Sequence[Classified], strategy: Strategy, kind: SinkKind, holds: bool) -> list[str]:

@@ -131,7 +131,8 @@ def _read_again(
     if not fresh:
         return (), 0
     reads: dict[str, int] = {}
-    for one in state.reading(fresh, logs)[0].sources:
+    filled = state.reading(fresh, logs)[0]
+    for one in filled.ancestors({operator_id}) & filled.sources.keys():
         if one in logs:
             kind = "view" if names[one] in state.declared.views else "input"
             reads[f"{kind} '{names[one]}'"] = log.sizes(f"{one}.rows")

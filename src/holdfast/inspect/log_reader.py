@@ -418,7 +418,7 @@ def _checked_name(view: str) -> str:
 
 def _checked(view: str, at: int | None) -> int | None:
     _checked_name(view)
-    return None if at is None else arguments.whole(f"view '{view}'", "at", at, 0)
+    return None if at is None else arguments.epoch(f"view '{view}'", "at", at, 0)
 
 
 def _fields(entry: Mapping[str, Any]) -> tuple[Field, ...]:

@@ -32,7 +32,7 @@ def read(log: Named, view: str, at: int | None = None, *, others: Sequence[Named
     arguments.text("read", "view", view, "its name")
     _check_named("read", log, others)
     if at is not None:
-        at = arguments.whole("read", "at", at, 0)
+        at = arguments.epoch("read", "at", at, 0)
     with LogReader(log, others, [view]) as reader:
         return reader.arrow(view, at)
 

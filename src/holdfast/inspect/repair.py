@@ -23,6 +23,7 @@ from holdfast.log.copying import Fetch, Shipment, fetch_all, read_intact, ship_a
 from holdfast.log.replica import Segment
 from holdfast.log.stash import LineageLog
 from holdfast.log.working_directory import LogDirectory
+from holdfast.reporting.activity import doing
 from holdfast.runtime.recovery.fetch_layers import look_again, set_aside
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.layer import open_layer
@@ -61,8 +62,10 @@ class Repair:
                 for place in self._places:
                     self._fill_lineage(place)
                 self._copy_by_name()
-                for trace in self._audit.traces:
-                    self._fill(trace)
+                with doing(f"log of flow '{self._audit.flow}'", "filling places", len(self._audit.traces)) as activity:
+                    for trace in self._audit.traces:
+                        self._fill(trace)
+                        activity.advance()
 
     # -- the small files ----------------------------------------------------------------------------------------------
 

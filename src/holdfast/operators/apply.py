@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError
+from holdfast.foundation.user_code import raised_at
 from holdfast.operators.step import NativeStep, StepNode
 from holdfast.plan.fingerprint import digest, positions
 from holdfast.plan.nodes import Field, Function, Node, Order, only
@@ -165,7 +166,7 @@ def answer(call: Called, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
             result = function(*given)
     except Exception as error:
         raise EvaluationError(
-            f"function '{call.name}' raised {type(error).__name__}: {error}", function=call.name
+            f"function '{call.name}' raised {type(error).__name__}: {error}{raised_at(error)}", function=call.name
         ) from error
     return _checked(call, result, rows)
 
@@ -185,7 +186,9 @@ def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[
             made.append(function(*row))
         except Exception as error:
             raise EvaluationError(
-                f"{_shown(call, row)} raised {type(error).__name__}: {error}", function=call.name, arguments=repr(row)
+                f"{_shown(call, row)} raised {type(error).__name__}: {error}{raised_at(error)}",
+                function=call.name,
+                arguments=repr(row),
             ) from error
     try:
         return pa.array([_returned(value, call.type) for value in made], call.type)

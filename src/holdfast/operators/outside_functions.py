@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError, LogDamaged
+from holdfast.foundation.user_code import raised_at
 from holdfast.operators.step import Context
 
 _LONGEST = 200
@@ -80,7 +81,7 @@ def _answer(function: Callable[..., Any], row: tuple[Any, ...], kind: pa.DataTyp
         value = function(*row)
     except Exception as error:
         raise EvaluationError(
-            f"{call} raised {type(error).__name__}: {error}", function=subject, arguments=repr(row)
+            f"{call} raised {type(error).__name__}: {error}{raised_at(error)}", function=subject, arguments=repr(row)
         ) from error
     try:
         typed = pa.array([value], kind)[0].as_py()

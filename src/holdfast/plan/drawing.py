@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from holdfast.plan.dataflow import Dataflow, Path
+from holdfast.plan.nodes import Source
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,9 @@ class Drawing:
     crash: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """View → what a crash can do to its output, in lines."""
 
+    sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """View → the sinks that take its changes."""
+
     def box(self, box_id: str) -> Box:
         return next(each for each in self.boxes if each.id == box_id)
 
@@ -140,6 +144,7 @@ class Drawing:
             lines=tuple(each for each in self.lines if each.consumer in wanted),
             views={view: self.views[view]},
             crash={view: self.crash[view]} if view in self.crash else {},
+            sinks={view: self.sinks[view]} if view in self.sinks else {},
         )
 
     def structure(self) -> dict[str, Any]:
@@ -149,6 +154,7 @@ class Drawing:
             "lines": [asdict(each) for each in self.lines],
             "views": dict(self.views),
             "crash": {view: list(lines) for view, lines in self.crash.items()},
+            "sinks": {view: list(names) for view, names in self.sinks.items()},
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,7 +176,9 @@ class Drawing:
             for each in said["boxes"]
         )
         crash = {view: tuple(lines) for view, lines in said.get("crash", {}).items()}
-        return Drawing(boxes, tuple(Line(**each) for each in said["lines"]), dict(said["views"]), crash=crash)
+        sinks = {view: tuple(names) for view, names in said.get("sinks", {}).items()}
+        lines = tuple(Line(**each) for each in said["lines"])
+        return Drawing(boxes, lines, dict(said["views"]), crash=crash, sinks=sinks)
 
 
 def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> Drawing:
@@ -184,7 +192,7 @@ def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> D
         Box(
             name,
             "source",
-            f"source {name}({', '.join(each.name for each in source.fields)})",
+            f"source {name}({', '.join(_columns(source))})",
             views=views(name),
             colour="#e8f1fb",
         )
@@ -210,6 +218,12 @@ def drawing(flow: Dataflow, measured: Mapping[str, Measured] | None = None) -> D
         Line(path.producer, path.consumer, path.port, path_text(path), path.local, path.catalyst) for path in flow.paths
     ]
     return Drawing(tuple(boxes), tuple(lines), dict(flow.views), measured or {})
+
+
+def _columns(source: Source) -> list[str]:
+    """The columns of a source that people know: versions of keys have some more, of Holdfast's own."""
+    names = [each.name for each in source.fields]
+    return [name for name in names if not name.startswith("_")] if "_deleted" in names else names
 
 
 def path_text(path: Path) -> str:

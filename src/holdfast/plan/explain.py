@@ -12,9 +12,9 @@ def explain(flow: Dataflow, view: str) -> str:
 
 
 def as_text(whole: Drawing, view: str) -> str:
-    """The dataflow that ends in ``view``, the view on top, its sources at the bottom."""
+    """The dataflow that ends in ``view``: its sinks on top, then the view, its sources at the bottom."""
     shown = whole.behind(view)
-    lines: list[str] = []
+    lines = [f"{sink} ◄" for sink in shown.sinks.get(view, ())]
     _draw(shown, shown.views[view], lines, "", "", set(), view)
     exchanges = shown.box(shown.views[view]).stage
     kept = sum(whole.measured.get(each.id, Measured()).bytes for each in shown.boxes)

@@ -2,21 +2,25 @@
 
 Layout: sources on the left, then the stages from left to right, each a band; an operator that runs in its producer's
 own task stands to the right of it in the same band. In a column, boxes go in the order of the middle of what they read,
-so that few lines cross. A line between two bands is an exchange. Nothing is drawn by anybody else: no dependency.
+so that few lines cross. Sinks are a band of their own, on the right. A line between two bands is an exchange. Nothing
+is drawn by anybody else: no dependency.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
-from holdfast.plan.drawing import Box, Drawing, Measured
+from holdfast.plan.drawing import Box, Drawing, Line, Measured
 from holdfast.plan.explain import notes_of, size_text
 
 _WIDTH, _GAP, _LEADING, _MARGIN, _APART = 250.0, 70.0, 15.0, 24.0, 26.0
+_SINK = "sink"
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1c2733; }
+  .view { font-weight: 600; }
   .note { font-size: 10.5px; fill: #5a6875; }
   .stage { font-size: 11px; fill: #8894a0; }
   .box { stroke: #9aa7b3; rx: 6; }
@@ -29,7 +33,11 @@ _STYLE = """
 
 def as_svg(shown: Drawing) -> str:
     """The picture, complete in itself."""
-    texts = {box.id: _texts(box, shown.measured.get(box.id)) for box in shown.boxes}
+    shown = _with_sinks(shown)
+    named: dict[str, list[str]] = {}
+    for view, box_id in shown.views.items():
+        named.setdefault(box_id, []).append(view)
+    texts = {box.id: _texts(box, shown.measured.get(box.id), named.get(box.id, ())) for box in shown.boxes}
     columns = _columns(shown)
     at: dict[str, tuple[float, float, float]] = {}
     """Box → its left edge, its top, its height."""
@@ -79,7 +87,7 @@ def as_svg(shown: Drawing) -> str:
 def as_html(shown: Drawing, heading: str) -> str:
     """A page that needs nothing else: the picture, and a table of the operators."""
     head = ("operator", "stage", "state", "rows", "layers", "last change", "mean", "ms per epoch", "cost", "views")
-    rows = []
+    table: list[tuple[str, ...]] = []
     for box in shown.boxes:
         if box.kind == "source":
             continue
@@ -88,7 +96,9 @@ def as_html(shown: Drawing, heading: str) -> str:
             box.title, box.stage, size_text(known.bytes), _number(known.rows), known.layers, _number(known.last),
             _number(known.mean), _number(known.milliseconds), box.cost, ", ".join(box.views),
         )  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+        table.append(tuple(str(cell) for cell in cells))
+    filled = [place for place in range(len(head)) if any(row[place] for row in table)]
+    rows = ["<tr>" + "".join(f"<td>{escape(row[place])}</td>" for place in filled) + "</tr>" for row in table]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(heading)}</title><style>\n'
         "body { font: 14px system-ui, sans-serif; margin: 24px; color: #1c2733; }\n"
@@ -96,7 +106,7 @@ def as_html(shown: Drawing, heading: str) -> str:
         "td, th { text-align: left; padding: 4px 10px; border-bottom: 1px solid #dde3e8; font-size: 13px; }\n"
         f"</style></head><body><h1>{escape(heading)}</h1>\n<div>{as_svg(shown)}</div>\n"
         "<p>Solid lines are exchanges, dashed ones stay in the task, orange ones pass through Spark.</p>\n"
-        f"<table><tr>{''.join(f'<th>{each}</th>' for each in head)}</tr>\n"
+        f"<table><tr>{''.join(f'<th>{head[place]}</th>' for place in filled)}</tr>\n"
         + "\n".join(rows)
         + "</table></body></html>\n"
     )
@@ -110,13 +120,24 @@ def _hint(text: str, local: bool) -> str:
     return f"{'in place' if local else 'exchange'}{': ' + text if text else ''}"
 
 
-def _texts(box: Box, measured: Measured | None) -> list[tuple[str, str]]:
-    """The lines of a box, each with its class."""
-    title = textwrap.wrap(box.title, 35, max_lines=4, placeholder=" …")
-    notes = [part for note in notes_of(box, measured) for part in textwrap.wrap(note, 41, max_lines=2)]
+def _with_sinks(shown: Drawing) -> Drawing:
+    """The drawing with a box for each sink, behind all others."""
+    stage = max((box.stage for box in shown.boxes), default=0) + 1
+    boxes, lines = list(shown.boxes), list(shown.lines)
+    for view, names in shown.sinks.items():
+        for place, name in enumerate(names):
+            boxes.append(Box(f"{view} → {place}", _SINK, name, stage, colour="#eaf6ea"))
+            lines.append(Line(shown.views[view], boxes[-1].id, 0, f"changes of {view}", local=True))
+    return replace(shown, boxes=tuple(boxes), lines=tuple(lines))
+
+
+def _texts(box: Box, measured: Measured | None, named: Sequence[str]) -> list[tuple[str, str]]:
+    """The lines of a box, each with its class; ``named``: the views whose rows it keeps."""
+    title = [(part, "title") for part in textwrap.wrap(box.title, 34)]
+    names = [(part, "view") for name in named for part in textwrap.wrap(name, 30)]
+    notes = [(part, "note") for note in notes_of(box, measured) for part in textwrap.wrap(note, 41)]
     inside = [each if len(each) <= 44 else f"{each[:43]}…" for each in box.inside]
-    inside = [each.replace(" ", "\N{NO-BREAK SPACE}") for each in inside]
-    return [(each, "title") for each in title] + [(each, "note") for each in [*notes, *inside]]
+    return [*names, *title, *notes, *((each.replace(" ", "\N{NO-BREAK SPACE}"), "note") for each in inside)]
 
 
 def _ports(shown: Drawing, box_id: str) -> int:
@@ -146,6 +167,7 @@ def _settled(shown: Drawing, column: Sequence[str], at: dict[str, tuple[float, f
 
 def _bands(shown: Drawing, columns: Sequence[Sequence[str]], bottom: float) -> list[str]:
     stage = {box.id: box.stage for box in shown.boxes}
+    sinks = {box.id for box in shown.boxes if box.kind == _SINK}
     spans: dict[int, list[int]] = {}
     for number, column in enumerate(columns):
         spans.setdefault(stage[column[0]], []).append(number)
@@ -155,5 +177,7 @@ def _bands(shown: Drawing, columns: Sequence[Sequence[str]], bottom: float) -> l
         width = len(places) * (_WIDTH + _GAP) - _GAP + _MARGIN
         parts.append(f'<rect class="band" x="{x:.0f}" y="6" width="{width:.0f}" height="{bottom:.0f}"/>')
         name = f"stage {number}" if number else "sources"
+        if columns[places[0]][0] in sinks:
+            name = "sinks"
         parts.append(f'<text class="stage" x="{x + 12:.0f}" y="24">{name}</text>')
     return parts

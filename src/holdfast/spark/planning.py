@@ -8,7 +8,7 @@ query is analysed and never run: no command in it takes effect.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import builtin
 
 from holdfast.errors import (
     AmbiguousName,
@@ -113,7 +114,7 @@ class Planner:
                 def over(plan: Any, further: Mapping[str, Node]) -> Part:
                     return convert(analysis(self.session, plan), {**known, **further})
 
-                with _explained(reading.subject, reading.view, query, reading.schemas):
+                with _explained(reading.subject, reading.view, query, reading.schemas, reading.functions):
                     return RecursiveQuery(
                         recursive, reading.subject, reading.view, over, self._variable, bound, self._levels()
                     ).converted()
@@ -127,7 +128,7 @@ class Planner:
         self, reading: _Reading, text: str, read: Any, known: Mapping[str, Node], bound: int | None = None
     ) -> Part:
         """Spark's analysis of a query, converted; ``known``: what its leaves stand for."""
-        with _explained(reading.subject, reading.view, text, reading.schemas):
+        with _explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             analysed = Analysed(self.session, read, reading.subject, reading.functions)
         statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound, self._levels())
         node, reads = convert(statement, analysed.plan, known)
@@ -138,7 +139,7 @@ class Planner:
         """A statement whose recursion Spark does not analyse; None if it is another one."""
         if "recursive" not in text.lower():
             return None
-        with _explained(reading.subject, reading.view, text, reading.schemas):
+        with _explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             session = self._names.session(text, reading.schemas, reading.functions)
             statement = recursive_statement(self.session, text, session)
         if statement is None:
@@ -233,7 +234,7 @@ class Planner:
         place: bool = True,
     ) -> Any:
         """Spark's analysis of a text; in errors with its ``place`` in the text."""
-        with _explained(subject, view, text if place else "", schemas):
+        with _explained(subject, view, text if place else "", schemas, functions):
             read = self._names.read(text, schemas, functions)
             command = read.command()
         if command:
@@ -269,22 +270,29 @@ def _aliases(plan: CatalystOperator) -> Iterator[CatalystExpression]:
 
 
 @contextmanager
-def _explained(subject: str, view: str, sql: str, schemas: Mapping[str, Schema]) -> Iterator[None]:
+def _explained(
+    subject: str, view: str, sql: str, schemas: Mapping[str, Schema], functions: Iterable[str]
+) -> Iterator[None]:
     """Say Spark's refusal of a query as an error of ours, with its place in the text."""
     try:
         with quietly():
             yield
     except PySparkException as refusal:
-        raise refused(subject, view, sql, refusal, schemas) from None
+        raise refused(subject, view, sql, refusal, schemas, functions) from None
     except Py4JJavaError as failure:
         # What Spark finds wrong without an exception that PySpark knows.
         raise SqlError(f"{subject}: {_plainly(str(failure.java_exception.getMessage()))}", view=view) from None
 
 
 def refused(
-    subject: str, view: str, sql: str, refusal: PySparkException, schemas: Mapping[str, Schema]
+    subject: str,
+    view: str,
+    sql: str,
+    refusal: PySparkException,
+    schemas: Mapping[str, Schema],
+    functions: Iterable[str] = (),
 ) -> DeclarationError:
-    """Spark's refusal of a query, whose text is ``sql``."""
+    """Spark's refusal of a query, whose text is ``sql``. ``functions``: the user's own."""
     about = refusal.getMessageParameters() or {}
     condition = refusal.getCondition() or ""
     message = _sentence(refusal)
@@ -301,6 +309,10 @@ def refused(
         known = [each.replace("`", "") for each in about.get("proposal", "").split(", ") if each]
         message = f"column {name!r} not found{did_you_mean(name, known)}"
         fields |= {"name": name, "candidates": known}
+    elif condition.startswith("UNRESOLVED_ROUTINE"):
+        kind, name = UnknownName, about.get("routineName", "").replace("`", "")
+        message = f"function {name!r} not found{did_you_mean(name, [*functions, *_FUNCTIONS])}"
+        fields["name"] = name
     elif condition == "UNION_NOT_SUPPORTED_IN_RECURSIVE_CTE":
         message = (
             "UNION in a WITH RECURSIVE that does not begin the statement is not supported; begin the statement with "
@@ -318,6 +330,10 @@ def refused(
         return kind(f"{subject}: {message}", **fields)
     line, column = place
     return kind(f"{subject}, line {line}, column {column}: {message}", line=line, column=column, **fields)
+
+
+_FUNCTIONS = [name for name in dir(builtin) if name.islower() and name not in ("col", "lit", "sys", "udf")]
+"""Spark's functions, as far as PySpark has them."""
 
 
 def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:

@@ -9,11 +9,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.foundation import arguments
 from holdfast.spark.background_slots import spare
 from holdfast.spark.configuration import configured
+from holdfast.spark.java import not_started
 from holdfast.spark.quiet_launch import quiet_launch
 
 _WORKERS = "holdfast.spark.workers"
@@ -57,6 +59,11 @@ CLUSTER_SETTINGS = {
 }
 """Beside `SETTINGS`, for a session on a cluster."""
 
+_NOTEBOOK_SETTINGS = {
+    # A DataFrame that is the last line of a cell shows its rows.
+    "spark.sql.repl.eagerEval.enabled": "true",
+}
+
 _LOCAL_ONLY = frozenset(["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"])
 """Those of `SETTINGS` that a cluster's users decide about."""
 
@@ -97,13 +104,18 @@ def start_session(detection_timeout: float | None = None) -> SparkSession:
         wanted = SETTINGS
     else:
         wanted = {key: value for key, value in {**SETTINGS, **CLUSTER_SETTINGS}.items() if key not in _LOCAL_ONLY}
+    if "ipykernel" in sys.modules:
+        wanted = {**wanted, **_NOTEBOOK_SETTINGS}
     detecting = {} if detection_timeout is None else detection(detection_timeout)
     builder = SparkSession.builder
     for key, value in {"spark.app.name": "holdfast", **wanted, **detecting}.items():
         if key not in given or key in detecting:
             builder = builder.config(key, value)
     with quiet_launch():
-        session = builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            raise not_started(error) from None
     process = session.sparkContext._gateway.proc
     # Under spark-submit it is the JVM that started this process.
     atexit.register(_end_workers, os.getppid() if process is None else process.pid)

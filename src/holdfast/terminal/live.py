@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections import deque
+from contextlib import ExitStack
 from typing import Any, Self
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.reporting import activity
 from holdfast.reporting.redaction import redacted
 from holdfast.results.flow_results import Epoch, Status
 from holdfast.standby.events import LeaseEvent
@@ -94,14 +96,17 @@ class Screen:
     def __init__(self, console: Console, flow: str, progress: Progress) -> None:
         self._flow, self._progress = flow, progress
         self._lease: LeaseEvent | None = None
+        self._showing = ExitStack()
         self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
+        self._showing.enter_context(activity.shown_elsewhere())
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        self._showing.close()
 
     def shown(self, epoch: Epoch) -> None:
         """The screen draws itself."""
@@ -122,6 +127,8 @@ class Screen:
         table.add_row("epoch", "-" if progress.last is None else f"{progress.last.epoch:,}")
         if progress.last is not None and progress.last.approximate is not None:
             table.add_row("exact", Text(f"no: {progress.last.approximate}", "yellow"))
+        if (busy := activity.now(activity.QUIET)) is not None:
+            table.add_row("now", Text(f"{busy.what}, {busy.seconds:.0f} s"))
         table.add_row("epochs/s", f"{per_second:,.1f}")
         table.add_row("rows/s", f"{rows:,.0f}")
         table.add_row("latency", f"median {_milliseconds(median)}   p99 {_milliseconds(high)}")

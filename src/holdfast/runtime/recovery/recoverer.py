@@ -29,6 +29,7 @@ from holdfast.errors import LogDamaged, MemberUnreachable, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategy import OnLoss
 from holdfast.log.host_paths import host_path
+from holdfast.reporting.activity import doing
 from holdfast.runtime.known_sources import Known
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.fetch_layers import Layers, fetch_missing, look_again, remove_others, set_aside
@@ -220,7 +221,7 @@ class Recoverer:
                 layers = self._layers(traces, {})
                 whole = all(layers.has(trace) >= last for trace in traces)
         if not whole and self._durability.is_durable:
-            with timed(recovery, "fetch"):
+            with timed(recovery, "fetch"), doing(self._subject, "fetching layers from the log's locations"):
                 layers = self._fetch(look, traces, ranges)
         if not whole and self._runner.scattered:
             with timed(recovery, "hand"):
@@ -269,13 +270,26 @@ class Recoverer:
 
     def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
         recovery = self.recovery
-        with timed(recovery, "replay"):
+        filling = any(replay.first == 0 and replay.epoch > 0 for replay in plan) or bool(self._fresh)
+        what = f"filling {self._names(plan)}" if filling else "computing epochs again"
+        with timed(recovery, "replay"), doing(self._subject, what, len(plan)) as activity:
             for replay in plan:
                 failpoints.reach("recovery.before_replay")
                 if replay.first == 0:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
                     replay = replace(replay, asking=frozenset(self._fresh))
                 self._replaying.carry_out(replay, layers, recovery)
+                activity.advance()
+
+    @property
+    def _subject(self) -> str:
+        return f"flow '{self._compiled.declared.name}'"
+
+    def _names(self, plan: Sequence[Replay]) -> str:
+        """The views that a recovery fills, for people."""
+        written = {operator for replay in plan for operator in replay.write}
+        names = [name for name, log in self._compiled.flow.views.items() if log in written]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "state"
 
     def _fetch(self, look: Callable[[], Layers], traces: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Layers:
         """Bring back what is missing. A location that does not answer may hold it: what a log still holds is not
