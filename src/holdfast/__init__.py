@@ -2,6 +2,8 @@
 
 This module is the public surface: whatever is in ``__all__``, and `holdfast.testing`, which has what users test their
 flows with. All other modules are private, and may change from one version to the next.
+
+The file is long because each name is in it three times: for type checkers, in ``__all__``, and with its home.
 """
 
 from __future__ import annotations
