@@ -15,10 +15,7 @@ from holdfast.testing.simulator.runner import TaskDied
 from simulator.seeds import check
 
 OPEN = {
-    (1606, True): "two sinks have different histories; seen only with deaths in rounds, its cause is not known",
     (2686, True): "an epoch is to be read that was compacted; a like error is seen without the loop",
-    (3046, False): "too few locations are whole; fails without the loop, too",
-    (3046, True): "too few locations are whole",
 }
 """Runs that fail, still to be looked into: (seed, scattered) → what is seen."""
 
