@@ -148,7 +148,10 @@ class Counting:
         return done
 
     def counts(self) -> Counter[tuple[int, ...]]:
-        return Counter(tuple(row) for row in self._flow.read("counts").collect())
+        found = Counter(tuple(row) for row in self._flow.read("counts").collect())
+        looked_up = self._flow.lookup("counts", list(range(10)))
+        assert Counter(tuple(row.values()) for row in looked_up) == found, "members are asked for their keys"
+        return found
 
     def expected(self) -> Counter[tuple[int, ...]]:
         return Counter({(k, self._given // 10): 1 for k in range(10)})
