@@ -39,7 +39,7 @@ from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
-from holdfast.testing.matrix import About
+from holdfast.testing.lives import About
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import World
 from holdfast.trace.layer import forget_all

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main(call: Path) -> None:
-    from holdfast.testing.matrix import run_to_the_end
+    from holdfast.testing.lives import run_to_the_end
 
     app, directory, strategy, view = pickle.loads(call.read_bytes())
     about = run_to_the_end(app(directory, strategy), view)

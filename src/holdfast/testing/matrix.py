@@ -7,35 +7,25 @@ beside a run that was never killed, is classified (`testing/classifier.py`). A p
 happen, so a cell agrees if the worst that was observed over all points is what was predicted.
 
 Flows that need no Spark can die faster: in processes that are forked from one that has loaded everything
-(``processes="forked"``), or in this process, by `Crash` instead of a signal (``processes=False``).
+(``processes="forked"``), or in this process, by `Crash` instead of a signal (``processes=False``): `testing/lives.py`.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import pickle
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from holdfast.foundation import failpoints
-from holdfast.guarantees.operator_classes import Classified, classes_of
-from holdfast.guarantees.prediction import Failure, Prediction, RecoveryType, SinkKind, predict
+from holdfast.guarantees.prediction import Failure, Prediction, RecoveryType, predict
 from holdfast.guarantees.strategies import NoSync, parse_strategy
 from holdfast.guarantees.strategy import Strategy
 from holdfast.testing.classifier import Key, ObservedRecovery, classify
-from holdfast.testing.crashes import Crash, crash_at
-from holdfast.testing.processes import die_with_parent
+from holdfast.testing.lives import About, App, Forked, Here, Lives, Processes
 
 POINTS = ("epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit")
 """Where a driver dies that has begun to deliver: the marks around an epoch and its commit."""
@@ -52,30 +42,8 @@ _SEVERITY = (
 )
 
 
-class Runnable(Protocol):
-    """What an app declares: a `Flow`, or what can be run like one."""
-
-    def open(self) -> object: ...
-
-    def run(self, *, until: Any) -> object: ...
-
-    def close(self) -> None: ...
-
-
-App: TypeAlias = Callable[[Path, Strategy], Any]
-"""Declares a flow in a directory, under a strategy. It makes its own input there, always the same, and keeps its
-working files in ``local``. It is called in another process: a function of a module, not of a test's body."""
-
 Output: TypeAlias = Callable[[Path], Sequence[Any]]
 """The rows that the flow in a directory has delivered, in their order. More are only ever added behind them."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What a flow says of itself, for predictions."""
-
-    classes: tuple[Classified, ...]
-    sink: SinkKind
 
 
 @dataclass(frozen=True)
@@ -185,9 +153,9 @@ def crash_matrix(
         raise ValueError("crash_matrix: at_random kills processes; leave processes=False out")
     with tempfile.TemporaryDirectory(prefix="holdfast-matrix-", ignore_cleanup_errors=True) as temporary:
         root = Path(temporary) if directory is None else directory
-        lives: _Lives = _Here(app, view)
+        lives: Lives = Here(app, view)
         if processes:
-            lives = (_Forked if processes == "forked" else _Processes)(app, view, timeout)
+            lives = (Forked if processes == "forked" else Processes)(app, view, timeout)
         began = time.monotonic()
         found = lives.whole(_fresh(root / "reference"), NoSync())
         length = time.monotonic() - began
@@ -215,7 +183,7 @@ def _fresh(directory: Path) -> Path:
 
 
 def _run(
-    lives: _Lives,
+    lives: Lives,
     output: Output,
     reference: list[Any],
     directory: Path,
@@ -242,160 +210,3 @@ def _run(
         raise AssertionError(f"the output of {directory} lost rows that it had: {before} became {everything}")
     observed = classify(before, everything[len(before) :], reference, key=key)
     return CrashRun(point, True, observed, "", time.monotonic() - started)
-
-
-class _Lives(Protocol):
-    """How a flow is run, and killed."""
-
-    def whole(self, directory: Path, strategy: Strategy) -> About | None:
-        """Run it to its end; what it says of itself."""
-
-    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
-        """Run it until it is killed at the point; False if it came to its end."""
-
-
-class _Here:
-    """In this process: death is an exception that nobody catches."""
-
-    def __init__(self, app: App, view: str | None) -> None:
-        self._app, self._view = app, view
-
-    def whole(self, directory: Path, strategy: Strategy) -> About | None:
-        return run_to_the_end(self._app(directory, strategy), self._view)
-
-    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
-        mark, _, count = point.partition(":")
-        flow = self._app(directory, strategy)
-        try:
-            with crash_at(mark, int(count or 1)):
-                run_to_the_end(flow, self._view)
-        except Crash:
-            flow.die()
-            return True
-        return False
-
-
-class _Processes:
-    """In processes of their own, with the session and the children of one that is killed."""
-
-    def __init__(self, app: App, view: str | None, timeout: float) -> None:
-        self._app, self._view, self._timeout = app, view, timeout
-
-    def whole(self, directory: Path, strategy: Strategy) -> About | None:
-        code, said = self._start(directory, strategy, None)
-        if code != 0:
-            raise RuntimeError(f"the flow ended with {code}: {said[-2000:]}")
-        found: About | None = pickle.loads((directory / "about.pickle").read_bytes())
-        return found
-
-    def killed(self, directory: Path, strategy: Strategy, point: str) -> bool:
-        code, said = self._start(directory, strategy, point)
-        if code not in (0, -signal.SIGKILL):
-            raise RuntimeError(f"the flow ended with {code} before it was killed: {said[-2000:]}")
-        return code != 0
-
-    def _start(self, directory: Path, strategy: Strategy, point: str | None) -> tuple[int, str]:
-        from pyspark import cloudpickle
-
-        call = directory / "call.pickle"
-        call.write_bytes(cloudpickle.dumps((self._app, directory, strategy, self._view)))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        environment.pop("HOLDFAST_CRASH_AT", None)
-        moment = _moment(point)
-        if point is not None and moment is None:
-            environment["HOLDFAST_CRASH_AT"] = point
-        with open(directory / "said.log", "ab+") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast.testing.crash_process", str(call)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent(),
-            )
-            try:
-                code = process.wait(self._timeout if moment is None else moment)
-            except subprocess.TimeoutExpired:
-                if moment is None:
-                    raise
-                code = -signal.SIGKILL
-            finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            log.seek(0)
-            return code, log.read().decode(errors="replace")
-
-
-class _Forked(_Processes):
-    """In processes that are forked from one which has loaded all modules and has no threads."""
-
-    def _start(self, directory: Path, strategy: Strategy, point: str | None) -> tuple[int, str]:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "pandas", *_module_of(self._app)])  # (pyarrow loads pandas)
-        moment = _moment(point)
-        mark = point if moment is None else None
-        process = context.Process(target=_life, args=(self._app, directory, strategy, self._view, mark), daemon=True)
-        # The server finds modules by the environment alone, and one that it does not find each process would load.
-        before = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        try:
-            process.start()
-        finally:
-            if before is None:
-                del os.environ["PYTHONPATH"]
-            else:
-                os.environ["PYTHONPATH"] = before
-        process.join(self._timeout if moment is None else moment)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        log = directory / "said.log"
-        return process.exitcode or 0, log.read_text(errors="replace") if log.exists() else ""
-
-
-def _moment(point: str | None) -> float | None:
-    """How many seconds after its start a process is killed; None: at a mark, or not at all."""
-    return float(point.removeprefix("after:")) if point is not None and point.startswith("after:") else None
-
-
-def _module_of(app: App) -> list[str]:
-    found = getattr(app, "__module__", None) or type(app).__module__
-    return [found] if found != "__main__" else []
-
-
-def _life(app: App, directory: Path, strategy: Strategy, view: str | None, point: str | None) -> None:
-    """What a forked process does."""
-    with open(directory / "said.log", "ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    failpoints.hook = None if point is None else failpoints.killing(point)
-    about = run_to_the_end(app(directory, strategy), view)
-    (directory / "about.pickle").write_bytes(pickle.dumps(about))
-
-
-def run_to_the_end(flow: Any, view: str | None) -> About | None:
-    """Run a flow until nothing waits; what it says of itself."""
-    flow.open()
-    about = _about(flow, view)
-    flow.run(until="idle")
-    flow.close()
-    return about
-
-
-def _about(flow: Any, view: str | None) -> About | None:
-    """What a flow is made of: it says so itself (``about``), or is a `Flow`."""
-    if hasattr(flow, "about"):
-        found: About = flow.about()
-        return found
-    sinks = [(name, sink) for name, sink in flow._sinks if view in (None, name)]
-    if len(sinks) != 1:
-        raise ValueError(f"crash_matrix: the flow has {len(sinks)} sinks; say with view whose output is looked at")
-    ((name, sink),) = sinks
-    sources = {
-        each: "pushed source" if not source.replayable else "retracting source"
-        for each, source in flow._catalog.all_sources.items()
-        if source.retracts or not source.replayable
-    }
-    return About(classes_of(flow.drawing(), name, sources), sink.kind)
