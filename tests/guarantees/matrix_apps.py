@@ -148,9 +148,10 @@ class Receiver:
         return nothing if found is None else found[0]
 
     def rows(self) -> list[tuple[int, ...]]:
+        """What came of records. (A total over nothing, in which the last column is NULL, did not.)"""
         with closing(self._database()) as database:
             found = database.execute("SELECT row FROM received WHERE diff > 0 ORDER BY place").fetchall()
-        return [tuple(json.loads(row)) for (row,) in found]
+        return [row for (text,) in found if (row := tuple(json.loads(text)))[-1] is not None]
 
     def _database(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, timeout=60)

@@ -17,6 +17,7 @@ Cost: memory for each file that was ever taken, some 80 bytes; per new file one 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -37,8 +38,8 @@ _BLOCK = 1 << 20
 _BRIEF, _WHOLE = 4, 16
 """The bytes of a mark."""
 
-_WATCHED = 10_000
-"""With more files than that, those that were taken are not looked at again."""
+_WATCHED = 200
+"""So many of the files that were taken are looked at again in a poll, in the mean; of more, some each time."""
 
 _ALIKE = 64
 """So many files of one mark are looked at, the latest ones: heartbeats are all alike."""
@@ -100,7 +101,7 @@ class Taken:
         """Whether no epoch needs to look at what is at ``path``."""
         held = self._files.at(path)
         if not self._whole:
-            if held is not None and len(self._files) <= _WATCHED:
+            if held is not None and random.random() * len(self._files) < _WATCHED:
                 self._watch(path, held, look)
             return held is not None
         if held is None and path not in self._copies:
