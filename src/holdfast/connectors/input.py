@@ -157,7 +157,7 @@ class Input(PushedRows):
     retracts = True
 
     def apart(self) -> Input:
-        """Another input that is declared alike, for another flow."""
+        """Another input that is declared alike, for another flow. From any thread."""
         return Input(self.name, self.fields, self._unique)
 
     def insert(self, rows: Any) -> None:
@@ -206,7 +206,7 @@ class KeyedInput(PushedRows):
         self.on_missing = on_missing
 
     def apart(self) -> KeyedInput:
-        """Another input that is declared alike, for another flow."""
+        """Another input that is declared alike, for another flow. From any thread."""
         return KeyedInput(self.name, self.versions, self.on_missing)
 
     @property
