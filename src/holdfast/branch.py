@@ -252,6 +252,12 @@ def compare(
         one._check_view(view)
     if at is not None:
         at = arguments.whole(f"view '{view}'", "at", at, 0)
+    if by is not None:
+        columns = [by] if isinstance(by, str) else by
+        if not isinstance(columns, list | tuple) or not columns or not all(isinstance(one, str) for one in columns):
+            arguments.refuse(f"view '{view}', compare", "by", "a column, or a list of columns", by)
+        if "" in columns or len(set(columns)) < len(columns):
+            arguments.refuse(f"view '{view}', compare", "by", "columns, each once", by)
     logs = []
     for one in (here, there):
         with one._turns.taken("compare()", looks=True):
