@@ -362,7 +362,8 @@ def heal(root: Path, java: str) -> Process:
     return process
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow  # (in `make test`: tests/guarantees/test_crash_matrix.py, tests/cluster/test_flows.py)
+@pytest.mark.parametrize("count", [2, 50])
 def test_a_flow_that_is_killed_again_and_again_delivers_everything_once(tmp_path: Path, count: int) -> None:
     chance = random.Random(count)
     calm, root = tmp_path / "calm", tmp_path / "killed"

@@ -100,6 +100,7 @@ def test_a_location_that_refuses_while_a_flow_is_opened_is_done_without(shop: Sh
     flow.close()
 
 
+@pytest.mark.slow
 def test_a_flow_waits_when_too_much_is_unsafe_and_goes_on_when_it_is_not(shop: Shop, tmp_path: Path) -> None:
     place = copy(tmp_path)
     flow = shop.open(place, local=tmp_path / "local", max_unsafe=2)

@@ -80,7 +80,7 @@ def moments() -> list[datetime.datetime]:
     return found
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.slow), "Europe/Berlin"])
 def test_a_row_is_there_exactly_while_the_condition_holds(spark: SparkSession, zone: str) -> None:
     session = spark.newSession()
     for key, value in {"spark.sql.session.timeZone": zone, "spark.sql.shuffle.partitions": "1"}.items():

@@ -101,7 +101,7 @@ MISTAKES = [
         "WITH a AS ^MATERIALIZED (SELECT id FROM orders) SELECT * FROM a",
         "syntax error: Syntax error at or near 'MATERIALIZED'.",
     ),
-    ("SELECT DISTINCT ^ON (user) id FROM orders", "Cannot resolve routine `ON` on search path"),
+    ("SELECT DISTINCT ^ON (user) id FROM orders", "function 'ON' not found"),
     ("SELECT o.id FROM orders o ASOF JOIN users u ^ON o.id > u.id", "syntax error: Syntax error at or near 'ON'."),
     ("SELECT id FROM orders FOR ^UPDATE", "syntax error: Syntax error at or near 'UPDATE': extra input"),
     ("ALTER TABLE ^orders ADD COLUMN x int", "'ALTER TABLE ... ADD COLUMN' expects a table but `orders`"),

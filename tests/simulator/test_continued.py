@@ -83,6 +83,7 @@ def test_nothing_is_lost_duplicated_or_wrong_after_many_repairs(start: int) -> N
         assert failure is None, f"seed {seed}: {failure}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 10, 10))
 def test_nothing_is_lost_duplicated_or_wrong_when_anything_else_goes_wrong(start: int) -> None:
     check(range(start, start + 10), scattered=True, on_loss="continue")

@@ -231,6 +231,7 @@ def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(tmp_path: P
     assert sum(read(tmp_path / "log", "totals")["n"].to_pylist()) == 1000 * len(printed)
 
 
+@pytest.mark.slow
 def test_a_run_shows_what_is_logged_once(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "a.parquet")

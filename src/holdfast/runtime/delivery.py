@@ -332,13 +332,14 @@ class Delivery:
         """Whether a commit that raised was made all the same: the sink is asked before it is made again. `Fenced` if it
         has that epoch from another driver."""
         view, sink = self._sinks[index]
-        found: list[tuple[int | None, list[Lineage]]] = []
-        self._calling(index, lineage.epoch, lambda: found.append((sink.taken(), from_lines(sink.lineage()))))
-        ((has, given),) = found
         number = self._number(index, lineage.epoch)
-        if has is None or has < number:
+        found: list[int | None] = []
+        self._calling(index, lineage.epoch, lambda: found.append(sink.taken()))
+        if found[0] is None or found[0] < number:
             return False
-        if has > number or any(each.epoch == lineage.epoch and each.digest != lineage.digest for each in given):
+        given: list[Lineage] = []
+        self._calling(index, lineage.epoch, lambda: given.extend(from_lines(sink.lineage())))
+        if found[0] > number or any(each.epoch == lineage.epoch and each.digest != lineage.digest for each in given):
             raise Fenced(
                 f"sink of view '{view}': it has epoch {lineage.epoch} already, from another driver",
                 view=view,
