@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,21 @@ def _cell(
 
 def _counted(flow: hf.Flow) -> dict[int, int]:
     return {row.k: row.n for row in flow.read("v").collect()}
+
+
+def test_a_flow_declared_again_takes_over_from_one_that_nobody_holds_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow, t = _cell(spark, tmp_path / "log")
+    t.insert([(1,)])
+    flow.step()
+    del flow, t
+    gc.collect()
+    flow, t = _cell(spark, tmp_path / "log")
+    t.insert([(1,)])
+    flow.step()
+    assert _counted(flow) == {1: 2}
+    flow.close()
 
 
 def test_a_flow_declared_again_takes_over_from_the_handle_before(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
 _LOG = logger("holdfast.flow")
 
 _lock = threading.Lock()
-_open: weakref.WeakValueDictionary[str, Flow] = weakref.WeakValueDictionary()
-"""Working directory → the flow that has it open in this process."""
+_open: dict[str, Flow] = {}
+"""Working directory → the flow that has it open in this process. One that nobody else holds any more has its lock and
+its threads still: so it is held here until it is closed."""
 
 
 def opening(flow: Flow, local: Path, told: ConnectorProgress) -> None:
