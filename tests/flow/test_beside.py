@@ -48,6 +48,7 @@ def _beside(context: Any) -> int:
     return len(set(tracker.getActiveJobsIds()) - set(tracker.getJobIdsForGroup(GROUP)))
 
 
+@pytest.mark.slow
 def test_an_epoch_does_not_wait_for_the_copies_of_many_flows(spark: Any) -> None:
     context = spark.sparkContext
     runner = SparkRunner(spark, spark, 2)

@@ -40,6 +40,7 @@ def test_lineage_that_is_not_forwarded_to_the_sinks_is_noticed(monkeypatch: pyte
     assert "the lineage between is in none of the places" in caught()[1].what
 
 
+@pytest.mark.slow
 def test_a_skipped_digest_check_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (layer, durable_layer):
         monkeypatch.setattr(module, "check_bytes", lambda *_: None)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate closest to ``name``, ignoring case; None if none is close."""
     spelled = {candidate.lower(): candidate for candidate in candidates}
-    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6 if len(name) > 2 else 0.75)
+    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return spelled[close[0]] if close else None
 
 
