@@ -51,9 +51,10 @@ def test_arguments_come_before_the_environment_and_that_before_nothing(tmp_path:
     ("options", "master"),
     [
         (["--master", "local[3]", "--driver-memory", "777m", "--name", "mine"], "local[3]"),
-        pytest.param([], "local[*]", marks=pytest.mark.slow),
+        ([], "local[*]"),
     ],
 )
+@pytest.mark.slow
 def test_spark_submit_runs_an_app_on_the_master_that_it_names(tmp_path: Path, options: list[str], master: str) -> None:
     (tmp_path / "app.py").write_text(APP)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
