@@ -20,7 +20,7 @@ def name(numbers: list[int]) -> str:
     return f"{numbers[0]}-{numbers[-1]}"
 
 
-SOON = 138 // TOGETHER
+SOON = 120 // TOGETHER
 """So many flows are run by `make test`: each construct alone, and a few over another. The rest: `make test-slow`."""
 
 
