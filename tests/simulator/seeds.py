@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.guarantees.strategy import Strategy
 from holdfast.testing import shrink, simulate
+from holdfast.testing.simulator.run import LENGTH
 
 
 def check(
@@ -17,14 +18,16 @@ def check(
     on_loss: str = "replay",
     strategy: Strategy | None = None,
     branches: bool = False,
+    length: int = LENGTH,
 ) -> None:
-    """No row is lost, duplicated or wrong in the runs of these seeds."""
+    """No row is lost, duplicated or wrong in the runs of these seeds, each of ``length`` actions and more."""
     for seed in seeds:
-        failure = simulate(seed, scattered=scattered, on_loss=on_loss, strategy=strategy, branches=branches)
+        failure = simulate(seed, length, scattered=scattered, on_loss=on_loss, strategy=strategy, branches=branches)
         if failure is not None:
             shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss, strategy=strategy)
             more = ", scattered=True" if scattered else ""
             more += f", on_loss={on_loss!r}" if on_loss != "replay" else ""
             more += f", strategy={strategy}" if strategy is not None else ""
             more += ", branches=True" if branches else ""
-            pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")
+            again = f"holdfast.testing.simulate({seed}, {length}{more})"
+            pytest.fail(f"seed {seed}: {shortest}\n({again} shows it again)")

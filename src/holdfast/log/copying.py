@@ -56,8 +56,8 @@ class Shipment:
 
 def ship_all(shipments: Sequence[Shipment], locations: Sequence[Location]) -> list[ShipResult]:
     """Make the copies, several at a time."""
-    if not shipments:
-        return []
+    if len(shipments) < 2:
+        return [result for one in shipments for result in _ship(one, locations)]
     with ThreadPoolExecutor(_STREAMS) as pool:
         return [result for found in pool.map(lambda one: _ship(one, locations), shipments) for result in found]
 

@@ -295,12 +295,19 @@ def _common(usable: list[LayerName], low: int, high: int, after: int) -> Reach:
     return common
 
 
+# Plain loops: these two are called for every layer of every strip, and a generator costs more than it compares.
 def _contains(reach: Reach, epoch: int) -> bool:
-    return any(start <= epoch <= stop for start, stop in reach)
+    for start, stop in reach:  # noqa: SIM110
+        if start <= epoch <= stop:
+            return True
+    return False
 
 
 def _contains_range(reach: Reach, first: int, last: int) -> bool:
-    return any(start <= first and last <= stop for start, stop in reach)
+    for start, stop in reach:  # noqa: SIM110
+        if start <= first and last <= stop:
+            return True
+    return False
 
 
 def _joined(reach: Reach, first: int, last: int) -> Reach:

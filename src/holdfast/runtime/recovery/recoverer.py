@@ -85,6 +85,8 @@ class Recoverer:
         self.recovery = recovery
         """What the last recovery did."""
 
+        self._filled = -1
+
     @contextmanager
     def following(self, former: Mapping[str, FormerLog]) -> Iterator[None]:
         """Have the logs of inputs whose schema changed be made of those that they had."""
@@ -102,10 +104,21 @@ class Recoverer:
         self._fresh = ()  # what is lost from now on was there
         self._durability.look()
 
+    @property
+    def filled(self) -> int:
+        """The last epoch as of which any recovery filled state since the flow was opened; -1: none did. Views that were
+        filled cannot be read as of an epoch before it."""
+        return max(self._filled, -1 if self.recovery.filled is None else self.recovery.filled)
+
+    def _begin_record(self) -> None:
+        self._filled = self.filled
+        self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
+
     @contextmanager
     def one_record(self) -> Iterator[RecoveryRecord]:
         """Have all that is met in the meantime be one recovery; its record."""
-        self.recovery, self._together = RecoveryRecord(epoch=self._state.epochs.last), True
+        self._begin_record()
+        self._together = True
         try:
             yield self.recovery
         finally:
@@ -113,7 +126,7 @@ class Recoverer:
 
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
-        self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
+        self._begin_record()
         self._opening = True
         for error in found:
             self.repairing(partial(self._set_aside, error))
@@ -136,7 +149,7 @@ class Recoverer:
         no use then."""
         self._taken = False
         if not self._together:
-            self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
+            self._begin_record()
         self.open()
         directory, owners = self._compiled.directory, self._runner.owners()
         with suppress(MemberUnreachable):  # one that cannot be reached keeps it
@@ -154,7 +167,8 @@ class Recoverer:
                     raise
                 damage = error
             if not told:
-                self.recovery, told = RecoveryRecord(epoch=self._state.epochs.last), True
+                self._begin_record()
+                told = True
             self.recover_from(damage)
         return work()
 
