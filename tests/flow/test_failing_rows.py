@@ -97,6 +97,25 @@ CASES = {
         "More than one row returned by a subquery used as an expression.",
         "SCALAR_SUBQUERY_TOO_MANY_ROWS",
     ),
+    "pattern of a date": Case(
+        "k, date_format(date'2020-01-01', if(s = '5', 'yyyy', s)) AS y",
+        {"s": "EEEE-ww"},
+        "Fail to recognize 'EEEE-ww' pattern",
+        "INCONSISTENT_BEHAVIOR_CROSS_VERSION",
+    ),
+    "key of a map that is NULL": Case("k, map(nullif(s, '?'), x) AS y", {"s": "?"}, "null as map key", "NULL_MAP_KEY"),
+    "key of a map that comes twice": Case("k, map(s, 1, 'b', 2) AS y", {"s": "b"}, "Duplicate", "DUPLICATED_MAP_KEY"),
+    "regular expression": Case(
+        "k, regexp_replace('abc', if(s = '5', 'a', s), '') AS y", {"s": "("}, "regexp", "INVALID_PARAMETER_VALUE"
+    ),
+    "URL": Case("k, url_decode(s) AS y", {"s": "%zz"}, "%zz", "CANNOT_DECODE_URL"),
+    "key of a cipher": Case(
+        "k, aes_encrypt(s, repeat('k', if(x = 2, 16, x)), 'ECB') AS y", {"x": 3}, "16, 24", "INVALID_PARAMETER_VALUE"
+    ),
+    "insertion into an array": Case(
+        "k, array_insert(a, x, 1) AS y", {"x": 0}, "The index 0 is", "INVALID_INDEX_OF_ZERO"
+    ),
+    "date of parts": Case("k, make_date(2024, x, 1) AS y", {"x": 13}, "MonthOfYear", "DATETIME_FIELD_OUT_OF_BOUNDS"),
     "window": Case("k, sum(10 / x) OVER (ORDER BY k) AS y", {"x": 0}, "Division by zero.", "DIVIDE_BY_ZERO"),
 }
 

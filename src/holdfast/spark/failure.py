@@ -32,11 +32,13 @@ def translated(
     if (refused := _refused(text, subject)) is not None:
         return refused
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    found = re.search(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ([^\n]*)", text)
+    found = re.search(r"\[([A-Z_]+(?:\.[A-Z_]+)*)\] ((?:[^\n]*:\n)?[^\n]*)", text)
     name = condition or (found.group(1) if found else None)
-    if name is None or not name.startswith(_EVALUATION):
+    state = re.search(r"SQLSTATE:? (\w{2})\w{3}", text)
+    if name is None or not (name.startswith(_EVALUATION) or (state is not None and state.group(1) in _STATES)):
         return None
     sentence = found.group(2) if found else text.split("\n", 1)[0]
+    sentence = sentence.replace("\n", " ")
     sentence = re.sub(r"\s*(?:If necessary set .* to bypass this error\b|SQLSTATE:? \w+).*", "", sentence).strip()
     fields: dict[str, object] = {"condition": name.partition(".")[0]}
     names = views(text)
@@ -125,6 +127,11 @@ def _is_library(frame: str) -> bool:
     return not frame.startswith(_OWN) and ("/lib/python3" in frame or "/site-packages/" in frame)
 
 
+_STATES = ("0A", "21", "22", "23", "42", "54", "P0")
+"""The classes of SQLSTATE that speak of an expression and its values: a construct that is not supported, a cardinality,
+a value, a constraint (a key twice in a map), an argument (a pattern for dates), a limit, an error that was raised on
+purpose. The others speak of Spark, of its storage, or of Python functions."""
+
 _EVALUATION = (
     "ARITHMETIC_OVERFLOW",
     "BINARY_ARITHMETIC_OVERFLOW",
@@ -147,3 +154,4 @@ _EVALUATION = (
     "INVALID_FRACTION_OF_SECOND",
     "DATETIME_FIELD_OUT_OF_BOUNDS",
 )
+"""Conditions of such errors that come without a SQLSTATE, or with one of another class."""
