@@ -26,6 +26,9 @@ def test_output_is_as_predicted_when_executors_are_killed(
     with capsys.disabled():
         print(f"\n{kind} × {sink}: {sum(bool(killed) for *_, killed, _ in seen)} executors killed")
     for _, strategy, point, killed, observed in seen:
-        predicted = predict((), strategy, SinkKind.APPEND, failure="executor").recovery
-        assert predicted is hf.RecoveryType.PRECISE
-        assert observed is predicted and (killed or point == "random"), (strategy, point, killed, observed)
+        predicted = predict([hf.OperatorClass(kind)], strategy, SinkKind.APPEND, failure="executor").recovery
+        spoiled = strategy == hf.gap() and kind != "repeatable"
+        assert predicted is (hf.RecoveryType.DIVERGENT if spoiled else hf.RecoveryType.PRECISE)
+        # Where the executor that replaces a killed one is on the same host, it finds the state there.
+        possible = {predicted, hf.RecoveryType.PRECISE}
+        assert observed in possible and (killed or point == "random"), (strategy, point, killed, observed)

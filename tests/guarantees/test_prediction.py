@@ -51,6 +51,13 @@ def test_what_keeps_nothing_leaves_a_gap(operator: hf.OperatorClass) -> None:
     assert {predicted(operator, hf.gap(), sink) for sink in (T, D, P)} == {GAP}
 
 
+@pytest.mark.parametrize("operator", hf.OperatorClass)
+def test_an_executor_that_is_lost_takes_state_with_it_where_nothing_is_copied(operator: hf.OperatorClass) -> None:
+    for sink in (T, D, P):
+        assert predicted(operator, hf.gap(), sink, failure="executor") is (PRECISE if operator is R else DIVERGENT)
+        assert predicted(operator, hf.nosync(), sink, failure="executor") is PRECISE
+
+
 def test_a_lost_host_takes_the_lineage_with_it_unless_it_was_waited_for_or_a_sink_holds_it() -> None:
     for strategy in (hf.nosync(), hf.passive_standby(4), hf.upstream_backup(), hf.active_standby()):
         assert predicted(C, strategy, T, failure="host") is PRECISE

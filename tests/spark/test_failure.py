@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import holdfast
 from holdfast.errors import LogError
-from holdfast.spark.failure import not_exchanged, translated
+from holdfast.spark.failure import lost, not_exchanged, translated
 
 OURS = str(Path(holdfast.__file__).parent / "operators" / "asked.py")
 
@@ -42,3 +47,39 @@ def test_an_exchange_that_spark_gives_up_says_who_did_not_answer() -> None:
     assert error is not None and error.fields["executors"] == ["10.77.0.2:46391"]
     assert "flow: epoch 3: executors could not get each other's rows, several times; 10.77.0.2:46391" in str(error)
     assert not_exchanged(RuntimeError("Task 2 in stage 17.0 failed 4 times"), "flow") is None
+
+
+def test_workers_whose_python_lacks_holdfast_are_told_from_workers_that_die() -> None:
+    said = RuntimeError(
+        "Job aborted due to stage failure: org.apache.spark.SparkException: \nError from python worker:\n  "
+        "/usr/bin/python3: Error while finding module specification for 'holdfast.spark.workers' "
+        "(ModuleNotFoundError: No module named 'holdfast')\nPYTHONPATH was:\n  /lib/pyspark.zip"
+    )
+    error = lost(said, "flow: epoch 0")
+    assert error is not None and (error.fields["python"], error.fields["module"]) == ("/usr/bin/python3", "holdfast")
+    assert f"set PYSPARK_PYTHON={sys.executable} before the Spark session is made" in str(error)
+
+
+APP = """
+import holdfast as hf
+from pyspark.sql import SparkSession
+flow = hf.Flow("f", "log", SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate())
+flow.input("t", schema="a int").insert([(1,)])
+flow.view("v", "SELECT count(*) AS n FROM t")
+try:
+    flow.step()
+except hf.TasksLost as error:
+    print("TasksLost", error.fields["module"])
+"""
+
+
+@pytest.mark.slow
+def test_a_session_whose_workers_run_another_python_says_so(tmp_path: Path) -> None:
+    other = Path(sys.base_prefix) / "bin" / "python3"
+    if subprocess.run([other, "-c", "import holdfast"], capture_output=True, cwd=tmp_path).returncode == 0:
+        pytest.skip("holdfast is installed for the system's Python, too")
+    environment = {**os.environ, "PYSPARK_PYTHON": str(other), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", APP], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert "TasksLost holdfast" in done.stdout, done.stderr[-2000:]

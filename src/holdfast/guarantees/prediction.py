@@ -106,6 +106,11 @@ def predict(
     arguments.one_of("predict", "failure", failure, ("executor", "process", "host"))
     arguments.flag("predict", "anchored", anchored)
     if failure == "executor":
+        spoiler = worst(classes)
+        if strategy.on_loss is OnLoss.LEAVE_OUT and spoiler.operator_class is not OperatorClass.REPEATABLE:
+            # Without a copy. Where a member that replaces it finds its layers on the host, it is precise.
+            said = f"nothing is copied: state that an executor kept may go with it, and begins anew; {spoiler.what}"
+            return Prediction(RecoveryType.DIVERGENT, said, spoiler)
         said = "output leaves when its epoch has run; one that was cut short runs again, and nothing of it had left"
         return Prediction(RecoveryType.PRECISE, said)
     fate, why = _fate(strategy, sink, failure, anchored)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def lost(error: BaseException, subject: str) -> TasksLost | None:
         return TasksLost(
             f"{subject}: the Spark session was stopped; open the flow again with one that runs", spark=False
         )
+    if (lacking := _LACKING.search(text)) is not None:
+        python, module = lacking["python"] or os.environ.get("PYSPARK_PYTHON", "python3"), lacking["module"]
+        return TasksLost(
+            f"{subject}: the Python that Spark's workers run, {python}, has no module '{module}'; set "
+            f"PYSPARK_PYTHON={sys.executable} before the Spark session is made, or install the module for that Python",
+            python=python,
+            module=module,
+            spark=True,
+        )
     found = next((why for pattern, why in _DIED if re.search(pattern, text)), None)
     if found is None:
         return None
@@ -76,6 +86,12 @@ def lost(error: BaseException, subject: str) -> TasksLost | None:
         spark=True,
     )
 
+
+_LACKING = re.compile(
+    r"(?:Error from python worker:\s+(?P<python>\S+): .*?|cloudpickle\.loads\([^\n]*\n[ ^]*\nModuleNotFoundError: )"
+    r"No module named '(?P<module>[\w.]+)'"
+)
+"""A worker that does not start, and one that cannot read what it is to run."""
 
 _DIED = (
     (r"Python worker exited unexpectedly|Python worker .*crashed", "the Python worker that ran a task died"),
