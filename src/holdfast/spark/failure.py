@@ -66,9 +66,11 @@ def lost(error: BaseException, subject: str) -> TasksLost | None:
         )
     if (lacking := _LACKING.search(text)) is not None:
         python, module = lacking["python"] or os.environ.get("PYSPARK_PYTHON", "python3"), lacking["module"]
+        other = f"set PYSPARK_PYTHON={sys.executable} before the Spark session is made, or "
         return TasksLost(
-            f"{subject}: the Python that Spark's workers run, {python}, has no module '{module}'; set "
-            f"PYSPARK_PYTHON={sys.executable} before the Spark session is made, or install the module for that Python",
+            f"{subject}: the Python that Spark's workers run, {python}, has no module '{module}'; "
+            f"{other if python != sys.executable else ''}install it for that Python, or send it along with "
+            "spark.sparkContext.addPyFile",
             python=python,
             module=module,
             spark=True,
