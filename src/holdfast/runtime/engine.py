@@ -386,6 +386,12 @@ class Engine:
         """What opening the flow, or repairing it last, had to do."""
         return self._recoverer.recovery
 
+    @property
+    def filled(self) -> int:
+        """The last epoch as of which state was filled since the flow was opened, -1 if none was: views that have it may
+        not be readable as of epochs before."""
+        return self._recoverer.filled
+
     # -- epochs ---------------------------------------------------------------------------------------------------
 
     def step(self, patient: bool = False) -> Epoch:

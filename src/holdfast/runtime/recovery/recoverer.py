@@ -85,6 +85,10 @@ class Recoverer:
         self.recovery = recovery
         """What the last recovery did."""
 
+        self.filled = -1
+        """The last epoch as of which a recovery has filled state since the flow was opened. One step may need several
+        recoveries, and each has a record of its own."""
+
     @contextmanager
     def following(self, former: Mapping[str, FormerLog]) -> Iterator[None]:
         """Have the logs of inputs whose schema changed be made of those that they had."""
@@ -279,6 +283,7 @@ class Recoverer:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
                     replay = replace(replay, asking=frozenset(self._fresh))
                 self._replaying.carry_out(replay, layers, recovery)
+                self.filled = max(self.filled, -1 if recovery.filled is None else recovery.filled)
                 activity.advance()
 
     @property

@@ -127,7 +127,7 @@ class SimulatedDriver:
             runner = SimulatedRunner(world, self.partitions or partitions)
             self.opened()
             self.engine = Engine(PreparedFlow(declared, runner), ConnectorProgress())
-            self.filled = max(self.filled, self.engine.recovery.filled or -1)
+            self.filled = max(self.filled, self.engine.filled)
             self.safe = -1
         return self.engine
 
@@ -293,7 +293,7 @@ class Simulation:
             looked_up.check_beside(driver.engine)
             self.approximate += check_approximate(driver.engine, self.world, self.whole)
         if driver.engine is not None:
-            self.filled = max(self.filled, driver.filled, driver.engine.recovery.filled or -1)
+            self.filled = max(self.filled, driver.filled, driver.engine.filled)
 
     def _remember(self, engine: Engine) -> None:
         for record in engine.history:
@@ -426,7 +426,6 @@ class Simulation:
         self.world.stopped = True
         while not engine.step().idle or engine.repair() is not None:
             pass
-        self.filled = max(self.filled, engine.recovery.filled or -1)
         for _ in range(6):
             engine.upkeep()
             engine.step()  # repairs what the upkeep found damaged
@@ -447,6 +446,7 @@ class Simulation:
             self._compare_draws(f"view {view}", view, found, last)
         looked_up.check_in_turn(engine)
         looked_up.check_beside(engine)
+        self.filled = max(self.filled, engine.filled)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
