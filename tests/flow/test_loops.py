@@ -320,18 +320,42 @@ def test_the_clock_is_looked_at_before_a_loop_and_not_inside(spark: SparkSession
         flow.view("v", "WITH RECURSIVE t(n) AS (SELECT at FROM edges UNION SELECT n FROM t WHERE n < now()) TABLE t")
 
 
-def test_union_in_a_recursion_inside_a_query_is_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+REFUSED_INSIDE = {
+    "WITH x AS (\n  WITH RECURSIVE t(n) AS (SELECT n FROM t UNION SELECT n + 1 FROM t) SELECT * FROM t) TABLE x": (
+        "t refers to nothing but itself"
+    ),
+    "SELECT a FROM edges e WHERE EXISTS (\nWITH RECURSIVE t(n) AS (SELECT b FROM edges WHERE b = e.b UNION SELECT n + 1"
+    " FROM t WHERE n < 5) SELECT 1 FROM t)": ("column 'e.b' not found.*cannot refer to columns of the query around it"),
+    "SELECT n FROM (\n WITH RECURSIVE t(n) AS (SELECT a FROM edges UNION ALL SELECT x.n FROM t x JOIN t y ON x.n = y.n"
+    " UNION ALL SELECT b FROM edges) SELECT n FROM t)": "not linear.*write UNION",
+    "SELECT n FROM (\nWITH RECURSIVE t(n) AS (SELECT a FROM edges UNION SELECT cast(rand() * 5 AS long) FROM t) "
+    "TABLE t)": "rand",
+    "SELECT a FROM edges e WHERE EXISTS (\n WITH RECURSIVE t(n) AS (SELECT b FROM edges UNION SELECT n + 1 FROM t "
+    "WHERE n < 5) SELECT 1 FROM t WHERE n = e.b)": "WITH in a subquery that refers to the query around it",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED_INSIDE)
+def test_a_recursion_inside_a_query_is_refused_with_its_place(text: str, spark: SparkSession, tmp_path: Path) -> None:
     flow = hf.Flow("refused", tmp_path / "log", spark)
     flow.input("edges", "a long, b long")
-    inner = RECURSIVE.format("UNION SELECT b FROM t JOIN edges USING (a)")
-    with pytest.raises(DeclarationError, match="make it a view of its own"):
-        flow.view("v", f"SELECT a FROM ({inner})")
+    with pytest.raises(DeclarationError, match=f"(?s)view 'v', line 2, column .*{REFUSED_INSIDE[text]}") as raised:
+        flow.view("v", text)
+    assert raised.value.fields["line"] == 2
+
+
+def test_union_in_a_recursion_of_a_data_frame_is_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("refused", tmp_path / "log", spark)
+    flow.input("edges", "a long, b long")
+    with pytest.raises(DeclarationError, match=r"line 1, column .*give the text to flow\.view"):
+        flow.sql(RECURSIVE.format("UNION SELECT b FROM t JOIN edges USING (a)"))
 
 
 def test_a_recursion_without_a_beginning_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     flow = hf.Flow("refused", tmp_path / "log", spark)
-    with pytest.raises(DeclarationError, match="t refers to nothing but itself"):
+    with pytest.raises(DeclarationError, match="t refers to nothing but itself") as raised:
         flow.view("v", "WITH RECURSIVE t(n) AS (SELECT n FROM t UNION SELECT n + 1 FROM t) SELECT * FROM t")
+    assert raised.value.fields["line"] == 1 and raised.value.fields["column"] == 25
 
 
 def test_a_body_with_other_columns_than_its_start_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -303,8 +303,37 @@ ABOVE: dict[str, Twin] = {
 }
 
 
-_SPELLED = [name for name in SPELLINGS if name != "pipe syntax"]
-"""That one puts the statement inside another, where a UNION of a recursion is refused."""
+# -- recursions that do not begin their statement: each gives the rows (n, v) of "reach" -------------------------------
+
+_R = f"with recursive {_REACH}"
+INSIDE = {
+    "in a subquery": f"SELECT n, 0L AS v FROM ({_R} SELECT n FROM r)",
+    "in parentheses, sorted": f"({_R} SELECT n, 0L AS v FROM r) ORDER BY n LIMIT 1000",
+    "behind comments": f"/* one */ -- two\n WiTh /* three */ ReCuRsIvE {_REACH} SELECT n, 0L AS v FROM r",
+    "in a definition": f"WITH x AS ({_R} SELECT n FROM r), y AS (SELECT n AS m FROM x) SELECT m AS n, 0L AS v FROM y",
+    "behind a definition that it uses": "WITH first AS (SELECT node FROM starts), x AS (WITH RECURSIVE r(n) AS (SELECT "
+    "node FROM first UNION SELECT l.b FROM r JOIN links l ON l.a = r.n) SELECT n FROM r) SELECT n, 0L AS v FROM x",
+    "in a definition of another": f"WITH RECURSIVE s(n) AS ({_R} SELECT n FROM r UNION SELECT n FROM s) "
+    "SELECT n, 0L AS v FROM s",
+    "in the term of another": "WITH RECURSIVE s(n) AS (SELECT node FROM starts UNION SELECT n FROM (WITH RECURSIVE r(n)"
+    " AS (SELECT n FROM s UNION SELECT l.b FROM r JOIN links l ON l.a = r.n) SELECT n FROM r)) "
+    "SELECT n, 0L AS v FROM s",
+    "beside one of Spark's kind": "WITH RECURSIVE s(n, k) AS (SELECT node, 0 FROM starts WHERE false UNION ALL SELECT "
+    f"n, k + 1 FROM s WHERE k < 0), z AS ({_R} SELECT n FROM r) SELECT n, 0L AS v FROM z UNION ALL SELECT n, 1L FROM s",
+    "in one arm of a union": f"SELECT n, 0L AS v FROM ({_R} SELECT n FROM r) UNION "
+    f"({_R.replace('node FROM starts', 'node FROM starts WHERE node < 3')} SELECT n, 0L AS v FROM r)",
+    "in EXISTS": "SELECT n, 0L AS v FROM "
+    f"({_R} SELECT n FROM r) WHERE EXISTS ({_R.replace('links', 'edges')} SELECT 1 FROM r WHERE n < 1000)",
+    "in IN": f"SELECT m AS n, 0L AS v FROM (SELECT b AS m FROM links UNION SELECT node FROM starts) "
+    f"WHERE m IN ({_R} SELECT n FROM r)",
+    "as a value": f"SELECT r.n, ({_R} SELECT count(*) - count(*) FROM r) AS v FROM ({_R} SELECT n FROM r) r",
+    "lateral": f"SELECT n, v FROM (SELECT count(*) - count(*) AS v FROM links), LATERAL ({_R} SELECT n FROM r)",
+    "names used again": f"WITH RECURSIVE r(n) AS ({_R} SELECT n FROM r), t AS ({_R}, t AS (SELECT n FROM r) SELECT n "
+    "FROM t) SELECT r.n, 0L AS v FROM r JOIN t ON t.n = r.n",
+    "in pipes": f"FROM ({_R} FROM r |> SELECT n) |> EXTEND 0L AS v |> SELECT n, v",
+    "joined in pipes": f"FROM (SELECT count(*) - count(*) AS v FROM links) "
+    f"|> CROSS JOIN ({_R} SELECT n FROM r) |> SELECT n, v",
+}
 
 
 # -- cases -------------------------------------------------------------------------------------------------------------
@@ -348,7 +377,7 @@ def chain(number: int) -> Chain:
     table = "looped"
     for place, text in enumerate(above):
         views[f"above{place}"], table = text.format(table), f"above{place}"
-    spell = SPELLINGS[_SPELLED[number % len(_SPELLED)]]
+    spell = list(SPELLINGS.values())[number % len(SPELLINGS)]
     twins = (*(BELOW[text] for text in below), loop.twin, *(ABOVE[text] for text in above))
     return Chain({name: spell(text) for name, text in views.items()}, twins)
 

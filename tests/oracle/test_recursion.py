@@ -21,7 +21,7 @@ from holdfast.plan.schema import parse_schema
 
 from ..planned import plan_sql
 from .in_process import Bag, InProcess
-from .recursive_cases import EPOCHS, GRAPHS, LOOPS, SCHEMAS, Chain, Graph, chain, followed, together
+from .recursive_cases import BELOW, EPOCHS, GRAPHS, INSIDE, LOOPS, SCHEMAS, Chain, Graph, chain, followed, together
 
 
 @pytest.fixture
@@ -104,3 +104,13 @@ def test_a_loop_that_spark_takes_is_what_spark_says(spark: SparkSession, memory:
 @pytest.mark.parametrize("number", WALKS[1:])
 def test_many_loops_that_spark_takes_are_what_spark_says(number: int, spark: SparkSession, memory: Path) -> None:
     check_in_spark(spark, number, memory, 5)
+
+
+@pytest.mark.parametrize("place", INSIDE)
+def test_a_recursion_may_be_anywhere_in_a_statement(place: str, memory: Path) -> None:
+    links, unchanged = next(iter(BELOW.items()))
+    made = Chain({"links": links.format("edges"), "v": INSIDE[place]}, (unchanged, LOOPS["reach"].twin))
+    running, graph = InProcess(planned(made), memory, random.Random(1)), Graph(1, 0)
+    for epoch in range(4):
+        running.epoch(graph.change(epoch))
+        assert running.rows["v"] == made.meant(graph.tables), f"epoch {epoch}: {made.views['v']}"

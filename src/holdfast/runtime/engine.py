@@ -388,7 +388,8 @@ class Engine:
 
     @property
     def filled(self) -> int:
-        """The last epoch as of which state was filled since the flow was opened; -1: none was."""
+        """The last epoch as of which state was filled since the flow was opened, -1 if none was: views that have it may
+        not be readable as of epochs before."""
         return self._recoverer.filled
 
     # -- epochs ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,9 @@ together as a `Loop` (`operators.loops.building`).
 Definitions of a WITH RECURSIVE that refer to each other, or to themselves, are the variables of one loop. Their columns
 are those of a term that refers to none of them; if Spark makes the union wider than that (INT and BIGINT), the columns
 are those of the union, and everything is analysed once more.
+
+A WITH RECURSIVE may be anywhere in a statement. In the parsed plan its recursive names are given leaves in their place;
+so the statement around it is an ordinary one.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from holdfast.operators.join import Join
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.loops.building import Recursion, is_linear, loop_of
 from holdfast.plan.nodes import Field, Node, Union
-from holdfast.spark.recursive_statements import Definition, RecursiveStatement
+from holdfast.spark.recursive_statements import Definition, RecursiveStatement, WithClause
 from holdfast.spark.schemas import fields_of
 
 _TRIES = 5
@@ -84,12 +87,12 @@ def is_recursive(group: Sequence[Definition]) -> bool:
 def is_for_spark(group: Sequence[Definition]) -> bool:
     """Whether Spark analyses the recursion itself: one definition, an anchor UNION ALL a term."""
     (first, *others) = group
-    name = first.name.lower()
-    return not others and first.union == "all" and len(first.terms) == 2 and name not in first.terms[0]
+    plain = not others and not first.has_own_with and first.union == "all" and len(first.terms) == 2
+    return plain and first.name.lower() not in first.terms[0]
 
 
 class RecursiveQuery:
-    """A WITH RECURSIVE while it is converted."""
+    """A statement with a WITH RECURSIVE while it is converted."""
 
     def __init__(
         self,
@@ -105,43 +108,64 @@ class RecursiveQuery:
         self._statement, self._subject, self._view = statement, subject, view
         self._convert, self._leaf, self._bound, self._levels = convert, leaf, bound, levels
         self._known: dict[str, Node] = {}
+        """What the leaves of recursive names stand for: a variable, and once it is made, the loop."""
         self._reads: set[str] = set()
         self._statics: dict[str, Source] = {}
+        self._clauses = 0
+        self.is_inside = False
+        """Whether the piece that is analysed now is of a clause that is inside a query."""
 
     def converted(self) -> Part:
         """The whole statement."""
-        for group in groups(self._statement.definitions):
-            if is_recursive(group):
-                self._loop(group)
-            else:
-                self._statement.include(group[0])
-        part = self._part(self._statement.query())
+        part = self._part(self._statement.plan, None)
         reads = frozenset(self._reads - self._known.keys())
         return Part(part.node, reads, part.fields, self._statics)
 
-    def _part(self, plan: Any, further: Mapping[str, Node] | None = None) -> Part:
-        part = self._convert(plan, {**self._known, **(further or {})})
-        self._reads |= part.reads - (further or {}).keys()
+    def _part(self, plan: Any, around: WithClause | None) -> Part:
+        """A piece of the statement, which may use the names of a clause and of those around it."""
+        part = self._convert(self._statement.analysed(self._plain(plan, around), around), self._known)
+        self._reads |= part.reads
         self._statics |= part.statics
         return part
 
-    def _loop(self, group: Sequence[Definition]) -> None:
-        schemas = self._first_columns(group)
+    def _plain(self, plan: Any, around: WithClause | None) -> Any:
+        """The plan, with leaves in the place of the recursive names that Spark does not take."""
+        for parsed in self._statement.clauses(plan):
+            if needs_loops(self._statement, parsed):
+                plan = self._statement.replaced(plan, parsed, self._clause(parsed, around))
+        return plan
+
+    def _clause(self, parsed: Any, around: WithClause | None) -> Any:
+        clause = self._statement.clause(parsed, around)
+        self._clauses += 1
+        number, outer = self._clauses, self.is_inside
+        self.is_inside = around is not None or not self._statement.is_clause
+        for group in groups(clause.definitions) if clause.is_recursive else [(each,) for each in clause.definitions]:
+            if clause.is_recursive and is_recursive(group):
+                self._loop(clause, number, group)
+            else:
+                clause.include(group[0], self._plain(clause.body(group[0]), clause))
+        found = clause.over(self._plain(clause.query(), clause))
+        self.is_inside = outer
+        return found
+
+    def _loop(self, clause: WithClause, number: int, group: Sequence[Definition]) -> None:
+        schemas = self._first_columns(clause, number, group)
         for _ in range(_TRIES):
-            leaves = {each.name: self._bind(each, schemas[each.name]) for each in group}
-            stand = {key: leaf for key, leaf in leaves.values()}
-            parts = {each.name: self._part(self._statement.body(each), stand) for each in group}
+            leaves = {each.name: self._bind(clause, number, each, schemas[each.name]) for each in group}
+            parts = {each.name: self._part(clause.body(each), clause) for each in group}
             wider = {name: _retyped(schemas[name], part.fields) for name, part in parts.items()}
             if wider == schemas:
                 break
             schemas = wider
         else:
             names = ", ".join(each.name for each in group)
-            raise self._error(TypeMismatch, f"the columns of {names} become wider in every round: cast them")
+            raise self._error(TypeMismatch, group[0], f"the columns of {names} become wider in every round: cast them")
         for each in group:
             if each.union == "all" and not is_linear(parts[each.name].node, [leaf for _, leaf in leaves.values()]):
                 raise self._error(
                     Unsupported,
+                    each,
                     f"{each.name}: UNION ALL with a recursive term that is not linear is not supported: write UNION, "
                     "which asks for the fixpoint",
                     construct="UNION ALL with a recursive term that is not linear",
@@ -152,7 +176,9 @@ class RecursiveQuery:
             key, _ = leaves[each.name]
             self._known[key] = loop_of(variables, index, max_rounds=bound, subject=self._subject)
 
-    def _first_columns(self, group: Sequence[Definition]) -> dict[str, tuple[Field, ...]]:
+    def _first_columns(
+        self, clause: WithClause, number: int, group: Sequence[Definition]
+    ) -> dict[str, tuple[Field, ...]]:
         """The columns of each definition, as the first term says that can be read."""
         schemas: dict[str, tuple[Field, ...]] = {}
         own = {each.name.lower() for each in group}
@@ -166,24 +192,47 @@ class RecursiveQuery:
                 if names & own <= known
             ]
             if not ready:
-                names = ", ".join(each.name for each in group if each.name not in schemas)
+                lacking = [each for each in group if each.name not in schemas]
+                names = ", ".join(each.name for each in lacking)
                 raise self._error(
-                    SqlError, f"{names} refers to nothing but itself; begin it with a query that does not"
+                    SqlError, lacking[0], f"{names} refers to nothing but itself; begin it with a query that does not"
                 )
             each, place = ready[0]
-            schemas[each.name] = fields_of(
-                StructType.fromJson(json.loads(self._statement.term(each, place).schema().json()))
-            )
-            self._bind(each, schemas[each.name])
+            plan = self._statement.analysed(self._plain(clause.term(each, place), clause), clause)
+            schemas[each.name] = fields_of(StructType.fromJson(json.loads(plan.schema().json())))
+            self._bind(clause, number, each, schemas[each.name])
         return schemas
 
-    def _bind(self, definition: Definition, fields: tuple[Field, ...]) -> tuple[str, LoopLeaf]:
-        key, plan = self._leaf(definition.name, fields)
-        self._statement.bind(definition, plan)
-        return key, LoopLeaf(f"with recursive {definition.name}", fields)
+    def _bind(
+        self, clause: WithClause, number: int, definition: Definition, fields: tuple[Field, ...]
+    ) -> tuple[str, LoopLeaf]:
+        name = f"{number} {definition.name}"
+        key, plan = self._leaf(name, fields)
+        clause.bind(definition, plan)
+        leaf = LoopLeaf(f"with recursive {name}", fields)
+        self._known[key] = leaf
+        return key, leaf
 
-    def _error(self, kind: type[DeclarationError], message: str, **fields: object) -> DeclarationError:
-        return kind(f"{self._subject}: {message}", view=self._view, **fields)
+    def _error(
+        self, kind: type[DeclarationError], definition: Definition, message: str, **fields: object
+    ) -> DeclarationError:
+        """An error at the place of a definition."""
+        if definition.line is None or definition.column is None:
+            return kind(f"{self._subject}: {message}", view=self._view, **fields)
+        line, column = definition.line, definition.column
+        place = f"line {line}, column {column}"
+        return kind(f"{self._subject}, {place}: {message}", view=self._view, line=line, column=column, **fields)
+
+
+def needs_loops(statement: RecursiveStatement, parsed: Any) -> bool:
+    """Whether a WITH clause has a recursion that Spark does not analyse, in itself or further inside."""
+    clause = statement.clause(parsed, None)
+    if clause.is_recursive:
+        recursions = [group for group in groups(clause.definitions) if is_recursive(group)]
+        if not all(map(is_for_spark, recursions)):
+            return True
+    inside = [clause.query(), *map(clause.body, clause.definitions)]
+    return any(needs_loops(statement, each) for plan in inside for each in statement.clauses(plan))
 
 
 def _retyped(fields: Sequence[Field], others: Sequence[Field]) -> tuple[Field, ...]:

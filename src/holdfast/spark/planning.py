@@ -44,7 +44,7 @@ from holdfast.plan.types import arrow_type
 from holdfast.spark.analysed_query import Analysed
 from holdfast.spark.flow_leaves import FlowLeaves
 from holdfast.spark.jvm import CATALYST, jvm_class
-from holdfast.spark.loop_planning import Part, RecursiveQuery, groups, is_for_spark, is_recursive, iterated
+from holdfast.spark.loop_planning import Part, RecursiveQuery, iterated, needs_loops
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.recursive_statements import RecursiveStatement, recursive_statement
 from holdfast.spark.replanned_frames import renewed
@@ -114,10 +114,17 @@ class Planner:
                 def over(plan: Any, further: Mapping[str, Node]) -> Part:
                     return convert(analysis(self.session, plan), {**known, **further})
 
-                with _explained(reading.subject, reading.view, query, reading.schemas, reading.functions):
-                    return RecursiveQuery(
-                        recursive, reading.subject, reading.view, over, self._variable, bound, self._levels()
-                    ).converted()
+                pieces = RecursiveQuery(
+                    recursive, reading.subject, reading.view, over, self._variable, bound, self._levels()
+                )
+                try:
+                    with _explained(reading.subject, reading.view, query, reading.schemas, reading.functions):
+                        return pieces.converted()
+                except UnknownName as error:
+                    if not pieces.is_inside or not str(error.fields["condition"]).startswith("UNRESOLVED_COLUMN"):
+                        raise
+                    advice = "a WITH RECURSIVE inside a query cannot refer to columns of the query around it"
+                    raise UnknownName(f"{error}; {advice}", **error.fields) from None
             read = self._read(reading.subject, reading.view, query, reading.schemas, reading.functions)
             return self._converted(reading, query, read, known, bound)
         self._check_session(reading.subject, reading.view, query.sparkSession)
@@ -142,10 +149,10 @@ class Planner:
         with _explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             session = self._names.session(text, reading.schemas, reading.functions)
             statement = recursive_statement(self.session, text, session)
-        if statement is None:
-            return None
-        recursions = [group for group in groups(statement.definitions) if is_recursive(group)]
-        return None if all(map(is_for_spark, recursions)) else statement
+            if statement is None:
+                return None
+            ours = any(needs_loops(statement, each) for each in statement.clauses(statement.plan))
+        return statement if ours else None
 
     def _levels(self) -> int:
         """After how many levels a recursion must have ended, as the session says."""
@@ -296,7 +303,7 @@ def refused(
     about = refusal.getMessageParameters() or {}
     condition = refusal.getCondition() or ""
     message = _sentence(refusal)
-    kind: type[SqlError] = SqlError
+    kind: type[DeclarationError] = SqlError
     fields: dict[str, object] = {"view": view, "condition": condition}
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         kind, name = UnknownName, about.get("relationName", "").strip("`")
@@ -315,9 +322,16 @@ def refused(
         fields["name"] = name
     elif condition == "UNION_NOT_SUPPORTED_IN_RECURSIVE_CTE":
         message = (
-            "UNION in a WITH RECURSIVE that does not begin the statement is not supported; begin the statement with "
-            "it, or make it a view of its own"
+            "UNION in a WITH RECURSIVE is taken in the text of a view, and not in a DataFrame, whose text Spark alone "
+            "reads: give the text to flow.view"
         )
+    elif "through WithCTE" in message:
+        kind = Unsupported
+        message = (
+            "WITH in a subquery that refers to the query around it is not supported: define the name at the beginning "
+            "of the statement"
+        )
+        fields["construct"] = "WITH in a correlated subquery"
     elif condition.startswith("AMBIGUOUS_REFERENCE"):
         kind = AmbiguousName
         fields["name"] = about.get("name", "").replace("`", "")
@@ -326,6 +340,8 @@ def refused(
     elif condition.startswith(("DATATYPE_MISMATCH", "INCOMPATIBLE_COLUMN_TYPE", "CANNOT_")):
         kind = TypeMismatch
     place = _place(refusal, sql)
+    if place is None and kind is Unsupported and (inside := re.search(r"(?i)\(\s*(with)\b", sql)) is not None:
+        place = _line_and_column(sql, inside.start(1))
     if place is None:
         return kind(f"{subject}: {message}", **fields)
     line, column = place
@@ -345,8 +361,7 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
         except PySparkException:  # of DataFrame code: it has a line of Python instead
             continue
         if start >= 0:
-            before = sql[:start]
-            return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+            return _line_and_column(sql, start)
     found = re.search(r"line (\d+),? pos(?:ition)? (\d+)", str(refusal))
     return (int(found[1]), int(found[2]) + 1) if found else _named_in(refusal, sql)
 
@@ -358,9 +373,13 @@ def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
         text = each.replace("`", "").strip('"')
         found = re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", sql, re.I) if re.search("[A-Za-z]", text) else None
         if found is not None:
-            before = sql[: found.start()]
-            return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+            return _line_and_column(sql, found.start())
     return None
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    """Line and column of a place in a text, both from 1."""
+    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
 
 
 def placed(error: DeclarationError, subject: str, text: str) -> DeclarationError:
@@ -369,8 +388,7 @@ def placed(error: DeclarationError, subject: str, text: str) -> DeclarationError
     found = None if word is None or "line" in error.fields else re.search(rf"(?i)(?<![\w.]){word[0]}\s*\(", text)
     if found is None:
         return error
-    before = text[: found.start()]
-    line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    line, column = _line_and_column(text, found.start())
     said = str(error).removeprefix(f"{subject}: ")
     return type(error)(f"{subject}, line {line}, column {column}: {said}", line=line, column=column, **error.fields)
 

@@ -4,11 +4,15 @@ Spark's analyser takes one kind of recursion: ``anchor UNION ALL term``, the ter
 other kinds (UNION, several terms, definitions that refer to each other, aggregates over what is defined) the parsed
 statement is analysed piece by piece: each piece an ordinary query, over leaves that stand for the recursive names.
 `_SOURCE` does so in the driver's JVM; nothing looks at the text.
+
+A WITH clause can be anywhere in a statement: around it, in a subquery, in a definition of another WITH. A clause knows
+the one around it, whose names its pieces may use.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +34,10 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedSubqueryColumnAliases;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.Distinct;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
@@ -42,22 +48,89 @@ import scala.jdk.javaapi.CollectionConverters;
 public class Recursions {
   public Recursions() {}
 
-  /* A statement that begins with WITH RECURSIVE; null if it is another one. */
-  public Recursive of(String text, SparkSession session) throws Exception {
+  /* The parsed plan of a text; null if no WITH RECURSIVE is in it, or if it is a command. */
+  public LogicalPlan parsed(String text, SparkSession session) throws Exception {
     LogicalPlan parsed = session.sessionState().sqlParser().parsePlan(text);
-    if (!(parsed instanceof UnresolvedWith)) return null;
-    UnresolvedWith with = (UnresolvedWith) parsed;
-    return with.allowRecursion() ? new Recursive(session, with) : null;
+    if (parsed instanceof Command || parsed instanceof ParsedStatement) return null;
+    return recursive(parsed) ? parsed : null;
   }
 
-  public static class Recursive {
+  private static boolean recursive(LogicalPlan plan) {
+    List clauses = outermost(plan);
+    for (int place = 0; place < clauses.size(); place++) {
+      UnresolvedWith with = (UnresolvedWith) clauses.get(place);
+      if (with.allowRecursion() || recursive(with.child())) return true;
+      for (int index = 0; index < with.cteRelations().size(); index++) {
+        if (recursive((LogicalPlan) ((scala.Tuple3) with.cteRelations().apply(index))._2())) return true;
+      }
+    }
+    return false;
+  }
+
+  /* The WITH clauses of a plan and of its subqueries that are inside no other. */
+  public static List outermost(LogicalPlan plan) {
+    List found = new ArrayList();
+    collect(plan, found);
+    return found;
+  }
+
+  private static void collect(LogicalPlan plan, List found) {
+    if (plan instanceof UnresolvedWith) {
+      found.add(plan);
+      return;
+    }
+    scala.collection.Iterator children = plan.children().iterator();
+    while (children.hasNext()) collect((LogicalPlan) children.next(), found);
+    scala.collection.Iterator queries = plan.subqueries().iterator();
+    while (queries.hasNext()) collect((LogicalPlan) queries.next(), found);
+  }
+
+  /* The plan with another one in the place of one of its outermost WITH clauses. */
+  public LogicalPlan replaced(LogicalPlan plan, LogicalPlan old, LogicalPlan other) {
+    return (LogicalPlan) plan.transformDownWithSubqueries(new Replacing(old, other));
+  }
+
+  static class Replacing extends scala.runtime.AbstractPartialFunction {
+    final Object old;
+    final Object other;
+
+    Replacing(Object old, Object other) {
+      this.old = old;
+      this.other = other;
+    }
+
+    public boolean isDefinedAt(Object any) { return any == old; }
+
+    public Object applyOrElse(Object any, scala.Function1 otherwise) {
+      return any == old ? other : otherwise.apply(any);
+    }
+  }
+
+  public Clause clause(SparkSession session, LogicalPlan with, Clause around) {
+    return new Clause(session, (UnresolvedWith) with, around);
+  }
+
+  public LogicalPlan analysed(SparkSession session, LogicalPlan plan) {
+    scala.Option before = SparkSession.getActiveSession();
+    SparkSession.setActiveSession(session);
+    try {
+      return session.sessionState().executePlan(plan, CommandExecutionMode.SKIP()).analyzed();
+    } finally {
+      if (before.isDefined()) SparkSession.setActiveSession((SparkSession) before.get());
+      else SparkSession.clearActiveSession();
+    }
+  }
+
+  public static class Clause {
     final SparkSession session;
     final UnresolvedWith with;
+    final Clause around;
     final List known = new ArrayList();
 
-    Recursive(SparkSession session, UnresolvedWith with) {
+    Clause(SparkSession session, UnresolvedWith with, Clause around) {
       this.session = session;
       this.with = with;
+      this.around = around;
     }
 
     private scala.Tuple3 definition(int index) { return (scala.Tuple3) with.cteRelations().apply(index); }
@@ -70,7 +143,17 @@ public class Recursions {
           ? ((UnresolvedSubqueryColumnAliases) child).child() : child;
     }
 
+    /* The terms of a union. Those of a union behind a WITH have that clause each. */
     private static void flatten(LogicalPlan plan, List terms) {
+      if (plan instanceof UnresolvedWith) {
+        UnresolvedWith with = (UnresolvedWith) plan;
+        List inside = new ArrayList();
+        flatten(with.child(), inside);
+        for (int place = 0; place < inside.size(); place++) {
+          terms.add(new UnresolvedWith((LogicalPlan) inside.get(place), with.cteRelations(), with.allowRecursion()));
+        }
+        return;
+      }
       LogicalPlan below = plan instanceof Distinct ? ((Distinct) plan).child() : plan;
       if (below instanceof Union) {
         scala.collection.Iterator children = ((Union) below).children().iterator();
@@ -86,14 +169,33 @@ public class Recursions {
       return terms;
     }
 
+    /* The names that a plan takes from around it: those that a WITH inside of it defines are its own. */
     private static void mentions(LogicalPlan plan, Set names) {
       if (plan instanceof UnresolvedRelation) {
         scala.collection.Seq parts = ((UnresolvedRelation) plan).multipartIdentifier();
         if (parts.size() == 1) names.add(((String) parts.apply(0)).toLowerCase());
       }
       if (plan instanceof UnresolvedWith) {
-        scala.collection.Iterator defined = ((UnresolvedWith) plan).cteRelations().iterator();
-        while (defined.hasNext()) mentions((LogicalPlan) ((scala.Tuple3) defined.next())._2(), names);
+        UnresolvedWith with = (UnresolvedWith) plan;
+        Set own = new LinkedHashSet();
+        Set all = new LinkedHashSet();
+        int count = with.cteRelations().size();
+        for (int index = 0; index < count; index++) {
+          all.add(((String) ((scala.Tuple3) with.cteRelations().apply(index))._1()).toLowerCase());
+        }
+        for (int index = 0; index < count; index++) {
+          scala.Tuple3 each = (scala.Tuple3) with.cteRelations().apply(index);
+          Set inside = new LinkedHashSet();
+          mentions((LogicalPlan) each._2(), inside);
+          inside.removeAll(with.allowRecursion() ? all : own);
+          names.addAll(inside);
+          own.add(((String) each._1()).toLowerCase());
+        }
+        Set inside = new LinkedHashSet();
+        mentions(with.child(), inside);
+        inside.removeAll(all);
+        names.addAll(inside);
+        return;
       }
       scala.collection.Iterator children = plan.children().iterator();
       while (children.hasNext()) mentions((LogicalPlan) children.next(), names);
@@ -101,15 +203,21 @@ public class Recursions {
       while (queries.hasNext()) mentions((LogicalPlan) queries.next(), names);
     }
 
-    /* What is defined, in order: name, kind of union, bound of levels, and the names that each term mentions. */
+    /* What is defined, in order: name, its place, kind of union, bound of levels, the names that each term mentions. */
     public String described() throws Exception {
       List all = new ArrayList();
       for (int index = 0; index < with.cteRelations().size(); index++) {
         Map one = new LinkedHashMap();
         scala.Option depth = (scala.Option) definition(index)._3();
         LogicalPlan inner = inner(index);
+        scala.Option line = inner.origin().line();
+        scala.Option position = inner.origin().startPosition();
         one.put("name", definition(index)._1());
+        one.put("line", line.isDefined() ? line.get() : null);
+        one.put("column", position.isDefined() ? position.get() : null);
         one.put("depth", depth.isDefined() ? depth.get() : null);
+        one.put("inside", inner instanceof UnresolvedWith);
+        while (inner instanceof UnresolvedWith) inner = ((UnresolvedWith) inner).child();
         one.put("union", inner instanceof Union ? "all" : inner instanceof Distinct ? "distinct" : "");
         List terms = new ArrayList();
         List plans = terms(index);
@@ -124,8 +232,12 @@ public class Recursions {
       return new ObjectMapper().writeValueAsString(all);
     }
 
-    /* From now on a definition is known, as it is. */
-    public void include(int index) { known.add(definition(index)); }
+    public boolean isRecursive() { return with.allowRecursion(); }
+
+    /* From now on a definition is known: as this plan, which is its text's or was made of it. */
+    public void include(int index, LogicalPlan plan) {
+      known.add(new scala.Tuple3(definition(index)._1(), plan, definition(index)._3()));
+    }
 
     /* From now on a name stands for a plan. */
     public void bind(int index, LogicalPlan plan) {
@@ -136,14 +248,12 @@ public class Recursions {
       known.add(new scala.Tuple3(name, new SubqueryAlias(new AliasIdentifier(name), plan), scala.Option.apply(null)));
     }
 
-    /* The analysed plan of one term of a definition, under the names that the definition gives its columns. */
-    public LogicalPlan term(int index, int place) throws Exception {
-      return analysed(named(index, (LogicalPlan) terms(index).get(place)));
-    }
+    /* One term of a definition, under the names that the definition gives its columns. */
+    public LogicalPlan term(int index, int place) { return named(index, (LogicalPlan) terms(index).get(place)); }
 
-    public LogicalPlan body(int index) throws Exception { return analysed(alias(index)); }
+    public LogicalPlan body(int index) { return alias(index); }
 
-    public LogicalPlan query() throws Exception { return analysed(with.child()); }
+    public LogicalPlan query() { return with.child(); }
 
     private LogicalPlan named(int index, LogicalPlan plan) {
       LogicalPlan child = alias(index).child();
@@ -154,18 +264,17 @@ public class Recursions {
       return new SubqueryAlias(alias(index).identifier(), plan);
     }
 
-    private LogicalPlan analysed(LogicalPlan plan) throws Exception {
+    /* A query over the names that are known now. */
+    public LogicalPlan over(LogicalPlan query) {
       scala.collection.immutable.Seq defined =
           ((scala.collection.mutable.Buffer) CollectionConverters.asScala(new ArrayList(known))).toSeq();
-      if (!defined.isEmpty()) plan = new UnresolvedWith(plan, defined, false);
-      scala.Option before = SparkSession.getActiveSession();
-      SparkSession.setActiveSession(session);
-      try {
-        return session.sessionState().executePlan(plan, CommandExecutionMode.SKIP()).analyzed();
-      } finally {
-        if (before.isDefined()) SparkSession.setActiveSession((SparkSession) before.get());
-        else SparkSession.clearActiveSession();
-      }
+      return defined.isEmpty() ? query : new UnresolvedWith(query, defined, false);
+    }
+
+    /* A query over the names that are known now, also those of the clauses around this one. */
+    public LogicalPlan within(LogicalPlan query) {
+      LogicalPlan plan = over(query);
+      return around == null ? plan : around.within(plan);
     }
   }
 }
@@ -174,12 +283,16 @@ public class Recursions {
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition of a WITH RECURSIVE: what it is called, ``all`` or ``distinct`` if it is a union, the bound of
-    levels that its text says, and for each term the names that it mentions."""
+    """A definition of a WITH clause: what it is called, where its query begins in the text, ``all`` or ``distinct`` if
+    it is a union, whether a WITH of its own comes before that, the bound of levels that its text says, and for each
+    term the names that it mentions."""
 
     index: int
     name: str
+    line: int | None
+    column: int | None
     union: str
+    has_own_with: bool
     depth: int | None
     terms: tuple[frozenset[str], ...]
 
@@ -188,38 +301,79 @@ class Definition:
         return frozenset().union(*self.terms)
 
 
-class RecursiveStatement:
-    """A statement that begins with WITH RECURSIVE, whose names become known one after the other."""
+class WithClause:
+    """A WITH clause, whose names become known one after the other."""
 
     def __init__(self, parsed: Any) -> None:
-        self._parsed = parsed
+        self.parsed = parsed
+        self.is_recursive = bool(parsed.isRecursive())
         self.definitions = tuple(
-            Definition(index, each["name"], each["union"], each["depth"], tuple(map(frozenset, each["terms"])))
+            Definition(
+                index,
+                each["name"],
+                each["line"],
+                None if each["column"] is None else each["column"] + 1,
+                each["union"],
+                each["inside"],
+                each["depth"],
+                tuple(map(frozenset, each["terms"])),
+            )
             for index, each in enumerate(json.loads(parsed.described()))
         )
 
-    def include(self, definition: Definition) -> None:
-        """From now on a definition is known, as it is."""
-        self._parsed.include(definition.index)
+    def include(self, definition: Definition, plan: Any) -> None:
+        """From now on a definition is known, as this plan."""
+        self.parsed.include(definition.index, plan)
 
     def bind(self, definition: Definition, plan: Any) -> None:
         """From now on its name stands for a plan of Spark's."""
-        self._parsed.bind(definition.index, plan)
+        self.parsed.bind(definition.index, plan)
 
     def term(self, definition: Definition, place: int) -> Any:
-        """The analysed plan of a term, with the definition's columns."""
-        return self._parsed.term(definition.index, place)
+        """A term as it was parsed, with the definition's columns."""
+        return self.parsed.term(definition.index, place)
 
     def body(self, definition: Definition) -> Any:
-        """The analysed plan of a definition."""
-        return self._parsed.body(definition.index)
+        """A definition as it was parsed."""
+        return self.parsed.body(definition.index)
 
     def query(self) -> Any:
-        """The analysed plan of the query behind the definitions."""
-        return self._parsed.query()
+        """The query behind the definitions, as it was parsed."""
+        return self.parsed.query()
+
+    def over(self, query: Any) -> Any:
+        """A parsed query over the names that are known now."""
+        return self.parsed.over(query)
+
+
+class RecursiveStatement:
+    """A parsed statement that has a WITH RECURSIVE somewhere."""
+
+    def __init__(self, jvm: Any, reading: Any, plan: Any) -> None:
+        self._jvm, self._reading, self.plan = jvm, reading, plan
+        self.is_clause = plan.nodeName() == "UnresolvedWith"
+        """Whether the whole statement is one WITH clause and its query."""
+
+    def clauses(self, plan: Any) -> Iterator[Any]:
+        """The WITH clauses of a parsed plan that are inside no other."""
+        found = self._jvm.outermost(plan)
+        return (found.get(place) for place in range(found.size()))
+
+    def clause(self, parsed: Any, around: WithClause | None) -> WithClause:
+        """A clause, and the one whose names it may use, too."""
+        return WithClause(self._jvm.clause(self._reading, parsed, None if around is None else around.parsed))
+
+    def replaced(self, plan: Any, old: Any, other: Any) -> Any:
+        """The plan with another one in the place of one of its clauses."""
+        return self._jvm.replaced(plan, old, other)
+
+    def analysed(self, plan: Any, around: WithClause | None) -> Any:
+        """What Spark makes of a parsed plan, which may use the names of a clause and of those around it."""
+        return self._jvm.analysed(self._reading, plan if around is None else around.parsed.within(plan))
 
 
 def recursive_statement(session: SparkSession, text: str, reading: Any) -> RecursiveStatement | None:
-    """The statement, if it begins with WITH RECURSIVE; it is read by the JVM's session ``reading``."""
-    parsed = compiled(session, _CLASS, _SOURCE).of(text, reading)
-    return None if parsed is None else RecursiveStatement(parsed)
+    """The statement, if it has a WITH RECURSIVE anywhere; it is read by the JVM's session ``reading``."""
+    jvm = compiled(session, _CLASS, _SOURCE)
+    parsed = jvm.parsed(text, reading)
+    return None if parsed is None else RecursiveStatement(jvm, reading, parsed)

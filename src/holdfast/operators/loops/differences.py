@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from holdfast.operators.arrangement import consolidated, negated
 from holdfast.operators.loops.arrivals import Arrivals
+from holdfast.operators.loops.pieces import Blocks, Tables
 from holdfast.operators.loops.round_traces import StoredRounds, at_round, squeezed, with_rounds
 from holdfast.operators.step import Context, KeyedOperator, StepResult
 from holdfast.trace import physical
@@ -63,12 +64,12 @@ class DifferencesInRounds:
         self._layouts = spec.layouts()
         self._stored = {suffix: StoredRounds(stored[suffix], layout) for suffix, layout in self._layouts.items()}
         self._earlier = {suffix: Run(layout) for suffix, layout in self._layouts.items()}
-        self._written: dict[str, list[Block]] = {suffix: [] for suffix in self._layouts}
+        self._written = {suffix: Blocks() for suffix in self._layouts}
         self._has_history = not all(each.is_empty for each in self._stored.values())
         self._arrivals = [Arrivals(schema) for schema in schemas]
         self._touched = np.zeros(0, np.uint64)
         self._due: dict[int, list[Words]] = {}
-        self._given: list[pa.Table] = []
+        self._given = Tables()
         """What the operator has given in this epoch, if there are earlier ones."""
 
     def next_round(self) -> int | None:
@@ -95,18 +96,19 @@ class DifferencesInRounds:
             parts += self._twice(round, due, arrived)
         if self._has_history:
             self._note(round, arrived)
-            self._given += parts
+            for part in parts:
+                self._given.add(part)
         change = pa.concat_tables(parts) if parts else None
         return change if change is not None and change.num_rows else None
 
     def _are_most(self, due: Words) -> bool:
         """Whether all keys that the epoch has touched may be looked at for those that are due."""
-        few = sum(each.rows for each in self._arrivals) + sum(each.num_rows for each in self._given) <= _FEW
+        few = sum(each.rows for each in self._arrivals) + self._given.rows <= _FEW
         return few and len(self._touched) <= _SHARE * len(due)
 
     def layers(self) -> dict[str, Block]:
         """The rows of each trace's new layer, not consolidated."""
-        return {suffix: Block.concat(blocks) for suffix, blocks in self._written.items() if blocks}
+        return {suffix: Block.concat(blocks.pieces) for suffix, blocks in self._written.items() if blocks.pieces}
 
     def _plain(self, round: int, arrived: list[pa.Table], begins: bool) -> pa.Table:
         """Keys to which no earlier epoch did anything at this round, or that this epoch has not touched before."""
@@ -126,7 +128,7 @@ class DifferencesInRounds:
         for suffix, layout in self._layouts.items():
             blocks = [_of(step, suffix, layout), _negated(self._earlier[suffix].block())]
             self._keep(suffix, consolidate(Block.concat(blocks), layout), round)
-        return consolidated(pa.concat_tables([step.output, *map(negated, self._given)]))
+        return consolidated(pa.concat_tables([step.output, *map(negated, self._given.pieces)]))
 
     def _twice(self, round: int, due: Words, arrived: list[pa.Table]) -> list[pa.Table]:
         """Keys that this epoch and earlier ones have changed, at this round or before."""
@@ -149,7 +151,7 @@ class DifferencesInRounds:
         if block.rows:
             block = consolidate(block, self._layouts[suffix])  # sorted, and found, by what it is without its round
             self._earlier[suffix].add(block)
-            self._written[suffix].append(at_round(block, round))
+            self._written[suffix].add(at_round(block, round))
 
     def _note(self, round: int, arrived: list[pa.Table]) -> None:
         """Remember what arrived, and when the keys that are touched for the first time must be looked at again."""

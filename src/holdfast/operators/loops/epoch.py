@@ -24,6 +24,7 @@ from holdfast.operators.loops.arrivals import Arrivals
 from holdfast.operators.loops.body import Body, empty, input_name, variable_name
 from holdfast.operators.loops.differences import DifferencesInRounds
 from holdfast.operators.loops.pairs import PairsInRounds
+from holdfast.operators.loops.pieces import Tables
 from holdfast.operators.step import Context
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
@@ -72,7 +73,7 @@ class LoopEpoch:
                 self._operators.append(DifferencesInRounds(operator.spec, schemas, mine, context))
         self._changes: dict[int, dict[int, list[pa.Table]]] = {}
         """Round → variable → its change."""
-        self._given: list[pa.Table] = []
+        self._given = Tables()
         """What the result's plan gave, round by round."""
         self.rounds = 0
         """How many rounds were run."""
@@ -92,7 +93,7 @@ class LoopEpoch:
             outer = {}
             round = self._next(round)
         types = self._variables[self._result].types
-        return consolidated(pa.concat_tables([empty(types), *self._given]))
+        return consolidated(pa.concat_tables([empty(types), *self._given.pieces]))
 
     def layers(self) -> dict[str, Block]:
         """The rows of each trace's new layer."""
@@ -152,7 +153,7 @@ class LoopEpoch:
             if not change.num_rows:
                 continue
             if index == self._result:
-                self._given.append(change)
+                self._given.add(change)
             self._changes.setdefault(round + 1, {}).setdefault(index, []).append(change)
 
     def _check(self, round: int, variable: int, change: pa.Table) -> None:

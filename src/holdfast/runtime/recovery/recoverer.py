@@ -85,7 +85,9 @@ class Recoverer:
         self.recovery = recovery
         """What the last recovery did."""
 
-        self._filled = -1
+        self.filled = -1
+        """The last epoch as of which a recovery has filled state since the flow was opened. One step may need several
+        recoveries, and each has a record of its own."""
 
     @contextmanager
     def following(self, former: Mapping[str, FormerLog]) -> Iterator[None]:
@@ -104,21 +106,10 @@ class Recoverer:
         self._fresh = ()  # what is lost from now on was there
         self._durability.look()
 
-    @property
-    def filled(self) -> int:
-        """The last epoch as of which any recovery filled state since the flow was opened; -1: none did. Views that were
-        filled cannot be read as of an epoch before it."""
-        return max(self._filled, -1 if self.recovery.filled is None else self.recovery.filled)
-
-    def _begin_record(self) -> None:
-        self._filled = self.filled
-        self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
-
     @contextmanager
     def one_record(self) -> Iterator[RecoveryRecord]:
         """Have all that is met in the meantime be one recovery; its record."""
-        self._begin_record()
-        self._together = True
+        self.recovery, self._together = RecoveryRecord(epoch=self._state.epochs.last), True
         try:
             yield self.recovery
         finally:
@@ -126,7 +117,7 @@ class Recoverer:
 
     def repair(self, found: Sequence[LogDamaged]) -> None:
         """Repair what background work found damaged."""
-        self._begin_record()
+        self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self._opening = True
         for error in found:
             self.repairing(partial(self._set_aside, error))
@@ -149,7 +140,7 @@ class Recoverer:
         no use then."""
         self._taken = False
         if not self._together:
-            self._begin_record()
+            self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self.open()
         directory, owners = self._compiled.directory, self._runner.owners()
         with suppress(MemberUnreachable):  # one that cannot be reached keeps it
@@ -167,8 +158,7 @@ class Recoverer:
                     raise
                 damage = error
             if not told:
-                self._begin_record()
-                told = True
+                self.recovery, told = RecoveryRecord(epoch=self._state.epochs.last), True
             self.recover_from(damage)
         return work()
 
@@ -293,6 +283,7 @@ class Recoverer:
                     # All rows so far, also if it is the first epoch alone: its change is what was there after it.
                     replay = replace(replay, asking=frozenset(self._fresh))
                 self._replaying.carry_out(replay, layers, recovery)
+                self.filled = max(self.filled, -1 if recovery.filled is None else recovery.filled)
                 activity.advance()
 
     @property

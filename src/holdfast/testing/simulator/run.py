@@ -426,7 +426,6 @@ class Simulation:
         self.world.stopped = True
         while not engine.step().idle or engine.repair() is not None:
             pass
-        self.filled = max(self.filled, engine.filled)
         for _ in range(6):
             engine.upkeep()
             engine.step()  # repairs what the upkeep found damaged
@@ -447,6 +446,7 @@ class Simulation:
             self._compare_draws(f"view {view}", view, found, last)
         looked_up.check_in_turn(engine)
         looked_up.check_beside(engine)
+        self.filled = max(self.filled, engine.filled)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
