@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_access import File
 from holdfast.connectors.file_offer import columns_of
 from holdfast.connectors.files import Files, Format
 from holdfast.connectors.source import Offer, Part, Source
