@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.foundation import arguments
 from holdfast.spark.background_slots import spare
 from holdfast.spark.configuration import configured
+from holdfast.spark.first_start import importing_meanwhile, start_workers
 from holdfast.spark.java import not_started
 from holdfast.spark.quiet_launch import quiet_launch
 
@@ -118,13 +119,15 @@ def start_session(detection_timeout: float | None = None) -> SparkSession:
     for key, value in {"spark.app.name": "holdfast", **wanted, **detecting}.items():
         if key not in given or key in detecting:
             builder = builder.config(key, value)
-    with quiet_launch():
+    with quiet_launch(), importing_meanwhile():
         try:
             session = builder.getOrCreate()
         except PySparkRuntimeError as error:
             raise not_started(error) from None
     if "spark.log.level" in wanted and "spark.log.level" not in given:
         _say_failures_once(session)
+    if master is None or master.startswith("local"):
+        start_workers(session)
     process = session.sparkContext._gateway.proc
     # Under spark-submit it is the JVM that started this process.
     atexit.register(_end_workers, os.getppid() if process is None else process.pid)
