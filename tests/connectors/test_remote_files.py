@@ -141,6 +141,18 @@ def test_copies_that_spark_read_are_gone_after_the_epoch(spark: SparkSession, tm
         assert [path for path in (tmp_path / "fetched").rglob("*") if path.is_file()] == []
 
 
+def test_a_remote_file_that_is_replaced_changes_the_rows_that_differ(spark: SparkSession, tmp_path: Path) -> None:
+    place, memory = f"memory://{secrets.token_hex(4)}/prices.json", fsspec.filesystem("memory")
+    memory.pipe(place, _lines({"id": 1, "v": "a"}, {"id": 2, "v": "b"}).encode())
+    with hf.Flow("replaced", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        flow.source("t", hf.replaced(place, format="json", schema=SCHEMA, every=0)).view("v", "SELECT * FROM t")
+        flow.step()
+        assert flow.step().idle
+        memory.pipe(place, _lines({"id": 1, "v": "a"}, {"id": 2, "v": "c"}).encode())  # as long, and it has no time
+        flow.step()
+        assert sorted(map(tuple, flow.read("v").collect())) == [(1, "a"), (2, "c")]
+
+
 def test_a_remote_directory_is_looked_through_as_a_local_one_is() -> None:
     place = f"memory://{secrets.token_hex(4)}"
     memory = fsspec.filesystem("memory")
