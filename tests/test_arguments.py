@@ -233,11 +233,12 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
         (5, "lsn", ["lsn"], {"l": 5}, {"l": "lsn"}, {"l": "a.b.c long"}, {"l": "op string"}),
     ),
     "replaced(of)": (lambda o, x: hf.replaced(x, schema="k long"), (None, 5, "", [], b"x", {})),
-    "replaced(format)": (lambda o, x: hf.replaced(o.directory, x, "k long"), (None, 5, "", "avro", [])),
+    "replaced(format)": (lambda o, x: hf.replaced(o.directory, x, "k long"), (None, 5, "", "orc", [])),
     "replaced(schema)": (lambda o, x: hf.replaced(o.directory, "json", x), (5, "", ["k long"], "k nothing")),
     "replaced(every)": (lambda o, x: hf.replaced(o.directory, schema="k long", every=x), (None, "x", -1, [], True)),
     "replaced(key)": (lambda o, x: hf.replaced(o.directory, schema="k long", key=x), (5, "", [], "nokey", [5])),
     "replaced(options)": (lambda o, x: hf.replaced(o.directory, "json", "k long", options=x), (5, "x", {"mode": "x"})),
+    "files(fetch_to)": (lambda o, x: hf.files(o.directory, "json", "k long", fetch_to=x), (5, "", [], b"x")),
     "files(recursive)": (lambda o, x: hf.files(o.directory, "json", "k long", recursive=x), (None, 5, "", [])),
     "files(partitioned_by)": (
         lambda o, x: hf.files(o.directory, "json", "k long", partitioned_by=x),

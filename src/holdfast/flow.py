@@ -688,7 +688,7 @@ class Flow:
                     engine.accept_clock()
                     self._accepts_clock = False
                 watched = self._members.watched(partial(getattr, engine, "safe"))
-                busy = doing(f"flow '{self.name}'", f"epoch {engine.last + 1}")
+                busy = doing(f"flow '{self.name}'", self._coming(engine.last + 1))
                 try:
                     with watched, self._telling(engine), busy, self._told_beside().epoch() as tell:
                         result = engine.step(patient)
@@ -700,6 +700,11 @@ class Flow:
                 if not result.idle or self._closed or self._engine is engine:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
+
+    def _coming(self, epoch: int) -> str:
+        """The next epoch, for people: the first one has all the input to read."""
+        count = len(self._catalog.views)
+        return f"epoch {epoch}" if epoch else f"epoch 0: filling {count} view{'s' * (count != 1)}"
 
     def rescale(self, partitions: int) -> Self:
         """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and

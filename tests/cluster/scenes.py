@@ -379,3 +379,25 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
     flow.close()
     spark.stop()
     return found
+
+
+def fetched_files(handle: Handle) -> dict[str, Any]:
+    """Read files of another filesystem, which Spark must be given on a disk that all executors see."""
+    import fsspec
+
+    memory, root = fsspec.filesystem("memory"), handle.directory / "fetched"
+    memory.pipe("memory://far/in/1.json", b'{"id": 1}\n{"id": 2}\n')
+    root.mkdir()
+    spark, refused = session(handle, 1), ""
+    with hf.Flow("fetched", log=root / "log", spark=spark, partitions=2) as flow:
+        flow.source("t", hf.files("memory://far/in", format="json", schema="id long"))
+        flow.view("v", "SELECT id FROM t")
+        try:
+            flow.step()
+        except hf.InputError as error:
+            refused = str(error)
+    with hf.Flow("shared", log=root / "other", spark=spark, partitions=2) as flow:
+        flow.source("t", hf.files("memory://far/in", format="json", schema="id long", fetch_to=root / "copies"))
+        flow.view("v", "SELECT id FROM t").step()
+        rows = sorted(row.id for row in flow.read("v").collect())
+    return {"refused": refused, "rows": rows, "left": [str(path) for path in root.glob("copies/**/*.json")]}

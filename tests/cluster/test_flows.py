@@ -70,6 +70,14 @@ def test_a_driver_takes_over_on_a_cluster_and_one_that_wakes_up_stops() -> None:
     assert marked(MARK, cluster.mark) == []
 
 
+@pytest.mark.slow
+def test_files_of_another_filesystem_are_fetched_to_a_directory_that_executors_see() -> None:
+    with Cluster(workers=2, cores=1, memory=512) as cluster:
+        seen = cluster.driver(scenes.fetched_files).result(150.0)
+    assert "give fetch_to='…', a directory that all of them see" in seen["refused"]
+    assert seen["rows"] == [1, 2] and seen["left"] == []
+
+
 def _random(seeds: list[int]) -> None:
     with Cluster(workers=3, cores=1, memory=512) as cluster:
         driver = cluster.driver(scenes.random_kills, 3, seeds)

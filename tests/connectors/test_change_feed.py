@@ -1,5 +1,5 @@
-"""Feeds of changes in files: an operation column, and Debezium's envelopes, in JSON, CSV and Parquet, with and without
-a key."""
+"""Feeds of changes in files: an operation column, and Debezium's envelopes, in JSON, CSV, Avro and Parquet, with and
+without a key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from avro_files import write_avro
 from holdfast.connectors.change_feed import changes_of, feed_form
 from holdfast.errors import BadFile, DeclarationError, NegativeMultiplicity
 
 SCHEMA = "id long, v string"
 ROW = pa.struct([("id", pa.int64()), ("v", pa.string())])
+WIDER = pa.struct([*ROW, ("more", pa.float64())])
 
 
 def _line(op: str | None, before: Any = None, after: Any = None, lsn: int = 0) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def _flow(spark: SparkSession, directory: Path, source: hf.Source, **key: Any) -
     return flow.source("t", source, **key).view("now", "SELECT id, v FROM t")
 
 
-@pytest.mark.parametrize("format", ["json", pytest.param("csv", marks=pytest.mark.slow), "parquet"])
+@pytest.mark.parametrize("format", ["json", pytest.param("csv", marks=pytest.mark.slow), "parquet", "avro"])
 def test_an_operation_column_says_what_happens_to_the_row_of_a_key(
     spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
@@ -47,6 +49,8 @@ def test_an_operation_column_says_what_happens_to_the_row_of_a_key(
     if format == "parquet":
         names = ("op", "id", "v")
         pq.write_table(pa.table({name: [line[place] for line in lines] for place, name in enumerate(names)}), path)
+    elif format == "avro":
+        write_avro(spark.createDataFrame(lines, "op string, id long, v string"), path)
     elif format == "json":
         path.write_text("".join(json.dumps({"op": op, **_row(key, text)}) + "\n" for op, key, text in lines))
     else:
@@ -63,6 +67,9 @@ def test_an_operation_column_says_what_happens_to_the_row_of_a_key(
     [
         ("json", {"key": "id"}),
         ("parquet", {}),
+        ("avro", {"key": "id", "order_by": "lsn"}),
+        pytest.param("avro", {}, marks=pytest.mark.slow),
+        pytest.param("avro", {"key": "id"}, marks=pytest.mark.slow),
         pytest.param("json", {}, marks=pytest.mark.slow),
         pytest.param("parquet", {"key": "id"}, marks=pytest.mark.slow),
         pytest.param("json", {"key": "id", "order_by": "lsn"}, marks=pytest.mark.slow),
@@ -83,10 +90,17 @@ def test_debezium_envelopes_insert_update_delete_and_read(
 
     def write(name: str, lines: list[dict[str, Any]], wrapped: bool) -> None:
         path = tmp_path / "in" / name
+        # Databases have more columns, and envelopes more members, than anybody asks for.
         if format == "parquet":
-            source = pa.struct([("lsn", pa.int64())])
-            schema = pa.schema([("before", ROW), ("after", ROW), ("op", pa.string()), ("source", source)])
+            source = pa.struct([("lsn", pa.int64()), ("db", pa.string())])
+            schema = pa.schema([("before", WIDER), ("after", WIDER), ("op", pa.string()), ("source", source)])
             pq.write_table(pa.Table.from_pylist(lines, schema=schema), path)
+            return
+        if format == "avro":
+            ddl = "before {0}, after {0}, op string, source struct<lsn: long, db: string>".format(
+                "struct<id: long, v: string, more: double>"
+            )
+            write_avro(spark.createDataFrame(lines, ddl).coalesce(1), path)
             return
         found = [{"schema": {"type": "struct"}, "payload": line} if wrapped else line for line in lines]
         path.write_text("".join(json.dumps(line) + "\n" for line in [*found, {}]))  # a tombstone behind them
@@ -173,7 +187,7 @@ def test_a_feed_that_cannot_be_is_refused_at_the_call(tmp_path: Path) -> None:
         ({"op": "op"}, "a feed of changes needs a schema"),
         ({"op": "op", "envelope": "debezium", "schema": SCHEMA}, "an envelope says what happened; leave op out"),
         ({"envelope": "maxwell", "schema": SCHEMA}, "envelope must be one of 'debezium'"),
-        ({"envelope": "debezium", "schema": SCHEMA, "format": "csv"}, "format must be 'json' or 'parquet'"),
+        ({"envelope": "debezium", "schema": SCHEMA, "format": "csv"}, "format must be 'json', 'avro' or 'parquet'"),
         ({"envelope": "debezium", "schema": SCHEMA, "envelope_columns": {"l": "lsn"}}, "a place and a type such as"),
         ({"envelope_columns": {"l": "lsn long"}, "schema": SCHEMA}, "give envelope='debezium', too"),
     ):

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.connectors import Files, files
-from holdfast.connectors.file_listing import File, FileTree
+from holdfast.connectors.file_access import File
+from holdfast.connectors.file_listing import FileTree
 from holdfast.connectors.file_offer import Offered, files_of, offer_of
 from holdfast.connectors.source import Offer
 from holdfast.errors import BadFile, FileMoved

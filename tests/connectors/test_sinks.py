@@ -104,7 +104,7 @@ def test_a_write_that_fails_is_refused_whole(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "link", full)
-    with pytest.raises(SinkError, match=r"view 'top': epoch 3: cannot write .*: No space left on device") as caught:
+    with pytest.raises(SinkError, match=r"view 'top': epoch 3: cannot write .*: the disk is full; make room") as caught:
         sink.commit(3, change(("ada", 1.0, 1)), LINEAGE)
     assert caught.value.fields["epoch"] == 3
     assert os.listdir(tmp_path) == ["_progress"]
@@ -129,8 +129,10 @@ def test_a_directory_of_another_view_or_of_another_form_is_refused(tmp_path: Pat
 
 def test_a_path_that_cannot_hold_a_changelog_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(SinkError, match="view 'top': cannot use"):
+    with pytest.raises(SinkError, match=r"view 'top': .*/file is a file, and a changelog is a directory"):
         changelog(tmp_path / "file").open("top", FIELDS)
+    with pytest.raises(SinkError, match="view 'top': cannot use the directory: a part of the path is a file"):
+        changelog(tmp_path / "file" / "deeper").open("top", FIELDS)
     with pytest.raises(SinkError, match="a column '_epoch' of its own"):
         changelog(tmp_path / "new").open("top", (Field("_epoch", "bigint"),))
 

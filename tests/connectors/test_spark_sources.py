@@ -120,7 +120,7 @@ def test_a_file_that_looks_empty_to_spark_is_not_read_as_empty(
     source = files(tmp_path, "json", "id long", on_bad_file="skip")
     offer = source.poll()
     assert offer is not None
-    monkeypatch.setattr(file_listing, "check_unchanged", lambda file: None)
+    monkeypatch.setattr(file_listing, "check_unchanged", lambda *_: None)
     path.write_text("")  # as it looks where the file system fails when Java asks for the size
     with pytest.raises(BadFile, match="Spark finds 10 bytes in the files of an epoch, which have 20") as caught:
         source.frame(spark, offer)

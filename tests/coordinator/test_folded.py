@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_access import File
 from holdfast.connectors.file_offer import Offered, files_of, fold_files, offer_of
 from holdfast.connectors.input import Input
 from holdfast.connectors.rate import rate

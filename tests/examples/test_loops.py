@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -94,3 +96,22 @@ def test_what_variables_point_to_follows_edits_of_the_program(flow: hf.Flow) -> 
             flow.step()
             found = {tuple(row) for row in flow.read("points_to").collect()}
             assert found == points_to.expected(map(points_to.parsed, program))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [clusters, graph, pagerank, points_to, roads], ids=lambda example: example.__name__)
+def test_an_example_that_is_run_twice_prints_the_same_but_for_the_times(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], example: Any
+) -> None:
+    printed = []
+    for _ in range(2):
+        example.main(spark=spark)
+        printed.append([_words(line) for line in capsys.readouterr().out.splitlines()])
+    timed = any("(ms)" in words for words in printed[0])
+    first, second = ([words[:-1] if timed and words else words for words in lines if words] for lines in printed)
+    assert first == second and len(first) > 5
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line of a table. If the table says how long epochs took, that is its last column."""
+    return re.findall(r"[^\s\u2500-\u257f]+", line)

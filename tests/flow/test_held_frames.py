@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.runtime.merging import Merging
+from holdfast.spark import local_rows
 from holdfast.trace import pins
 
 
@@ -26,8 +27,9 @@ def _settled(flow: hf.Flow) -> None:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge soon, so that few epochs do."""
+    """Merge soon, so that few epochs do; and have tasks read the rows, however few there are."""
     monkeypatch.setattr(Merging, "tolerated", 2)
+    monkeypatch.setattr(local_rows, "MOST_ROWS", -1)
 
 
 def test_a_frame_held_for_many_epochs_reads_what_it_read_at_first(

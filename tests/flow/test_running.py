@@ -91,7 +91,9 @@ def test_the_first_interrupt_ends_a_run_after_the_epoch_and_the_second_at_once(
 
 
 @pytest.mark.slow
-def test_a_session_starts_without_a_word_on_standard_error(tmp_path: Path) -> None:
+def test_a_session_starts_and_tells_of_failures_without_a_word_of_spark_on_standard_error(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/bad.json").write_text('{"k": 1}\n{"k": "one"}\n')
     program = f"""
 import holdfast as hf
 flow = hf.Flow("quiet", log={str(tmp_path / "log")!r})
@@ -100,7 +102,24 @@ flow.view("v", "SELECT k FROM t")
 t.insert([(1,)])
 flow.step()
 print(flow.read("v").collect())
+t.delete([(7,)])
+def said(what):
+    try:
+        what()
+    except hf.HoldfastError as error:
+        print(type(error).__name__)
+said(flow.step)
+t.discard()
+flow.source("files", hf.files({str(tmp_path / "in")!r}, format="json", schema="k long"))
+flow.view("f", "SELECT k FROM files")
+said(flow.step)
+flow.drop("f")
+flow.udf("inverse", lambda k: 1 // (k - 2), "long")
+flow.view("u", "SELECT inverse(k) AS i FROM t")
+t.insert([(2,)])
+said(flow.step)
 flow.close()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout == "[Row(k=1)]\n" and done.stderr == ""
+    assert done.stdout.split("\n") == ["[Row(k=1)]", "NegativeMultiplicity", "BadFile", "EvaluationError", ""]
+    assert done.stderr == ""

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
-from pyarrow import fs as arrow_fs
 
 from holdfast.errors import LogError, StoreError
 from holdfast.log import filesystem_location
@@ -21,23 +19,14 @@ from holdfast.log.filesystem_location import FilesystemLocation
 from holdfast.log.location import Entry, LocalLocation, Location, open_location
 from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.unreliable import Unreliable
+from s3_server import s3_server
 
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The query part of URIs on an S3-compatible server, which has the bucket ``copies``."""
-    made_up = {"AWS_ACCESS_KEY_ID": "made", "AWS_SECRET_ACCESS_KEY": "up", "AWS_EC2_METADATA_DISABLED": "true"}
-    with pytest.MonkeyPatch.context() as environment:
-        for key, value in made_up.items():
-            environment.setenv(key, value)
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-        host, port = server.get_host_and_port()
-        query = f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-        root, _ = arrow_fs.FileSystem.from_uri(f"s3://copies?{query}&allow_bucket_creation=true")
-        root.create_dir("copies")
+    with s3_server("copies") as query:
         yield query
-        server.stop()
 
 
 @pytest.fixture(params=["local", "memory", "fsspec", "renaming", "s3"])

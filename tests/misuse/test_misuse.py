@@ -19,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from avro_files import write_avro
 
 HERE = Path(__file__).parent
 LIST = HERE / "misuses.md"
@@ -26,11 +27,12 @@ CASES = [line for line in (HERE / "calls.txt").read_text().splitlines() if line 
 
 
 def _world(spark: SparkSession, directory: Path) -> dict[str, Any]:
-    for name in ("json", "csv", "parquet", "bad", "empty"):
+    for name in ("json", "csv", "parquet", "avro", "bad", "empty"):
         (directory / name).mkdir()
     (directory / "json/1.json").write_text(json.dumps({"id": 1, "v": "a"}) + "\n")
     (directory / "csv/1.csv").write_text("id,v\n1,a\n")
     pq.write_table(pa.table({"id": [1], "v": ["a"]}), directory / "parquet/1.parquet")
+    write_avro(spark.sql("SELECT 1L AS id, 'a' AS v"), directory / "avro/1.avro")
     (directory / "bad/1.json").write_text('{"id": 1, "v": "a"}\n{"id": "one"}\n')
     (directory / "bad/1.parquet").write_bytes(b"PAR1 and no more")
     flow = hf.Flow("shop", log=directory / "log", spark=spark, partitions=1)
@@ -47,9 +49,17 @@ def _world(spark: SparkSession, directory: Path) -> dict[str, Any]:
         with hf.Flow("one", log=directory / "one", spark=spark, partitions=1) as one:
             return one.source("t", source, **more).view("v", "SELECT * FROM t").step()
 
+    def written(sink: hf.Sink) -> object:
+        """A flow with a sink, run once."""
+        with hf.Flow("sunk", log=directory / "sunk", spark=spark, partitions=1) as sunk:
+            pushed = sunk.input("t", "id long")
+            sunk.view("v", "SELECT id FROM t").sink("v", sink)
+            pushed.insert([(1,)])
+            return sunk.step()
+
     return {
         "hf": hf, "pa": pa, "pd": pd, "d": directory, "spark": spark, "flow": flow, "orders": orders, "users": users,
-        "closed": closed, "gone": gone, "only": only,
+        "closed": closed, "gone": gone, "only": only, "written": written,
     }  # fmt: skip
 
 

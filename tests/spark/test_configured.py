@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
 
 from holdfast.spark.configuration import arguments, configured, defaults
+from holdfast.testing.cluster import Cluster
 
 APP = """\
 import json
@@ -56,18 +58,32 @@ def test_arguments_come_before_the_environment_and_that_before_nothing(tmp_path:
 )
 @pytest.mark.slow
 def test_spark_submit_runs_an_app_on_the_master_that_it_names(tmp_path: Path, options: list[str], master: str) -> None:
-    (tmp_path / "app.py").write_text(APP)
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    done = subprocess.run(
-        [str(submit), *options, "app.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.strip().rpartition("\n")[2])
+    found = _submitted(tmp_path, options)
     assert (found["total"], found["master"]) == (25, master)
     if options:
         assert (found["name"], found["memory"]) == ("mine", "777m")
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_an_app_on_a_cluster(tmp_path: Path) -> None:
+    with Cluster(workers=1, cores=2, memory=512) as cluster:
+        settings = [word for key, value in cluster.settings.items() for word in ("--conf", f"{key}={value}")]
+        found = _submitted(tmp_path, ["--master", cluster.master, *settings])
+        assert (found["total"], found["master"]) == (25, cluster.master)
+
+
+def _submitted(directory: Path, options: list[str]) -> dict[str, Any]:
+    """What the app prints that ``spark-submit`` runs with these options."""
+    (directory / "app.py").write_text(APP)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        [str(submit), *options, "app.py"], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return found
 
 
 def test_a_process_without_submit_arguments_has_no_settings_of_them() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.connectors.column_policies import opened
+from holdfast.connectors.file_access import LOCAL
 from holdfast.plan import nodes
 from holdfast.plan.expression import is_known, is_null, quoted
 from holdfast.plan.nodes import Field, Node
@@ -76,7 +76,7 @@ def _escaped(text: str) -> str:
 def find_line(path: str, record: str) -> int | None:
     """The number of the line, from 1 on, that has this text."""
     wanted = record.strip().encode()
-    with opened(path) as stream:
+    with LOCAL.unpacked(path) as stream:
         for number, line in enumerate(itertools.islice(_lines(stream), _LINES), 1):
             if line.strip() == wanted:
                 return number

@@ -45,6 +45,7 @@ from holdfast.connectors.sink import LostEpochs, Sink
 from holdfast.errors import DeclarationError, Fenced, SinkError
 from holdfast.foundation import arguments
 from holdfast.foundation.atomic_files import temporary_path
+from holdfast.foundation.os_errors import fix
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.reporting.redaction import logger
@@ -113,6 +114,8 @@ class Changelog(Sink):
         fields = (*fields, Field(ID, "string")) if self.ids else fields
         self._schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
         self._fields = json.dumps([[field.name, field.type] for field in fields])
+        if self.path.is_file():
+            raise self._error(f"{self.path} is a file, and a changelog is a directory; give another path")
         with self._system("cannot use the directory"):
             self.path.mkdir(parents=True, exist_ok=True)
         if not os.access(self.path, os.W_OK):
@@ -390,7 +393,7 @@ class Changelog(Sink):
             raise self._error(f"{what}: {error}; close the flow and open it again", **fields) from error
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
-            raise self._error(f"{what}: {error.strerror or error}{where}", **fields) from error
+            raise self._error(f"{what}: {fix(error)}{where}", **fields) from error
 
     def _error(self, what: str, **fields: object) -> SinkError:
         return SinkError(f"view '{self._view}': {what}", view=self._view, path=str(self.path), **fields)

@@ -11,8 +11,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-import pyarrow as pa
-
+from holdfast.connectors.file_access import FileAccess
 from holdfast.errors import SchemaError
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.reporting.redaction import logger
@@ -61,10 +60,10 @@ class ColumnPolicies:
             _LOG.warning("file %r: %s (said once)", path, text, extra={"path": path, "column": name})
 
 
-def json_columns(path: str) -> set[str] | None:
+def json_columns(path: str, access: FileAccess) -> set[str] | None:
     """The columns that the first lines of a file of JSON lines have; None if none of them is an object."""
     found: set[str] | None = None
-    for line in first_lines(path):
+    for line in first_lines(path, access):
         try:
             row = json.loads(line)
         except ValueError:
@@ -74,14 +73,9 @@ def json_columns(path: str) -> set[str] | None:
     return found
 
 
-def first_lines(path: str) -> list[bytes]:
+def first_lines(path: str, access: FileAccess) -> list[bytes]:
     """Some whole lines from the front of a file, which may be compressed."""
-    with opened(path) as stream:
+    with access.unpacked(path) as stream:
         head = stream.read(_LOOKED_AT)
     lines: list[bytes] = head.removeprefix(b"\xef\xbb\xbf").splitlines()
     return lines[: min(_LINES, max(1, len(lines) - (len(head) == _LOOKED_AT)))]
-
-
-def opened(path: str) -> pa.NativeFile:
-    """A file as a stream of what it holds, whatever it is compressed with."""
-    return pa.input_stream(path, compression="detect")

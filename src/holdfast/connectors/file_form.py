@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.connectors.bad_lines import HIDDEN
 from holdfast.connectors.column_policies import ColumnPolicies
 from holdfast.connectors.source import Offer, Source
+from holdfast.connectors.spark_files import load
 from holdfast.errors import DeclarationError, SchemaError
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
@@ -70,12 +71,12 @@ def file_form(
         arguments.one_of("files", "keep", keep, ("rows",))
     if format == "csv" and (on_missing is not None or on_extra != "ignore"):
         raise DeclarationError(
-            "files: on_missing and on_extra are for Parquet and JSON; the columns of CSV go by position, and a header "
-            "(options={'header': 'true'}) must name them all"
+            "files: on_missing and on_extra are for Parquet, Avro and JSON; the columns of CSV go by position, and a "
+            "header (options={'header': 'true'}) must name them all"
         )
-    if format == "parquet" and on_bad_rows != "fail":
+    if format in ("parquet", "avro") and on_bad_rows != "fail":
         raise DeclarationError(
-            "files: on_bad_rows is for JSON and CSV; a Parquet file fits as a whole or not: use on_bad_file"
+            f"files: on_bad_rows is for JSON and CSV; a file of {format} fits as a whole or not: use on_bad_file"
         )
     policies = ColumnPolicies(on_missing or ("warn" if format == "json" else "fail"), on_extra)
     return FileForm(policies, tuple(names), on_bad_rows == "quarantine", recursive, keep == "rows")
@@ -99,11 +100,11 @@ class InferredFiles(Source):
         if self._format == "parquet":
             return self._made(None)
         listed = self._made("_unknown string")
-        paths = [file.path for file in listed.there()]  # type: ignore[attr-defined]  # it is of files
+        paths = listed.readable(spark)  # type: ignore[attr-defined]  # it is of files
         if not paths:
             raise SchemaError("files: there is no file yet to infer the schema from; give schema='…'")
         reader = spark.read.options(**self._options, inferSchema="true")
-        found = (reader.json(paths) if self._format == "json" else reader.csv(paths)).schema
+        found = load(reader, self._format, paths).schema
         return self._made(", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in found.fields))
 
     def poll(self) -> Offer | None:

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 import xxhash
 
-from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_access import LOCAL, File, FileAccess
 from holdfast.connectors.file_offer import Columns, Offered
 from holdfast.connectors.taken_files import TakenFiles
 from holdfast.reporting.redaction import logger
@@ -60,7 +60,8 @@ class Other(NamedTuple):
 class Taken:
     """The files that epochs took."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, access: FileAccess = LOCAL) -> None:
+        self._access = access
         self._whole = identity == "content"
         self._files = TakenFiles()
         """They are alike by size and mark; or by size and time, if the mark is of the other identity or missing."""
@@ -76,7 +77,7 @@ class Taken:
 
     def mark(self, path: str) -> bytes:
         """The mark of a file. Raises `OSError`."""
-        return _digest(path) if self._whole else ends_of(path)
+        return _digest(path, self._access) if self._whole else ends_of(path, self._access)
 
     def add(self, offered: Offered) -> None:
         """An epoch took a file."""
@@ -138,7 +139,7 @@ class Taken:
         if offered.mark in about_to_be:
             return True
         return bool(self._files.alike(_key(offered.file.size, offered.mark), 1)) or any(
-            not other.there or same_content(other.path, offered) for other in self.others(offered)
+            not other.there or same_content(other.path, offered, self._access) for other in self.others(offered)
         )
 
     def pass_over(self, file: File) -> None:
@@ -154,9 +155,9 @@ class Taken:
                 held = self._files.at(path)
                 assert held is not None, "a file that is alike was taken"
                 size, changed = held
-                same_time = changed == file.changed
+                same_time = changed == file.changed != 0
                 if path != file.path and size == file.size and (same_time or what != file.changed):
-                    yield Other(path, same_time, os.path.lexists(path), len(alike) > 1)
+                    yield Other(path, same_time, self._access.is_there(path), len(alike) > 1)
 
     def _told_by(self, offered: Offered) -> list[object]:
         """What a file is compared by: its mark; where others have marks of the other identity, that one; its time."""
@@ -164,7 +165,7 @@ class Taken:
         if file.size not in self._otherwise:
             return [*told]
         with suppress(OSError):  # it was removed in this moment
-            told.append(ends_of(file.path) if self._whole else _digest(file.path))
+            told.append((ends_of if self._whole else _digest)(file.path, self._access))
         return [*told, file.changed]
 
 
@@ -172,10 +173,11 @@ def _key(size: int, what: object) -> int:
     return hash((size, what))
 
 
-def ends_of(path: str) -> bytes:
+def ends_of(path: str, access: FileAccess = LOCAL) -> bytes:
     """The mark of a file's first and last bytes."""
-    with open(path, "rb") as file:  # buffered: a single read may give less than was asked for
-        size = os.fstat(file.fileno()).st_size
+    with access.opened(path) as file:  # buffered: a single read may give less than was asked for
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         found = xxhash.xxh3_64(file.read(_END))
         if size > _END:
             file.seek(max(_END, size - _END))
@@ -183,9 +185,9 @@ def ends_of(path: str) -> bytes:
         return found.digest()[:_BRIEF]
 
 
-def _digest(path: str) -> bytes:
+def _digest(path: str, access: FileAccess = LOCAL) -> bytes:
     found = xxhash.xxh3_128()
-    with open(path, "rb", buffering=0) as file:
+    with access.opened(path) as file:
         while block := file.read(_BLOCK):
             found.update(block)
     return found.digest()
@@ -196,18 +198,18 @@ def is_whole(mark: bytes) -> bool:
     return len(mark) == _WHOLE
 
 
-def marked_as(path: str, mark: bytes) -> bool:
+def marked_as(path: str, mark: bytes, access: FileAccess = LOCAL) -> bool:
     """Whether the file at ``path`` has that mark, of either identity; true if there is none."""
     try:
-        return not mark or mark == (_digest(path) if is_whole(mark) else ends_of(path))
+        return not mark or mark == (_digest if is_whole(mark) else ends_of)(path, access)
     except OSError:
         return False
 
 
-def same_content(path: str, offered: Offered) -> bool:
+def same_content(path: str, offered: Offered, access: FileAccess = LOCAL) -> bool:
     """Whether the file at ``path`` is the one that was offered, by its whole content."""
     try:
-        sized = os.stat(path).st_size == offered.file.size
+        sized = access.described(path).size == offered.file.size
     except OSError:
         return False
-    return sized and is_whole(offered.mark) and marked_as(path, offered.mark)
+    return sized and is_whole(offered.mark) and marked_as(path, offered.mark, access)

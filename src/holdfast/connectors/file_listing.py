@@ -1,6 +1,4 @@
-"""Files on disk: which there are, and whether one is still the file that was offered.
-
-All that connectors know of paths is here. Today that is the local file system.
+"""Which files there are, and whether one is still the file that was offered.
 
 Names that start with ``.`` or ``_`` and names that end like something half-written are passed over, and so are
 directories of such names (``_temporary``): whoever writes into a source's directory must put a file there complete, by
@@ -11,7 +9,7 @@ A `FileTree` is looked through again and again. A directory whose time of change
 so it is not listed again: looking costs one ``stat`` per directory, however many files there are. A time of change
 counts from two seconds after it on (file systems count in ticks), and everything is listed every thirty seconds all the
 same. If that finds a file in a directory whose time has not changed, the file system keeps no such times, and from then
-on everything is listed always.
+on everything is listed always. A `RemoteTree` (`connectors.remote_files`) is listed whole each time.
 """
 
 from __future__ import annotations
@@ -19,36 +17,39 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
+from holdfast.connectors.file_access import LOCAL, File, FileAccess
+from holdfast.connectors.file_patterns import split_pattern
+from holdfast.connectors.remote_files import (
+    RemoteDirectory,
+    is_file_uri,
+    is_remote,
+    located,
+    remote_directory,
+    split_query,
+)
 from holdfast.errors import BadFile, DeclarationError
+from holdfast.log.location import Location
 
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~", "._COPYING_")
 _TICK = 2.0
 _LOOK_AGAIN = 30.0
 
 
-class File(NamedTuple):
-    """A file as it was when it was found."""
-
-    path: str
-    size: int
-    changed: int
-    """Its mtime, in nanoseconds."""
-
-
 def root(path: str | os.PathLike[str]) -> str:
-    """A declared path as an absolute one. It must be there."""
+    """A declared local path as an absolute one. It must be there."""
     text = os.fspath(path)
-    if "://" in text:
-        raise DeclarationError(f"files {text!r}: only local paths can be read yet", path=text)
     absolute = os.path.abspath(os.path.expanduser(text))
     try:
         os.stat(absolute)
     except (FileNotFoundError, NotADirectoryError):
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]", text):
+            raise DeclarationError(
+                f"files {text!r}: did you mean {text.replace(':/', '://', 1)!r}?", path=text
+            ) from None
         parent = Path(absolute).parent
         there = "" if os.path.exists(parent) else f" (neither does {parent})"
         raise DeclarationError(
@@ -113,7 +114,7 @@ class FileTree:
             self._next = now + _LOOK_AGAIN
         try:
             if not os.path.isdir(self.path):
-                file = described(self.path)
+                file = LOCAL.described(self.path)
                 return [] if known(self.path, lambda: file) else [file]
             found = self._walk(self.path, known, thorough)
             return [file for file in found if self._wants(file.path)]
@@ -150,7 +151,7 @@ class FileTree:
                 listed.directories.append(entry.path)
             elif not known(entry.path, _describing(entry.path)) and entry.is_file():
                 try:
-                    listed.files[entry.path] = described(entry.path)
+                    listed.files[entry.path] = LOCAL.described(entry.path)
                 except FileNotFoundError:
                     continue  # removed since the listing: it was never offered, so nobody misses it
         if before is not None and same and listed.files.keys() - before.files.keys():
@@ -164,7 +165,7 @@ def _fixed(file: File) -> Callable[[], File]:
 
 
 def _describing(path: str) -> Callable[[], File]:
-    return lambda: described(path)
+    return lambda: LOCAL.described(path)
 
 
 def _entries(path: str) -> Iterator[os.DirEntry[str]]:
@@ -174,8 +175,69 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
     except PermissionError:
         raise BadFile(f"files {path!r}: it cannot be read by this user", path=path) from None
     for entry in listed:
-        if not entry.name.startswith((".", "_")) and not entry.name.endswith(_UNFINISHED):
+        if is_finished(entry.name):
             yield entry
+
+
+def is_finished(name: str) -> bool:
+    """Whether the name of a file or directory is not that of something hidden or half-written."""
+    return not name.startswith((".", "_")) and not name.endswith(_UNFINISHED)
+
+
+class RemoteTree:
+    """The files at or under an address of another filesystem."""
+
+    def __init__(
+        self, directory: RemoteDirectory, *, pattern: re.Pattern[str] | None = None, recursive: bool = True
+    ) -> None:
+        """``pattern``: what the path of a file behind the address must match."""
+        self.path = directory.path
+        self.directory = directory
+        self._pattern = pattern
+        self._recursive = recursive
+
+    def unknown(self, known: Known) -> list[File]:
+        """The files that are not ``known``."""
+        try:
+            found = [File(*each) for each in self.directory.listed(self._recursive or self._pattern is not None)]
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        wanted = [file for file in found if file.path == self.path or self._wants(file.path[len(self.path) + 1 :])]
+        return [file for file in wanted if not known(file.path, _fixed(file))]
+
+    def _wants(self, behind: str) -> bool:
+        finished = all(map(is_finished, behind.split("/")))
+        return finished and (self._pattern is None or self._pattern.fullmatch(behind) is not None)
+
+
+Tree = FileTree | RemoteTree
+
+
+def declared_tree(path: str | os.PathLike[str] | Location, recursive: bool) -> Tree:
+    """The files that a declared path means. `DeclarationError` if there is no such place."""
+    if isinstance(path, str) and is_file_uri(path):
+        path = located(path)
+    if isinstance(path, Location):
+        local = path.local()
+        if local is None:
+            return _remote_tree(remote_directory(path), None, recursive)
+        path = local
+    if is_remote(path):
+        plain, query = split_query(os.fspath(path))
+        under, pattern = split_pattern(plain)
+        return _remote_tree(remote_directory(under + query), pattern, recursive)
+    under, pattern = split_pattern(os.fspath(path))
+    return FileTree(root(under), pattern=pattern, recursive=recursive)
+
+
+def _remote_tree(directory: RemoteDirectory, pattern: re.Pattern[str] | None, recursive: bool) -> RemoteTree:
+    directory.check()
+    return RemoteTree(directory, pattern=pattern, recursive=recursive)
+
+
+def access_to(trees: Sequence[Tree]) -> FileAccess:
+    """How the files of these trees are looked at and opened."""
+    return FileAccess([tree.directory for tree in trees if isinstance(tree, RemoteTree)])
 
 
 def unreadable(path: str, error: OSError) -> BadFile:
@@ -188,21 +250,16 @@ def unreadable(path: str, error: OSError) -> BadFile:
     )
 
 
-def find(path: str, known: Callable[[str], bool]) -> Iterator[File]:
-    """The files at or under ``path`` whose paths are not ``known``; those are not even looked at."""
-    yield from FileTree(path).unknown(lambda each, _: known(each))
+def all_of(tree: Tree) -> list[File]:
+    """All files of a tree."""
+    again = FileTree(tree.path) if isinstance(tree, FileTree) else RemoteTree(tree.directory)
+    return again.unknown(lambda path, look: False)
 
 
-def described(path: str) -> File:
-    """``path`` as it is now."""
-    status = os.stat(path)
-    return File(path, status.st_size, status.st_mtime_ns)
-
-
-def check_unchanged(file: File) -> None:
+def check_unchanged(file: File, access: FileAccess = LOCAL) -> None:
     """Raise `BadFile` if ``file`` is no longer what was offered: its rows would not be those of the offer."""
     try:
-        now = described(file.path)
+        now = access.described(file.path)
     except FileNotFoundError:
         raise BadFile(
             f"file {file.path!r}: it was removed after it was offered to an epoch; put it back, as it was",

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_access import File
 from holdfast.connectors.source import Offer
 from holdfast.foundation import base85
 
@@ -49,8 +49,8 @@ class Columns(NamedTuple):
 
 def offer_of(files: Sequence[Offered]) -> Offer:
     """An offer of these files, in this order."""
-    under = os.path.commonpath([os.path.dirname(each.file.path) for each in files]) if files else ""
-    names = [os.path.relpath(each.file.path, under) for each in files]
+    under = _directory_of([each.file.path for each in files])
+    names = [each.file.path[len(os.path.join(under, "")) :] if under else each.file.path for each in files]
     if len(files) <= _FEW:
         rows: list[list[Any]] = [
             [name, each.file.size, each.file.changed, each.mark.hex()] for name, each in zip(names, files, strict=True)
@@ -62,6 +62,19 @@ def offer_of(files: Sequence[Offered]) -> Offer:
     packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)
     marks = b"".join(each.mark for each in files)
     return {"under": under, "count": len(files), "packed": base85.encode(packed), "marks": base85.encode(marks)}
+
+
+def _directory_of(paths: Sequence[str]) -> str:
+    """The directory in which all files are; an empty text if there is none, as for files of two filesystems."""
+    schemes = {path.partition("://")[0] if "://" in path else None for path in paths}
+    if len(schemes) != 1:
+        return ""
+    scheme = schemes.pop()
+    if scheme is None:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])
+    directories = [os.path.dirname(path.partition("://")[2]) for path in paths]
+    common = os.path.commonpath(directories) if all(directories) else ""
+    return f"{scheme}://{common}" if common else ""
 
 
 def columns_of(offer: Offer) -> Columns:

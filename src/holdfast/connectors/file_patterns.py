@@ -1,7 +1,8 @@
 """Paths with ``*`` and ``?``: which files they mean.
 
 ``*`` and ``?`` stay within a name, ``**`` goes through directories, ``[ab]`` is one of these characters. A path that is
-there as it is written is no pattern, whatever characters are in it.
+there as it is written is no pattern, whatever characters are in it; an address of another filesystem is one if it has
+such characters.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ _MAGIC = re.compile(r"[*?\[]")
 def split_pattern(path: str) -> tuple[str, re.Pattern[str] | None]:
     """The directory under which the files are that a path means, and what their names behind it must match; None: it is
     no pattern."""
-    absolute = os.path.abspath(os.path.expanduser(path))
-    if not _MAGIC.search(path) or os.path.lexists(absolute):
+    remote = "://" in path
+    absolute = path if remote else os.path.abspath(os.path.expanduser(path))
+    if not _MAGIC.search(path) or (not remote and os.path.lexists(absolute)):
         return path, None
     parts = absolute.split("/")
     first = next(place for place, part in enumerate(parts) if _MAGIC.search(part))

@@ -1,16 +1,18 @@
 """A directory of files as a source: every new file is a batch of insertions.
 
 Which files an epoch takes is its offer: their names, sizes, times of change and marks (`connectors.file_identity`), and
-for JSON and CSV the options they are read with, so a replay reads the same rows or says that it cannot. Files come in
-the order (time of change, name) in which a poll finds them; that order is part of the offer and not computed again.
+for JSON, CSV and Avro the options they are read with, so a replay reads the same rows or says that it cannot. Files
+come in the order (time of change, name) in which a poll finds them; that order is part of the offer and not computed
+again.
 
-Parquet is read by the tasks (`connectors.parquet_files`), JSON lines and CSV by Spark (`connectors.text_files`). A bad
-Parquet file shows at the poll, except for damage inside its pages; a bad JSON or CSV file shows when Spark reads it
-(`reject`). With ``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new
-file, since none of its rows was taken.
+Parquet is read by the tasks (`connectors.parquet_files`), JSON lines, CSV and Avro by Spark (`connectors.spark_files`),
+which is given local copies of files on other filesystems (`connectors.fetched_files`). A bad Parquet file shows at the
+poll, except for damage inside its pages; any other bad file shows when Spark reads it (`reject`). With
+``on_bad_file="skip"`` it is left out, and the offer says so; if it changes later it counts as a new file, since none of
+its rows was taken.
 
-Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has, plus per new file
-one ``stat``, a mark, and (Parquet) a footer.
+Cost of a poll: one ``stat`` per directory that has not changed, one listing per directory that has (on another
+filesystem, one listing of everything), plus per new file one ``stat``, a mark, and a footer or header.
 
 The file is long because polling, offering and reading again must agree on what a file is.
 """
@@ -23,40 +25,46 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Literal, TypeVar, get_args
 
-from holdfast.connectors import file_listing, parquet_files, text_files
+from holdfast.connectors import file_listing, parquet_files, spark_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.avro_header import AvroHeader, read_header
 from holdfast.connectors.bad_lines import BAD, FILE, HIDDEN, OnBadRows, Quarantined, reason_column, shown
 from holdfast.connectors.change_feed import ChangeFeed, Envelope, feed_form
 from holdfast.connectors.column_policies import OnExtraColumn, OnMissingColumn, json_columns
+from holdfast.connectors.fetched_files import FetchedFiles
+from holdfast.connectors.file_access import File
 from holdfast.connectors.file_form import FileForm, InferredFiles, file_form
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
-from holdfast.connectors.file_listing import File, FileTree
 from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
-from holdfast.connectors.file_patterns import split_pattern
 from holdfast.connectors.partition_directories import spark_column, values_in
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.foundation import arguments
+from holdfast.log.location import Location
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
+from holdfast.reporting import redaction
 from holdfast.reporting.redaction import logger
 
 _LOG = logger("holdfast.sources")
 
-Format = Literal["parquet", "json", "csv"]
+Format = Literal["parquet", "json", "csv", "avro"]
 OnBadFile = Literal["fail", "skip"]
+FilePath = str | os.PathLike[str] | Location
+"""A path, an address of another filesystem, or what ``hf.location`` made of one."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_DECODED = "url_decode(replace(_path, '+', '%2B'))"
 _CHECKERS = 8
 """Threads that read footers and marks: the time is the disk's."""
 
 
 def files(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: FilePath | Sequence[FilePath],
     format: Format = "parquet",
     schema: str | None = None,
     max_files_per_epoch: int | None = None,
@@ -74,16 +82,22 @@ def files(
     on_extra: OnExtraColumn = "ignore",
     on_bad_rows: OnBadRows = "fail",
     keep: Literal["rows"] | None = None,
+    fetch_to: str | os.PathLike[str] | None = None,
 ) -> Source:
     """The files under ``path`` (a directory, searched recursively unless ``recursive=False``; a file; a pattern such as
     ``in/*/2024-??.json`` or ``in/**/*.csv``; or a list of these), as they arrive. Files may be compressed (``.gz``,
-    ``.zst``, …). A Parquet file of no bytes is passed over until it has some.
+    ``.zst``, …). A Parquet or Avro file of no bytes is passed over until it has some.
+
+    ``path`` may be on any filesystem that pyarrow or fsspec can open (``s3://bucket/in``, ``hdfs://…``, ``gs://…``,
+    ``sftp://…``), as a log's may; ``hf.location(address, credentials=…)`` is taken, too. Tasks read Parquet where it
+    is. JSON, CSV and Avro are read by Spark: the driver fetches each file of an epoch to a local directory first, and
+    removes it afterwards. On a cluster ``fetch_to`` names a directory that all executors see.
 
     ``schema`` is a Spark DDL text; Parquet may leave it out, then it is the first file's. ``schema="infer"``: what
     Spark infers of the files that are there; a flow that has run goes on with what it found then.
     ``max_files_per_epoch`` bounds an epoch. ``on_bad_file="skip"`` leaves out files that do not read or fit; skips are
-    recorded. ``options`` are Spark's reader options for JSON and CSV; one that would change nothing, or which files are
-    read, is refused.
+    recorded. ``options`` are Spark's reader options for JSON, CSV and Avro; one that would change nothing, or which
+    files are read, is refused.
     Times without a zone are in the session's time zone, as ``spark.read`` has it, unless the option ``timeZone`` says
     otherwise; the zone that a source began with stays its zone, whatever session goes on with it.
 
@@ -94,26 +108,29 @@ def files(
     file is read once more, to compute its digest.
 
     ``partitioned_by`` names columns of ``schema`` that directories say, as in ``date=2024-05-01/``. ``on_missing`` is
-    what a declared column means that a file does not have: ``"fail"`` (Parquet's default), ``"warn"`` (JSON's; once),
-    or ``"null"``; ``on_extra``, a column that was not declared. CSV with a header must have the declared columns.
+    what a declared column means that a file does not have: ``"fail"`` (Parquet, Avro), ``"warn"`` (JSON; once), or
+    ``"null"``; ``on_extra``, a column that was not declared. CSV with a header must have the declared columns.
     ``on_bad_rows="quarantine"`` puts lines of JSON and CSV that do not read or fit into a collection beside the source,
     ``NAME_quarantine(reason, record, file)``, for views to read. ``keep="rows"`` keeps the source's rows in the log: a
     view that is declared later is filled from there, and files that were taken and are safe may be archived.
 
     ``op`` names a column that says what happened to the row: ``insert``, ``update``, ``delete`` or their letters; it is
     no column of the collection, and not in ``schema``. An update without its before-image needs ``flow.source(…,
-    key=…)``. ``envelope="debezium"`` reads Debezium's messages (JSON lines, or Parquet with the columns ``before``,
-    ``after`` and ``op``): ``schema`` is that of the rows inside; ``envelope_columns={"lsn": "source.lsn bigint"}``
-    takes columns of the message itself, for ``order_by``.
+    key=…)``. ``envelope="debezium"`` reads Debezium's messages (JSON lines, or Parquet and Avro with the columns
+    ``before``, ``after`` and ``op``): ``schema`` is that of the rows inside; ``envelope_columns={"lsn": "source.lsn
+    bigint"}`` takes columns of the message itself, for ``order_by``.
 
     With ``replicas`` the directories of the list hold copies of the same files, under the same names (Parquet only);
     each file is read from whichever copy can be read.
     """
-    given = [path] if isinstance(path, str | os.PathLike) else path
+    given = [path] if isinstance(path, str | os.PathLike | Location) else path
     if isinstance(given, bytes) or not isinstance(given, Sequence):
         arguments.refuse("files", "path", "a path, or a list of paths", path)
     for one in given:
-        arguments.path("files", "path", one)
+        if not isinstance(one, Location):
+            arguments.path("files", "path", one)
+    if fetch_to is not None:
+        fetch_to = arguments.path("files", "fetch_to", fetch_to)
     if schema is not None:
         arguments.text("files", "schema", schema, "a Spark schema such as 'id long, name string'")
     if options is not None and not (
@@ -124,28 +141,31 @@ def files(
         arguments.refuse("files", "max_files_per_epoch", "a whole number from 1 on", max_files_per_epoch)
     if op is not None or envelope is not None or envelope_columns is not None:
         return _feed(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, replicas,
-                     op, envelope, envelope_columns)  # fmt: skip
+                     op, envelope, envelope_columns, fetch_to)  # fmt: skip
     if arguments.flag("files", "replicas", replicas):
         plain = on_bad_file == "fail" and identity == "path" and not options
-        if isinstance(path, str | os.PathLike) or format != "parquet" or not plain:
+        local = [one for one in given if not isinstance(one, Location)]
+        if isinstance(path, str | os.PathLike) or len(local) < len(given) or format != "parquet" or not plain:
             raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")
         from holdfast.connectors.replicated_files import Replicated
 
-        return Replicated(path, schema, max_files_per_epoch)
+        return Replicated(local, schema, max_files_per_epoch)
     form = file_form(format, partitioned_by, on_missing, on_extra, on_bad_rows, recursive, keep)
     if schema == "infer":
         if form.partitioned_by:
             raise DeclarationError("files: with partitioned_by the schema must say the types; give schema='…'")
         return InferredFiles(
-            lambda found: Files(path, format, found, max_files_per_epoch, on_bad_file, options, identity, form),
+            lambda found: Files(
+                path, format, found, max_files_per_epoch, on_bad_file, options, identity, form, fetch_to
+            ),
             format,
             options,
         )
-    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, form)
+    return Files(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, form, fetch_to)
 
 
 def _feed(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: FilePath | Sequence[FilePath],
     format: Format,
     schema: str | None,
     max_files_per_epoch: int | None,
@@ -156,15 +176,15 @@ def _feed(
     op: str | None,
     envelope: str | None,
     envelope_columns: Mapping[str, str] | None,
+    fetch_to: str | None,
 ) -> Source:
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
-    subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
+    subject = _subject(_listed(path))
     if replicas or schema is None:
         raise DeclarationError(f"{subject}: a feed of changes needs a schema, and has no replicas")
     if envelope is not None and format == "csv":
-        raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json' or 'parquet'")
+        raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json', 'avro' or 'parquet'")
     form = feed_form(subject, schema, op, envelope, envelope_columns, wrapped=envelope is not None and format == "json")
-    files = Files(path, format, form.physical, max_files_per_epoch, on_bad_file, options, identity)
+    files = Files(path, format, form.physical, max_files_per_epoch, on_bad_file, options, identity, fetch_to=fetch_to)
     return ChangeFeed(files, form, subject)
 
 
@@ -176,7 +196,7 @@ class Files(Source):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        path: FilePath | Sequence[FilePath],
         format: Format,
         schema: str | None,
         max_files_per_epoch: int | None,
@@ -184,18 +204,24 @@ class Files(Source):
         options: Mapping[str, str] | None,
         identity: Identity = "path",
         form: FileForm | None = None,
+        fetch_to: str | None = None,
     ) -> None:
         self._form = form = file_form(format) if form is None else form
-        given = [path] if isinstance(path, str | os.PathLike) else list(path)
-        self._subject = f"files {', '.join(repr(os.fspath(one)) for one in given)}"
-        self._trees = [_tree(os.fspath(one), form.recursive) for one in given]
+        given = _listed(path)
+        self._subject = _subject(given)
+        self._trees = [file_listing.declared_tree(one, form.recursive) for one in given]
+        self._access = file_listing.access_to(self._trees)
+        self._fetched = FetchedFiles(self._subject, self._access, fetch_to)
         self._format = format
+        self._zoned = format in ("json", "csv")
+        """Whether times may have no zone."""
+
         self._limit = max_files_per_epoch
         self._skips = on_bad_file == "skip"
         self._check_declaration(on_bad_file, identity, options)
-        self._options = {} if format == "parquet" else text_files.checked_options(options or {}, format, self._subject)
+        self._options = {} if format == "parquet" else spark_files.checked_options(options or {}, format, self._subject)
         self._zone: str | None = None
-        self._taken = Taken(identity)
+        self._taken = Taken(identity, self._access)
         self._skipped: dict[str, File] = {}
         self._unrecorded: list[tuple[File, str]] = []
         self._offered: Offer | None = None
@@ -233,17 +259,18 @@ class Files(Source):
         if options is not None and not isinstance(options, Mapping):
             raise DeclarationError(f"{self._subject}: options must be a dict, not {options!r}")
         if options and self._format == "parquet":
-            raise DeclarationError(f"{self._subject}: options are for json and csv; parquet has none")
+            raise DeclarationError(f"{self._subject}: options are for json, csv and avro; parquet has none")
 
     def _first_schema(self) -> tuple[Field, ...]:
         if self._format != "parquet":
             raise SchemaError(
-                f"{self._subject}: a schema is needed for {self._format}, e.g. schema='id long, name string'"
+                f"{self._subject}: a schema is needed for {self._format}, e.g. schema='id long, name string', "
+                "or schema='infer'"
             )
         first = next(iter(self._found()), None)
         if first is None:
             raise SchemaError(f"{self._subject}: there is no file yet to take the schema from; give schema='…'")
-        found = parquet_files.read_footer(first.path).schema
+        found = parquet_files.read_footer(first.path, self._access).schema
         if self._form.partitioned_by:
             raise SchemaError(f"{self._subject}: with partitioned_by the schema must say the types; give schema='…'")
         return tuple(
@@ -256,7 +283,7 @@ class Files(Source):
     def in_session(self, zone: str) -> None:
         if self._zone is None:
             self._zone = zone
-        elif self._zone != zone and self._format != "parquet" and text_files.ZONE not in self._options:
+        elif self._zone != zone and self._zoned and spark_files.ZONE not in self._options:
             _LOG.warning(
                 "%s: times without a zone go on being read in %s, as they were so far, although the session is in %s; "
                 "options={'timeZone': …} says it for new files",
@@ -281,19 +308,21 @@ class Files(Source):
             self._skipped[path] = File(path, size, changed)
         recorded = {path for path, *_ in offer.get("skipped", ())}
         self._unrecorded = [(file, reason) for file, reason in self._unrecorded if file.path not in recorded]
-        if self._format != "parquet" and text_files.ZONE not in self._options:
-            self._zone = self._options_of(offer).get(text_files.ZONE, self._zone)
+        if self._zoned and spark_files.ZONE not in self._options:
+            self._zone = self._options_of(offer).get(spark_files.ZONE, self._zone)
+        if offer == self._offered:
+            self._fetched.forget([os.path.join(offered.under, name) for name in offered.names])
         self._offered = None
         self._footers.clear()
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []
         for file in self._files_now(offer):
-            footer = self._footers.get(file) or parquet_files.read_footer(file.path)
+            footer = self._footers.get(file) or parquet_files.read_footer(file.path, self._access)
             if footer.rows:
                 values = values_in(file.path, self._said)
                 said = tuple(zip(self._said, values, strict=True))
-                parts += parquet_files.cut(file, footer, self.fields, said, self._form.lenient)
+                parts += parquet_files.cut(file, footer, self.fields, said, self._form.lenient, self._access)
         return parts
 
     def frame(self, spark: Any, offer: Offer) -> Any:
@@ -302,24 +331,25 @@ class Files(Source):
     def placed_frame(self, spark: Any, offer: Offer) -> Any:
         if self._format == "parquet":
             return None
-        frame, files = self._read(spark, offer, placed=True)
-        return text_files.in_place(frame, [file.path for file in files]) if files else frame
+        frame, paths = self._read(spark, offer, placed=True)
+        return spark_files.in_place(frame, paths) if paths else frame
 
-    def _read(self, spark: Any, offer: Offer, *, placed: bool = False) -> tuple[Any, list[File]]:
+    def _read(self, spark: Any, offer: Offer, *, placed: bool = False) -> tuple[Any, list[str]]:
+        """The rows of an offer, and the files, in its order, where Spark reads them."""
         self._spark = spark
         files = self._files_now(offer)
         if not files:
             places = ", _path string, _offer bigint, _block bigint, _row bigint" if placed else ""
-            return spark.createDataFrame([], _ddl(self.fields) + places), files
-        paths = [file.path for file in files]
+            return spark.createDataFrame([], _ddl(self.fields) + places), []
+        paths = self._fetched.fetch(spark, files)
         ddl, derived = _ddl(self._inside), bool(self._said) or self._form.quarantine
         if self._form.quarantine:
             ddl += f", {_ddl([BAD])}"
-        frame = text_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed or derived)
-        text_files.check_whole(frame, sum(file.size for file in files), self._subject)
+        frame = spark_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed or derived)
+        spark_files.check_whole(frame, sum(file.size for file in files), self._subject)
         if derived:
             frame = frame.selectExpr(*self._columns(), *(("_path", "_block", "_row") if placed else ()))
-        return frame, files
+        return frame, paths
 
     def _columns(self) -> list[str]:
         """The columns of the source, of what Spark reads."""
@@ -330,20 +360,23 @@ class Files(Source):
         return [
             *columns,
             BAD.name,
-            f"url_decode(replace(_path, '+', '%2B')) AS {FILE.name}",
+            f"{self._fetched.origin_column(_DECODED)} AS {FILE.name}",
             reason_column(self._format, self._inside),
         ]
 
     def _options_of(self, offer: Offer) -> dict[str, str]:
         """What an offer's files are read with. One of before this was said had the declared options, and UTC."""
         said: dict[str, str] | None = offer.get("options")
-        return {text_files.ZONE: "UTC", **self._options} if said is None else said
+        return {spark_files.ZONE: "UTC", **self._options} if said is None else said
+
+    def _options_now(self) -> dict[str, str]:
+        return {spark_files.ZONE: self._zone or "UTC", **self._options} if self._zoned else self._options
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return fold_files(offers)
 
     def reject(self, offer: Offer, error: Exception) -> bool:
-        file = _culprit(offer, error)
+        file = self._culprit(offer, error)
         if file is None or (isinstance(error, HoldfastError) and "errno" in error.fields):
             return False
         if offer != self._offered:
@@ -352,7 +385,7 @@ class Files(Source):
             raise self._bad_file(file, error) from error
         # No epoch took it: the next offer is made of what is there then.
         self._offered = None
-        if not os.path.lexists(file.path):
+        if not self._access.is_there(file.path):
             if self._skips:
                 self._unrecorded.append((File(file.path, -1, -1), "it was removed before an epoch took it"))
                 return True
@@ -369,12 +402,25 @@ class Files(Source):
             return False
         raise self._bad_file(file, error) from error
 
+    def _culprit(self, offer: Offer, error: Exception) -> File | None:
+        """The file of ``offer`` that ``error`` is about."""
+        known = {offered.file.path: offered.file for offered in files_of(offer)}
+        if isinstance(error, HoldfastError):
+            return known.get(str(error.fields.get("path")))
+        read = {self._fetched.place(path): file for path, file in known.items()}
+        path = spark_files.named_in(str(error), list(read))
+        return None if path is None else read[path]
+
     def waiting(self) -> int:
         return self._behind
 
     def there(self) -> list[File]:
         """The files that no epoch has taken, seen from outside, oldest first."""
         return self._found()
+
+    def readable(self, spark: Any) -> list[str]:
+        """The paths at which Spark reads these."""
+        return self._fetched.fetch(spark, self._found())
 
     # -- offers ---------------------------------------------------------------------------------------------------
 
@@ -384,14 +430,14 @@ class Files(Source):
         for passed in (*self._skipped.values(), *(file for file, _ in self._unrecorded)):
             if passed.path in found:
                 try:
-                    found[passed.path] = file_listing.described(passed.path)
+                    found[passed.path] = self._access.described(passed.path)
                 except OSError:
                     del found[passed.path]
                     continue
                 if found[passed.path] == passed:
                     del found[passed.path]
-        if self._format == "parquet":
-            found = {path: file for path, file in found.items() if file.size or _size(path)}
+        if self._format in ("parquet", "avro"):
+            found = {path: file for path, file in found.items() if file.size or self._access.size(path)}
         return sorted(found.values(), key=lambda file: (file.changed, file.path))
 
     def _next_offer(self) -> Offer | None:
@@ -406,7 +452,7 @@ class Files(Source):
             return None
         offer = offer_of(taken)
         if self._format != "parquet":
-            offer["options"] = {text_files.ZONE: self._zone or "UTC", **self._options}
+            offer["options"] = self._options_now()
         if self._unrecorded:
             offer["skipped"] = [[file.path, reason, file.size, file.changed] for file, reason in self._unrecorded]
         return offer
@@ -428,23 +474,23 @@ class Files(Source):
                     sound.append(offered)
                     continue
                 outcome = error
-            if not os.path.lexists(path):
+            if not self._access.is_there(path):
                 continue  # removed before it was offered: nobody misses it
             if not self._skips or "errno" in outcome.fields:
                 raise outcome
-            self._skip(file_listing.described(path), outcome)
+            self._skip(self._access.described(path), outcome)
         return sound
 
     def _check(self, found: File) -> Offered | HoldfastError:
         """A file as it is now, if its outside is right."""
         try:
-            file = file_listing.described(found.path)
+            file = self._access.described(found.path)
             if self._format == "parquet":
-                footer = parquet_files.read_footer(file.path)
+                footer = parquet_files.read_footer(file.path, self._access)
                 parquet_files.check_schema(file.path, footer.schema, self._inside, self._form.lenient)
                 self._check_columns(file.path, footer.schema.names)
                 self._footers[file] = footer
-            columns = json_columns(file.path) if self._format == "json" and self._form.policies.look else None
+            columns = self._columns_of(file) if self._form.policies.look else None
             if columns is not None:
                 self._check_columns(file.path, columns)
             values_in(file.path, self._said)
@@ -453,6 +499,16 @@ class Files(Source):
             return error
         except OSError as error:
             return file_listing.unreadable(found.path, error)
+
+    def _columns_of(self, file: File) -> Collection[str] | None:
+        """The columns that a file that Spark reads has, if it says so."""
+        if self._format == "json":
+            return json_columns(file.path, self._access)
+        return self._avro_header(file).columns if self._format == "avro" else None
+
+    def _avro_header(self, file: File) -> AvroHeader:
+        with self._access.opened(file.path) as opened:
+            return read_header(opened, file.path)
 
     def _check_columns(self, path: str, found: Collection[str]) -> None:
         self._form.policies.check(path, found, [field.name for field in self._inside])
@@ -490,7 +546,9 @@ class Files(Source):
         """Whether a file has no rows, as far as that can be seen without Spark."""
         if self._format == "parquet":
             return file in self._footers and self._footers[file].rows == 0
-        return text_files.is_empty(file.path, file.size, self._format, self._options)
+        if self._format == "avro":
+            return self._avro_header(file).length == file.size
+        return spark_files.is_empty(file.path, file.size, self._format, self._options, self._access)
 
     def _files_now(self, offer: Offer) -> list[File]:
         """The files of an offer, where they are now. Raises `BadFile` if one is not the same."""
@@ -498,15 +556,15 @@ class Files(Source):
             files = [offered.file for offered in files_of(offer)]
             for file in files:
                 if file not in self._footers:
-                    file_listing.check_unchanged(file)
+                    file_listing.check_unchanged(file, self._access)
             return files
         return _side_by_side(self._found_again, files_of(offer))
 
     def _found_again(self, offered: Offered) -> File:
         file = offered.file
         try:
-            file_listing.check_unchanged(file)
-            if marked_as(file.path, offered.mark):
+            file_listing.check_unchanged(file, self._access)
+            if marked_as(file.path, offered.mark, self._access):
                 return file
             raise BadFile(
                 f"file {file.path!r}: it has the size and time of change of the file that was offered, but another "
@@ -517,22 +575,22 @@ class Files(Source):
             place = self._place_of(offered) or self._touched(offered)
             if place is None:
                 raise
-            return file_listing.described(place)
+            return self._access.described(place)
 
     def _touched(self, offered: Offered) -> str | None:
         """Where a file is that has another time of change than it had, and is the same."""
         path = offered.file.path
-        same = offered.mark and _size(path) == offered.file.size and marked_as(path, offered.mark)
-        return path if same else None
+        sized = self._access.size(path) == offered.file.size
+        return path if offered.mark and sized and marked_as(path, offered.mark, self._access) else None
 
     def _place_of(self, offered: Offered) -> str | None:
         """Where a file is now that is known by its content."""
         for path in (offered.file.path, self._moved.get(offered.mark)):
-            if path is not None and same_content(path, offered):
+            if path is not None and same_content(path, offered, self._access):
                 return path
         for tree in self._trees if is_whole(offered.mark) else ():
-            for file in file_listing.find(tree.path, lambda _: False):
-                if same_content(file.path, offered):
+            for file in file_listing.all_of(tree):
+                if same_content(file.path, offered, self._access):
                     self._moved[offered.mark] = file.path
                     return file.path
         return None
@@ -541,38 +599,35 @@ class Files(Source):
         self._unrecorded.append((file, str(error)))
 
     def _bad_file(self, file: File, error: Exception) -> BadFile:
-        reason = text_files.reason(str(error))
+        reason = spark_files.reason(str(error))
         line, text = None, ""
         with suppress(Exception):  # it is said as far as it can be found out
-            options = {text_files.ZONE: self._zone or "UTC", **self._options}
-            found = text_files.first_bad_line(self._spark, self._format, _ddl(self._inside), options, file.path)
+            [path] = self._fetched.fetch(self._spark, [file])
+            found = spark_files.first_bad_line(self._spark, self._format, _ddl(self._inside), self._options_now(), path)
             line, text = found or (None, "")
         where = f", line {line}" if line is not None else ""
+        lines = ", or with on_bad_rows='quarantine'" if self._zoned else ""
         what = f": {shown(text)}" if text else ""
         return BadFile(
             f"file {file.path!r}{where}: it does not read as {self._format} ({reason}){what}. Nothing of it counts. "
-            "Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip', or with "
-            "on_bad_rows='quarantine'",
+            f"Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip'{lines}",
             path=file.path,
             reason=reason,
             line=line,
         )
 
 
-def _tree(path: str, recursive: bool) -> FileTree:
-    under, pattern = split_pattern(path)
-    return FileTree(file_listing.root(under), pattern=pattern, recursive=recursive)
+def _listed(path: FilePath | Sequence[FilePath]) -> list[FilePath]:
+    return [path] if isinstance(path, str | os.PathLike | Location) else list(path)
+
+
+def _subject(given: Sequence[FilePath]) -> str:
+    named = [one.uri if isinstance(one, Location) else redaction.shown(os.fspath(one)) for one in given]
+    return f"files {', '.join(map(repr, named))}"
 
 
 def _ddl(fields: Sequence[Field]) -> str:
     return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def _side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -580,12 +635,3 @@ def _side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [work(items[0])]
     with ThreadPoolExecutor(min(_CHECKERS, len(items) or 1)) as pool:
         return list(pool.map(work, items))
-
-
-def _culprit(offer: Offer, error: Exception) -> File | None:
-    """The file of ``offer`` that ``error`` is about."""
-    known = {offered.file.path: offered.file for offered in files_of(offer)}
-    if isinstance(error, HoldfastError):
-        return known.get(str(error.fields.get("path")))
-    path = text_files.named_in(str(error), list(known))
-    return None if path is None else known[path]

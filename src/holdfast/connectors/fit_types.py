@@ -47,6 +47,22 @@ def fits(found: pa.DataType, expected: pa.DataType) -> bool:
     return False
 
 
+def without_extra_members(found: pa.DataType, expected: pa.DataType) -> pa.DataType:
+    """``found`` without members of structs that ``expected`` does not have. Files may have more than was declared, in
+    structs as in columns: Spark, too, reads the members that are asked for. Rows that a program pushes may not."""
+    kind = pa.types
+    if kind.is_struct(found) and kind.is_struct(expected):
+        wanted = {field.name: field.type for field in expected}
+        members = [field for field in found if field.name in wanted]
+        return pa.struct([field.with_type(without_extra_members(field.type, wanted[field.name])) for field in members])
+    if kind.is_list(found) and kind.is_list(expected):
+        return pa.list_(found.value_field.with_type(without_extra_members(found.value_type, expected.value_type)))
+    if kind.is_map(found) and kind.is_map(expected):
+        item = without_extra_members(found.item_type, expected.item_type)
+        return pa.map_(found.key_type, found.item_field.with_type(item))
+    return found
+
+
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connectors.file_listing import File, check_unchanged, unreadable
-from holdfast.connectors.fit_types import Misfit, fit, fits
+from holdfast.connectors.file_access import LOCAL, File, FileAccess
+from holdfast.connectors.file_listing import check_unchanged, unreadable
+from holdfast.connectors.fit_types import Misfit, fit, fits, without_extra_members
 from holdfast.connectors.partition_directories import constant
 from holdfast.errors import BadFile, HoldfastError, SchemaError
 from holdfast.foundation.nearest_name import did_you_mean
@@ -40,10 +41,10 @@ class Footer:
     """The rows of each row group."""
 
 
-def read_footer(path: str) -> Footer:
+def read_footer(path: str, access: FileAccess = LOCAL) -> Footer:
     """Raises `BadFile` when there is none, as in a truncated file."""
     try:
-        with _opened(path) as file:
+        with _opened(path, access) as file:
             metadata = file.metadata
             groups = tuple(_compressed(metadata.row_group(place)) for place in range(metadata.num_row_groups))
             counts = tuple(metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
@@ -70,8 +71,8 @@ def check_schema(path: str, found: pa.Schema, fields: Sequence[Field], lenient: 
                 expected=field.type,
                 found=None,
             )
-        kind = found.field(places[0]).type
-        if not fits(kind, arrow_type(field.type)):
+        kind, expected = found.field(places[0]).type, arrow_type(field.type)
+        if not fits(without_extra_members(kind, expected), expected):
             raise misfit(path, field.name, field.type, f"found {kind}")
 
 
@@ -102,11 +103,13 @@ class ParquetPart:
     lenient: bool = False
     """Whether a column that the file lacks is NULL."""
 
+    access: FileAccess = LOCAL
+
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        check_unchanged(self.file)
+        check_unchanged(self.file, self.access)
         path = self.file.path
         try:
-            with _opened(path) as file:
+            with _opened(path, self.access) as file:
                 # A file that is exchanged for another of the same size and time is still no reason to read wrong
                 # columns.
                 inside = self._inside()
@@ -134,7 +137,9 @@ class ParquetPart:
                 columns.append(pa.nulls(table.num_rows, target.type))
                 continue
             try:
-                columns.append(fit(table.column(field.name), target.type))
+                column = table.column(field.name)
+                declared = without_extra_members(column.type, target.type)
+                columns.append(fit(column if declared.equals(column.type) else column.cast(declared), target.type))
             except Misfit as error:
                 raise misfit(self.file.path, field.name, field.type, str(error)) from None
         return pa.Table.from_arrays(columns, schema=schema)
@@ -146,6 +151,7 @@ def cut(
     fields: tuple[Field, ...],
     said: tuple[tuple[Field, str | None], ...] = (),
     lenient: bool = False,
+    access: FileAccess = LOCAL,
 ) -> list[ParquetPart]:
     """A file as parts of about `PART_BYTES`."""
     parts: list[ParquetPart] = []
@@ -156,15 +162,16 @@ def cut(
         size += group
         if size >= PART_BYTES or place == len(footer.groups) - 1:
             rows = sum(footer.counts[each] for each in taken)
-            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size), said, lenient))
+            parts.append(ParquetPart(file, tuple(taken), fields, (rows, size), said, lenient, access))
             taken, size = [], 0
     return parts
 
 
-def _opened(path: str) -> pq.ParquetFile:
+def _opened(path: str, access: FileAccess = LOCAL) -> pq.ParquetFile:
     # Old writers' 96-bit times are read as nanoseconds by default, which end in the year 2262. The file is not mapped
     # into memory: if somebody cuts it off while it is read, that must be an error and not the end of the process.
-    return pq.ParquetFile(path, memory_map=False, coerce_int96_timestamp_unit="us")
+    place = access.opened(path) if access.is_remote(path) else path
+    return pq.ParquetFile(place, memory_map=False, coerce_int96_timestamp_unit="us")
 
 
 def _compressed(group: pq.RowGroupMetaData) -> int:

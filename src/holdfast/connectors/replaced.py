@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from holdfast.connectors.file_listing import File
+from holdfast.connectors.file_access import File
 from holdfast.connectors.file_offer import columns_of
 from holdfast.connectors.files import Files, Format
 from holdfast.connectors.source import Offer, Part, Source
@@ -104,7 +104,8 @@ class _OfFiles:
         fresh = self._made()
         fresh.in_session(self._zone)
         found = fresh.there()
-        if self._checked is not None and self._checked == (found, known):
+        timed = all(file.changed for file in found)  # a filesystem may have no times of change
+        if timed and self._checked == (found, known):
             return None
         offer = fresh.poll() or {"under": "", "files": []}
         content = xxhash.xxh3_128_hexdigest(b"".join(sorted(columns_of(offer).marks)))

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from holdfast.connectors import file_listing, parquet_files
 from holdfast.connectors.arrow_to_spark_types import spark_type
+from holdfast.connectors.file_access import LOCAL, File
 from holdfast.connectors.file_identity import ends_of
-from holdfast.connectors.file_listing import File
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
 from holdfast.plan.nodes import Field
@@ -37,7 +37,7 @@ class Replicated(Source):
         texts = [os.fspath(path) for path in paths]
         self._subject = f"files {', '.join(map(repr, texts))}"
         if any("://" in text for text in texts):
-            raise DeclarationError(f"{self._subject}: only local paths can be read yet")
+            raise DeclarationError(f"{self._subject}: copies of the same files can only be read from local directories")
         self._roots = [os.path.abspath(os.path.expanduser(text)) for text in texts]
         self._trees = [file_listing.FileTree(root) for root in self._roots]
         self._limit = max_files_per_epoch
@@ -183,7 +183,7 @@ class ReplicatedPart:
         for path in self.copies:
             try:
                 _check_size(path, self.file.size)
-                file = file_listing.described(path)
+                file = LOCAL.described(path)
                 # The copies are the same bytes, so they come in the same pieces.
                 for place, table in enumerate(parquet_files.ParquetPart(file, self.groups, self.fields).read(schema)):
                     if place >= done:

@@ -23,6 +23,7 @@ from holdfast.connectors.sink import Sink
 from holdfast.errors import Fenced, SinkError
 from holdfast.foundation import arguments
 from holdfast.foundation.atomic_files import replace_file
+from holdfast.foundation.os_errors import fix
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.trace import exact, physical
@@ -62,6 +63,11 @@ class SnapshotTable(Sink):
             with suppress(OSError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             return -1
+        if self.path.is_dir():
+            raise self._error(
+                f"{self.path} is a directory, and the rows are kept in one Parquet file; give the path of a file, such "
+                f"as {self.path / view}.parquet"
+            )
         said = self._read().schema.metadata or {}
         if _VIEW not in said:
             raise self._error(f"{self.path} is there, and is no snapshot of a view; give another path")
@@ -101,7 +107,7 @@ class SnapshotTable(Sink):
                 raise Fenced(f"{self.path} has epoch {found} already, from another driver", path=str(self.path))
             replace_file(self.path, made.getvalue().to_pybytes(), sync=True)
         except OSError as error:
-            raise self._error(f"{self.path} cannot be written: {error.strerror or error}", errno=error.errno) from error
+            raise self._error(f"{self.path} cannot be written: {fix(error)}", errno=error.errno) from error
         self._rows, self._epoch, self._carried = rows, epoch, lineage
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ class TakenFiles:
         if not self._recent:
             return
         paths = list(self._recent)
-        heads = [os.path.split(path) for path in paths]
+        heads = [_split(path) for path in paths]
         places = {path: place for place, path in enumerate(paths)}
         self._append(
             [directory for directory, _ in heads],
@@ -218,6 +218,12 @@ class _Index:
         if first == len(self._hashes) or self._hashes[first] != wanted:
             return self._places[:0]
         return self._places[first : self._hashes.searchsorted(wanted, "right")]
+
+
+def _split(path: str) -> tuple[str, str]:
+    """A directory, with the slash behind it, and a name. (``os.path.split`` would take slashes of an address away.)"""
+    place = path.rfind("/") + 1
+    return path[:place], path[place:]
 
 
 def _hash(path: str) -> int:

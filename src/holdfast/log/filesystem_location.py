@@ -96,7 +96,7 @@ class FilesystemLocation(Location):
         return hash(self._full)
 
     def write(self, path: str, data: bytes) -> None:
-        with self._doing("write", path) as opened:
+        with self.using("write", path) as opened:
             target = f"{opened.root}/{path}"
             if not opened.is_store:
                 opened.files.create_dir(_parent(target), recursive=True)
@@ -127,11 +127,11 @@ class FilesystemLocation(Location):
             opened.rename(hidden, target)
 
     def read(self, path: str) -> bytes:
-        with self._doing("read", path, missing=True) as opened:
+        with self.using("read", path, missing=True) as opened:
             try:
                 return retrying(lambda: _get(opened.files, f"{opened.root}/{path}"))
             except FileNotFoundError:
-                self._check_bucket(opened)
+                self.check_bucket(opened)
                 raise
 
     def list(self, directory: str) -> Entries:
@@ -143,24 +143,24 @@ class FilesystemLocation(Location):
         return sorted(i.base_name for i in self._listing(directory) if i.type == arrow_fs.FileType.Directory)
 
     def _listing(self, directory: str) -> Infos:
-        with self._doing("list", directory) as opened:
+        with self.using("list", directory) as opened:
             opened.refresh()
             place = f"{opened.root}/{directory}".rstrip("/")
             wanted = arrow_fs.FileSelector(place, allow_not_found=True)
             found: Infos = retrying(lambda: opened.files.get_file_info(wanted))
             if not found:
-                self._check_bucket(opened)
+                self.check_bucket(opened)
             return found
 
     def remove(self, path: str) -> None:
-        with self._doing("remove", path) as opened, suppress(FileNotFoundError):
+        with self.using("remove", path) as opened, suppress(FileNotFoundError):
             opened.files.delete_file(f"{opened.root}/{path}")
 
     def move(self, path: str, to: str) -> None:
-        with self._doing("move", path, missing=True) as opened, self._doing("move", to, missing=True):
+        with self.using("move", path, missing=True) as opened, self.using("move", to, missing=True):
             source, target = f"{opened.root}/{path}", f"{opened.root}/{to}"
             if not _is_file(opened.files, source):
-                self._check_bucket(opened)
+                self.check_bucket(opened)
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             if opened.is_store or opened.rename is None:
                 if not opened.is_store:
@@ -172,11 +172,11 @@ class FilesystemLocation(Location):
             self._replace(opened, source, target, _get(opened.files, source))
 
     def check(self) -> None:
-        with self._doing("use", "") as opened:
-            self._check_bucket(opened)
+        with self.using("use", "") as opened:
+            self.check_bucket(opened)
         self.probe()
 
-    def _check_bucket(self, opened: _Opened) -> None:
+    def check_bucket(self, opened: _Opened) -> None:
         """Nothing found is one thing, nowhere to look another: a missing bucket lists like an empty one."""
         if isinstance(opened.files, arrow_fs.S3FileSystem):
             bucket = opened.root.split("/")[0]
@@ -184,7 +184,7 @@ class FilesystemLocation(Location):
                 raise OSError(f"NO_SUCH_BUCKET: {bucket}")
 
     @contextmanager
-    def _doing(self, operation: str, path: str, *, missing: bool = False) -> Iterator[_Opened]:
+    def using(self, operation: str, path: str, *, missing: bool = False) -> Iterator[_Opened]:
         """The filesystem to do it with; failures of any kind, since plugins raise their own, become StoreErrors."""
         if not is_inside(path):
             raise refusal(self, operation, path, "the path leads out of the location")

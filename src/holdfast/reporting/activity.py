@@ -1,9 +1,10 @@
 """What is going on that may take its time: filling views, fetching layers, computing epochs again, a long epoch.
 
-`doing` says it while it goes on. Whoever shows it (`holdfast run`, `holdfast verify`) reads `now`. At a prompt, with
-nobody else to show it, a line on standard error does so from the third second on, and is gone when it is done.
+`doing` says it while it goes on. Whoever shows it (`holdfast run`, `holdfast verify`) reads `now`. With nobody else to
+show it, from the third second on a line does so that is gone when it is done: at a prompt on standard error, in a
+notebook below the cell (`reporting.cell_line`).
 
-Cost: an append and a remove, per epoch and step of a recovery.
+Cost: an append and a remove, per epoch and step of a recovery; in a notebook a thread that sleeps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Protocol, TextIO
+
+from holdfast.reporting.cell_line import CellLine, in_notebook
 
 QUIET = 2.0
 """Seconds for which nobody is told."""
@@ -22,9 +25,13 @@ QUIET = 2.0
 _EVERY = 0.5
 _lock = threading.Lock()
 _busy = threading.Event()
+_ended = threading.Event()
+"""Set when nothing goes on any more; what begins after that has another one."""
+
 _all: list[Activity] = []
 _shown_elsewhere = 0
 _line: threading.Thread | None = None
+_below_cell: threading.Thread | None = None
 
 
 @dataclass(eq=False)
@@ -54,17 +61,24 @@ class Activity:
 def doing(subject: str, what: str, total: int | None = None) -> Iterator[Activity]:
     """Say that this goes on, until it is done. From any thread."""
     activity = Activity(subject, what, total)
+    global _ended
     with _lock:
         _all.append(activity)
-        _busy.set()
-        _start_line()
+        if len(_all) == 1:
+            _ended = threading.Event()
+            _busy.set()
+            _start_line()
     try:
         yield activity
     finally:
         with _lock:
             _all.remove(activity)
-            if not _all:
+            last = not _all
+            if last:
                 _busy.clear()
+                _ended.set()
+        if last and _below_cell is not None:
+            _below_cell.join(_EVERY)  # the line is gone before the cell is done
 
 
 def now(least: float = 0.0) -> Activity | None:
@@ -85,9 +99,43 @@ def shown_elsewhere() -> Iterator[None]:
         _shown_elsewhere -= 1
 
 
+class Line(Protocol):
+    """A place where one text is shown at a time."""
+
+    def show(self, text: str, done: int, total: int | None) -> None:
+        """Show what goes on; ``done`` of ``total`` parts of it are done, if it has parts."""
+
+    def wipe(self) -> None:
+        """Show nothing any more."""
+
+
+class TerminalLine:
+    """The line of a terminal at which the cursor is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._width = 0
+
+    def show(self, text: str, done: int, total: int | None) -> None:
+        text = text[:100]
+        self._stream.write(f"\r{text.ljust(self._width)}")
+        self._stream.flush()
+        self._width = len(text)
+
+    def wipe(self) -> None:
+        if self._width:
+            self._stream.write(f"\r{' ' * self._width}\r")
+            self._stream.flush()
+            self._width = 0
+
+
 def _start_line() -> None:
-    global _line
-    if _line is None and _is_terminal(sys.stderr):
+    global _line, _below_cell
+    if in_notebook():
+        # A thread of its own each time: what it shows belongs to the cell that runs now.
+        _below_cell = threading.Thread(target=show, args=(CellLine(), _ended), name="holdfast-progress", daemon=True)
+        _below_cell.start()
+    elif _line is None and _is_terminal(sys.stderr):
         _line = threading.Thread(target=_show_for_ever, name="holdfast-progress", daemon=True)
         _line.start()
 
@@ -102,20 +150,15 @@ def _is_terminal(stream: TextIO | None) -> bool:
 def _show_for_ever() -> None:
     while True:
         _busy.wait()
-        show(sys.stderr)
+        show(TerminalLine(sys.stderr), _ended)
 
 
-def show(stream: TextIO) -> None:
-    """Show on one line what takes more than a moment, until nothing goes on."""
-    width = 0
-    while _busy.is_set():
+def show(line: Line, ended: threading.Event) -> None:
+    """Show what takes more than a moment, until nothing goes on."""
+    while not ended.wait(_EVERY):
         found = now(QUIET) if not _shown_elsewhere else None
-        text = "" if found is None else str(found)[:100]
-        if text or width:
-            stream.write(f"\r{text.ljust(width)}")
-            stream.flush()
-            width = len(text)
-        time.sleep(_EVERY)
-    if width:
-        stream.write(f"\r{' ' * width}\r")
-        stream.flush()
+        if found is None:
+            line.wipe()
+        else:
+            line.show(str(found), found.done, found.total)
+    line.wipe()

@@ -49,6 +49,7 @@ class EpochFollowUp:
                 complete=True,
             ) from error
         error.fields.update(complete=True, epoch=error.fields.get("epoch", self._epoch))
-        said = f"{error} (epoch {self._epoch} is complete, and counts; what failed will be tried again)"
-        error.args = (said, *error.args[1:])
+        if f"poch {self._epoch} is complete" not in str(error):  # a sink has said so
+            said = f"{error} (epoch {self._epoch} is complete, and counts; what failed will be tried again)"
+            error.args = (said, *error.args[1:])
         raise error

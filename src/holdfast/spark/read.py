@@ -1,4 +1,5 @@
-"""Reading a kept collection as a Spark DataFrame, as of an epoch."""
+"""Reading a kept collection as a Spark DataFrame, as of an epoch: by tasks, or, if there are few rows, by the driver
+(`spark.local_rows`)."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from holdfast.connectors.source import Offer, Source
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Order
 from holdfast.runtime.view_changes import EditedChange, LoggedSpan
+from holdfast.spark.local_rows import few_changes, few_rows, local_frame
 from holdfast.spark.placed_work import PlacedWork, check, located
 from holdfast.spark.query_tables import parts_frame
 from holdfast.spark.schemas import ddl
@@ -38,6 +40,10 @@ def read_frame(
     """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
     the partitions that are lost, and left out. ``columns``: those that are wanted; by default all."""
     fields = list(kept.fields)
+    here = placement is None or not placement.scattered
+    if here and not without and (few := few_rows(kept, at, order)) is not None:
+        frame = local_frame(spark, few, fields)
+        return frame if columns is None else frame.select(*map(col, map(quoted, columns)))
     if columns is not None and not order:
         # One column at least, for the number of rows.
         fields = [field for field in fields if field.name in columns] or fields[:1]
@@ -99,6 +105,9 @@ def changes_frame(
 
     def logged(one: LoggedSpan) -> DataFrame:
         kept, after, upto = one.kept, one.after, one.upto
+        here = placement is None or not placement.scattered
+        if here and not without and (few := few_changes(kept, after, upto)) is not None:
+            return local_frame(spark, few, [*fields, Field("_epoch", "bigint"), Field("_diff", "bigint")])
 
         def rows(low: int, high: int) -> pa.Table:
             return kept.history(low, high, upto) if after < 0 else kept.changes(low, high, after, upto)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.foundation import arguments
 from holdfast.spark.background_slots import spare
 from holdfast.spark.configuration import configured
+from holdfast.spark.first_start import importing_meanwhile, start_workers
 from holdfast.spark.java import not_started
 from holdfast.spark.quiet_launch import quiet_launch
 
@@ -58,6 +59,13 @@ CLUSTER_SETTINGS = {
     "spark.python.task.killTimeout": "500ms",
 }
 """Beside `SETTINGS`, for a session on a cluster."""
+
+_FAILED_TASKS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.api.python.PythonRunner",
+)
+"""The loggers by which Spark tells of a task that failed."""
 
 _NOTEBOOK_SETTINGS = {
     # A DataFrame that is the last line of a cell shows its rows.
@@ -111,15 +119,28 @@ def start_session(detection_timeout: float | None = None) -> SparkSession:
     for key, value in {"spark.app.name": "holdfast", **wanted, **detecting}.items():
         if key not in given or key in detecting:
             builder = builder.config(key, value)
-    with quiet_launch():
+    with quiet_launch(), importing_meanwhile():
         try:
             session = builder.getOrCreate()
         except PySparkRuntimeError as error:
             raise not_started(error) from None
+    if "spark.log.level" in wanted and "spark.log.level" not in given:
+        _say_failures_once(session)
+    if master is None or master.startswith("local"):
+        start_workers(session)
     process = session.sparkContext._gateway.proc
     # Under spark-submit it is the JVM that started this process.
     atexit.register(_end_workers, os.getppid() if process is None else process.pid)
     return session
+
+
+def _say_failures_once(session: SparkSession) -> None:
+    """Have Spark not log the Java stack of a task that failed. The driver is told the reason, and raises it: as an
+    error of Holdfast's, or of PySpark's for a query of the user's own."""
+    jvm = session.sparkContext._jvm
+    off = jvm.org.apache.logging.log4j.Level.OFF
+    for name in _FAILED_TASKS:
+        jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, off)
 
 
 def _end_workers(jvm: int) -> None:

@@ -3,7 +3,7 @@ worker is a copy of it. Without this a worker imports all of it first, for a sec
 merge and a copy would wait for that, and so would every epoch after a minute in which there was none: Spark ends
 workers that have nothing to do.
 
-Two things follow from forking after everything is loaded:
+A worker whose task failed ends without a word (`unheard`). Two things follow from forking after everything is loaded:
 
 * The daemon has one thread. A copy of a process has only the thread that forked, and a lock that another thread held
   at that moment stays locked in the copy for ever.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from importlib import import_module
 
 ONE_THREAD = {
@@ -43,8 +44,22 @@ def load() -> None:
     gc.freeze()
 
 
+def unheard(worker: Callable[..., int]) -> Callable[..., int]:
+    """PySpark's ``worker``, which says nothing when the JVM has closed the connection: it does so when a task has
+    failed or was cancelled, and the driver has the reason. Each worker would print a traceback otherwise."""
+
+    def quiet(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1  # the worker ends
+
+    return quiet
+
+
 if __name__ == "__main__":
     from pyspark import daemon
 
     load()
+    daemon.worker = unheard(daemon.worker)
     daemon.manager()

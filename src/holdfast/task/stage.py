@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError, LogError, LoopDiverged, MultiplicityOverflow
+from holdfast.foundation import os_errors
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
@@ -459,7 +460,8 @@ def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> La
         return write_layer(directory, block, layout, **extent)
     except OSError as error:
         raise LogError(
-            f"log {directory.parent.parent}: cannot write a layer of epoch {extent['last']}: {error.strerror or error}",
+            f"log {directory.parent.parent}: cannot write a layer of epoch {extent['last']}: {os_errors.fix(error)}. "
+            "Nothing of the epoch counts, and nothing is lost: its input is taken by the next step",
             path=str(directory),
             epoch=extent["last"],
             errno=error.errno,

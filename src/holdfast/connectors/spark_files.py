@@ -1,4 +1,4 @@
-"""JSON and CSV files as Spark reads them: each path literally, and with options that are all said.
+"""JSON, CSV and Avro files as Spark reads them: each path literally, and with options that are all said.
 
 **Paths.** Spark takes a path for a pattern: ``a[12].json`` would read ``a1.json`` and ``a2.json``. A path that could be
 one is escaped. Hadoop cannot resolve a pattern in whose path there is a colon, nor (with its checksums) open a file
@@ -7,6 +7,9 @@ with a colon in its name: such files are read through the plain local file syste
 **Options.** An option that changes rows is passed on; one that would change which files are read, what a bad record
 means, or nothing at all (Spark infers no schema here), is refused when the source is declared. What was used is part of
 the offer, with the time zone, so a replay in another session or after another declaration reads the same rows.
+
+**Avro.** Spark's reader of Avro files is among its own classes, but registered by no short name: that is what the
+package spark-avro adds. It is named by its class here, so that no package is needed; what Avro types mean is Spark's.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from holdfast.connectors.bad_lines import find_line
+from holdfast.connectors.file_access import FileAccess
 from holdfast.errors import BadFile, DeclarationError
 from holdfast.foundation.nearest_name import did_you_mean
 
@@ -40,9 +44,16 @@ _CSV = _names("""
     ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace nullValue emptyValue nanValue positiveInf negativeInf
     maxColumns maxCharsPerColumn unescapedQuoteHandling inputBufferSize
 """)
-_ACCEPTED = {"json": [*_BOTH, *_JSON], "csv": [*_BOTH, *_CSV]}
+_AVRO = _names("""
+    datetimeRebaseMode enableStableIdentifiersForUnionType stableIdentifierPrefixForUnionType recursiveFieldMaxDepth
+""")
+_ACCEPTED = {"json": [*_BOTH, *_JSON], "csv": [*_BOTH, *_CSV], "avro": _AVRO}
 
-_CHOOSING = _names("path paths basePath pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter")
+_AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
+
+_CHOOSING = _names(
+    "path paths basePath pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter ignoreExtension"
+)
 _INFERRING = _names("""
     inferSchema samplingRatio preferDate prefersDate prefersDecimal primitivesAsString dropFieldIfAllNull
     inferTimestamp singleVariantColumn
@@ -55,6 +66,8 @@ _REFUSED = {
     "columnNameOfCorruptRecord": "use on_bad_file to say what becomes of a file with a record that does not read",
     **dict.fromkeys(_CHOOSING, "which files are read is what the source's path says"),
     **dict.fromkeys(_INFERRING, "the schema is declared, and nothing is inferred"),
+    **dict.fromkeys(_names("avroSchema avroSchemaUrl"), "the schema is declared: schema='id long, name string'"),
+    "positionalFieldMatching": "columns go by their names",
     **dict.fromkeys(_WRITING, "it is an option for writing"),
 }
 
@@ -147,18 +160,18 @@ def first_bad_line(
     spark: Any, format: str, ddl: str, options: Mapping[str, str], path: str
 ) -> tuple[int | None, str] | None:
     """The first line of a file that does not read or fit: its number, if it is found again, and its text."""
-    if options.get("multiLine") == "true":
+    if options.get("multiLine") == "true" or format == "avro":
         return None
     frame = read(spark, format, f"{ddl}, `_bad` string", options, [path])
     found = frame.filter("_bad IS NOT NULL").limit(1).collect()
     return (find_line(path, found[0]["_bad"]), found[0]["_bad"]) if found else None
 
 
-def is_empty(path: str, size: int, format: str, options: Mapping[str, str]) -> bool:
+def is_empty(path: str, size: int, format: str, options: Mapping[str, str], access: FileAccess) -> bool:
     """Whether there is nothing in a file but blanks and, in CSV with a header, one line."""
     if size > _HEADER:
         return False
-    with open(path, "rb") as file:
+    with access.opened(path) as file:
         lines = [line for line in file.read(_HEADER).splitlines() if line.strip()]
     return len(lines) <= (format == "csv" and options.get("header") == "true")
 
@@ -169,9 +182,16 @@ def _frame(
     lenient = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
     strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     fixed = {**strict, **(lenient if "`_bad`" in ddl else {"mode": "FAILFAST"})}
-    reader = spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed})
-    frame = reader.json(paths) if format == "json" else reader.csv(paths)
+    frame = load(spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed}), format, paths)
     return frame.selectExpr("*", *_WHERE) if placed else frame
+
+
+def load(reader: Any, format: str, paths: Sequence[str]) -> Any:
+    """What a reader of Spark's reads at ``paths``."""
+    listed = list(paths)
+    if format == "avro":
+        return reader.format(_AVRO_CLASS).option("ignoreExtension", "true").load(listed)
+    return reader.json(listed) if format == "json" else reader.csv(listed)
 
 
 _WHERE = (
@@ -200,6 +220,9 @@ def named_in(text: str, paths: Sequence[str]) -> str | None:
 
 def reason(text: str) -> str:
     """What Spark says was wrong, without the file (said already), the stack and the state codes."""
+    avro = re.findall(r"Caused by: [\w.$]*(?:IncompatibleSchema|Avro\w*)Exception: ([^\n]*)", text)
+    if avro:
+        return str(avro[-1]).strip()
     sentences = re.findall(r"\[([A-Z][A-Z_.0-9]+)\] ([^\n]*)", text)
     told = [sentence for condition, sentence in sentences if not condition.startswith("FAILED_READ_FILE")]
     sentence = told[-1] if told else text.split("\n", 1)[0]

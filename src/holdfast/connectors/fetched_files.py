@@ -1,0 +1,125 @@
+"""Copies of remote files on a local disk, for Spark to read: JSON, CSV and Avro are read by the JVM, which knows no
+filesystem of pyarrow or fsspec.
+
+The driver fetches the files of an offer when the offer is read, and removes them when an epoch took it. The names below
+the directory stay as they were, so that what the names say (how a file is compressed, ``date=…/``) holds of the copies.
+Executors on other hosts must see the directory: on a cluster it is one that the user names (``fetch_to``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from holdfast.connectors.file_access import File, FileAccess
+from holdfast.errors import BadFile, InputError
+from holdfast.foundation.atomic_files import temporary_name
+from holdfast.foundation.os_errors import fix
+
+_SIDE_BY_SIDE = 4
+_BLOCK = 4 << 20
+
+
+class FetchedFiles:
+    """The copies of one source."""
+
+    def __init__(self, subject: str, access: FileAccess, fetch_to: str | None) -> None:
+        self._subject = subject
+        self._access = access
+        self._parent = fetch_to
+        self._directory: str | None = None
+
+    def fetch(self, spark: Any, files: Sequence[File]) -> list[str]:
+        """Where the JVM reads each of ``files``: the file itself, or a copy of it."""
+        remote = [file for file in files if self._access.is_remote(file.path)]
+        if not remote:
+            return [file.path for file in files]
+        self._check_executors(spark)
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            list(pool.map(self._copy, remote))
+        return [self.place(file.path) for file in files]
+
+    def place(self, path: str) -> str:
+        """Where the JVM reads a file: at ``path`` itself, or at that of its copy."""
+        if self._directory is None or not self._access.is_remote(path):
+            return path
+        scheme, _, rest = path.partition("://")
+        return f"{self._directory}/{scheme}/{rest}"
+
+    def origin_column(self, path: str) -> str:
+        """The path of the file that a copy is of, as an expression of Spark's; ``path`` is one for that of the copy."""
+        if self._directory is None:
+            return path
+        length = len(self._directory) + 1
+        inside = f"substring({path}, {length + 1})"
+        escaped = self._directory.replace("\\", "\\\\").replace("'", "\\'")
+        there = f"concat(substring_index({inside}, '/', 1), '://', substring({inside}, locate('/', {inside}) + 1))"
+        return f"IF(startswith({path}, '{escaped}/'), {there}, {path})"
+
+    def forget(self, paths: Sequence[str]) -> None:
+        """Remove the copies of these files."""
+        for path in paths if self._directory is not None else ():
+            with suppress(OSError):
+                if self._access.is_remote(path):
+                    os.unlink(self.place(path))
+
+    def _copy(self, file: File) -> None:
+        path = self.place(file.path)
+        if file.changed and _outside(path) == (file.size, file.changed):
+            return
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            hidden = os.path.join(os.path.dirname(path), temporary_name())
+            with self._access.opened(file.path) as source, open(hidden, "wb") as target:
+                shutil.copyfileobj(source, target, _BLOCK)
+            os.utime(hidden, ns=(file.changed, file.changed))
+            if _outside(hidden)[0] != file.size:
+                os.unlink(hidden)
+                raise BadFile(
+                    f"file {file.path!r}: it changed while it was fetched (then {file.size} bytes)", path=file.path
+                )
+            os.rename(hidden, path)
+        except OSError as error:
+            raise BadFile(
+                f"file {file.path!r}: it cannot be fetched now: {fix(error)}; nothing of it counts until it can",
+                path=file.path,
+                errno=error.errno,
+            ) from error
+
+    def _check_executors(self, spark: Any) -> None:
+        if self._directory is not None:
+            return
+        master = str(spark.sparkContext.master)
+        if self._parent is None and not (master == "local" or master.startswith("local[")):
+            raise InputError(
+                f"{self._subject}: JSON, CSV and Avro files of another filesystem are fetched by the driver, and the "
+                f"executors of {master} cannot see its disk; give fetch_to='…', a directory that all of them see. "
+                "Parquet needs none: tasks read it where it is"
+            )
+        try:
+            if self._parent is None:
+                self._directory = tempfile.mkdtemp(prefix="holdfast-fetched-")
+            else:
+                self._directory = os.path.join(os.path.abspath(self._parent), f"fetched-{os.getpid()}-{id(self):x}")
+                os.makedirs(self._directory, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"{self._subject}: no directory for fetched files can be made in "
+                f"{self._parent or tempfile.gettempdir()!r}: {fix(error)}",
+                errno=error.errno,
+            ) from error
+        weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+
+
+def _outside(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
