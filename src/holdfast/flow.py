@@ -45,7 +45,7 @@ from holdfast.plan.schema import parse_schema
 from holdfast.queries.subscription import Subscription, batch_end, check_since
 from holdfast.reporting.activity import doing
 from holdfast.reporting.redaction import logger, shown
-from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, Snapshot, Status
+from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, RewindInfo, Snapshot, Status
 from holdfast.results.view_results import Found
 from holdfast.runtime import redeclaration
 from holdfast.runtime.background_run import BackgroundRun
@@ -722,6 +722,38 @@ class Flow:
                 self._started()
         return self
 
+    def rewind(self, to: int, *, reason: str = "", skip: Mapping[str, Sequence[Any]] | None = None) -> Epoch:
+        """Undo all epochs after ``to``: bad input, or a bad deployment. An epoch is run that takes every view back to
+        what it was then; each sink is given the retractions, exactly once. What was undone stays readable
+        (``flow.read(view, at=…)``) as long as the flow retains it.
+
+        The epochs after it take the undone input again, in its order, before sources are asked for more. ``skip``
+        leaves some of it out: source → the names of its files, or, of an input, rows:
+        ``skip={"visits": ["2024-05-01.csv"], "orders": [(7, "eve", 1e9)]}``. ``reason`` is written into the log.
+
+        `EpochUnavailable` says from which epoch on it is possible, if ``to`` was compacted, or its input released.
+
+        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        subject = f"flow '{self.name}', rewind"
+        to = arguments.whole(subject, "to", to, 0)
+        if not isinstance(reason, str):
+            arguments.refuse(subject, "reason", "a text", reason)
+        if skip is not None and not (
+            isinstance(skip, Mapping)
+            and all(isinstance(name, str) and isinstance(what, list | tuple) for name, what in skip.items())
+        ):
+            arguments.refuse(subject, "skip", "lists of file names or rows by source, as {'visits': ['bad.csv']}", skip)
+        with self._turns.taken("rewind()"):
+            engine = self._started()
+            try:
+                with self._members.watched(lambda: engine.safe), self._telling(engine):
+                    result = engine.rewind(to, reason, skip or {})
+            finally:
+                with self._completed:
+                    self._completed.notify_all()
+            self._tell_epoch(result)
+        return result
+
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
         when the flow's own clock is ahead, since the host's was once (``status().clock.ahead``). In that case what
@@ -1335,6 +1367,11 @@ class Flow:
             if (found := self._branches.pop(name, None)) is not None:
                 found.close()
             engine.branches.remove(name)
+
+    def rewinds(self) -> tuple[RewindInfo, ...]:
+        """The rewinds that the flow has made, as far back as it retains, oldest first. From any thread."""
+        history = self._opened("rewinds()").history
+        return tuple(RewindInfo.of(record) for record in history if record.rewind is not None)
 
     def _opened(self, what: str) -> Engine:
         """The engine, opened for this call if it is not open."""

@@ -17,14 +17,18 @@ def check(
     on_loss: str = "replay",
     strategy: Strategy | None = None,
     branches: bool = False,
+    rewinds: bool = False,
 ) -> None:
     """No row is lost, duplicated or wrong in the runs of these seeds."""
     for seed in seeds:
-        failure = simulate(seed, scattered=scattered, on_loss=on_loss, strategy=strategy, branches=branches)
+        failure = simulate(
+            seed, scattered=scattered, on_loss=on_loss, strategy=strategy, branches=branches, rewinds=rewinds
+        )
         if failure is not None:
             shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss, strategy=strategy)
             more = ", scattered=True" if scattered else ""
             more += f", on_loss={on_loss!r}" if on_loss != "replay" else ""
             more += f", strategy={strategy}" if strategy is not None else ""
             more += ", branches=True" if branches else ""
+            more += ", rewinds=True" if rewinds else ""
             pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")

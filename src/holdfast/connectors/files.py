@@ -31,7 +31,7 @@ from holdfast.connectors.column_policies import OnExtraColumn, OnMissingColumn, 
 from holdfast.connectors.file_form import FileForm, InferredFiles, file_form
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
 from holdfast.connectors.file_listing import File, FileTree
-from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
+from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of, without_files
 from holdfast.connectors.file_patterns import split_pattern
 from holdfast.connectors.partition_directories import spark_column, values_in
 from holdfast.connectors.source import Offer, Part, Source
@@ -285,6 +285,12 @@ class Files(Source):
             self._zone = self._options_of(offer).get(text_files.ZONE, self._zone)
         self._offered = None
         self._footers.clear()
+
+    def names(self, offer: Offer) -> list[str]:
+        return [each.file.path for each in files_of(offer)]
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        return without_files(offer, names)
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import relisted
 from holdfast.inspect.places import (
@@ -27,6 +29,7 @@ from holdfast.inspect.places import (
 )
 from holdfast.log.location import Location
 from holdfast.log.replica import is_true
+from holdfast.results.flow_results import RewindInfo
 from holdfast.trace.cover import cover
 from holdfast.trace.name import ALL, LayerName
 
@@ -73,6 +76,8 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
             name: _collection(entry, holdings, last) for name, entry in kept.get("collections", {}).items()
         },
         "offers": dict(history[-1].offers) if history else {},
+        "rewinds": [asdict(RewindInfo.of(record)) for record in history if record.rewind is not None],
+        "owed": len(Rewinds(history).owed),
         "levels": [_level(place, holdings[place], traces, listed[place], last) for place in places],
         "safe": safe,
         "at_risk": None if safe is None else _at_risk(local, holdings, safe, last),

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -93,7 +93,9 @@ from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
+from holdfast.runtime.recovery.retaken import retaken
 from holdfast.runtime.replication import Replication
+from holdfast.runtime.rewinding import Rewinding
 from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.snapshots import Snapshots
 from holdfast.runtime.statistics import Census, Statistics
@@ -102,6 +104,7 @@ from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, ch
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
 from holdfast.task.key_lookup import Question, find
+from holdfast.task.log_difference import difference
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.pins import Pin, hold
@@ -295,6 +298,7 @@ class Engine:
         self._continuing = Continuing(
             self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
         )
+        self._rewinding = Rewinding(self._flow, self._job)
         self._epochs = ExactEpochs(
             self._flow,
             self._job,
@@ -304,6 +308,7 @@ class Engine:
             self._census,
             self._asking,
             self._continuing.goes_on_without,
+            self._rewinding.run,
         )
         # Only now: a crash before this leaves an operator that is new as new as it was.
         description = {**compiled.description(), "sources": known.to_json()}
@@ -333,7 +338,11 @@ class Engine:
                 if name in self.declared.sources and self.declared.sources[name].replayable
             }
             started = time.perf_counter()
-            lineage, outcome, following = self._epochs.run(offers, max(record.clock, self._now()), True, [])
+            owed = self._state.rewinds.owed
+            again = record.again if owed and owed[0].epoch == record.again else None
+            lineage, outcome, following = self._epochs.run(
+                offers, max(record.clock, self._now()), True, [], again=again
+            )
             self._completed(lineage, outcome, following, started, 0.0)
             self._recoverer.recovery.missing.append(lineage.epoch)
 
@@ -430,11 +439,12 @@ class Engine:
         waited = 0.0
         while True:
             started = time.perf_counter() - waited
+            again = self._rewinding.next()
             # A source that no view reads keeps what it has, for the view that will.
-            offers = self._intake.poll(self.sources, self._patient)
+            offers = self._intake.poll(self.sources, self._patient) if again is None else again.offers
             if self.last >= 0 and self._state.edits.is_awaited():
                 secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
-            elif not offers and self.last >= 0 and not self._is_time() and not self._state.edits.is_edited():
+            elif again is None and not offers and self.last >= 0 and not self._has_work():
                 return Epoch(None)
             if not self._state.copies.has_room:
                 with self.meanwhile():
@@ -444,20 +454,23 @@ class Engine:
                 continue  # others had their turn: what waited then may be taken
             try:
                 now = self._now()  # which may accept the host's clock, behind or ahead
-                lineage, outcome, following = self._epochs.run(
-                    offers, now, self._clock.accepts, self._intake.work(offers)
-                )
+                if again is None:
+                    counted = self._epochs.run(offers, now, self._clock.accepts, self._intake.work(offers))
+                else:
+                    counted = self._epochs.run(offers, now, self._clock.accepts, again.work, again=again.epoch)
+                lineage, outcome, following = counted
             except Exception as error:
                 if self._state.branch is not None:
                     raise  # what was offered is taken by an epoch of the branch
                 # A driver that another has taken over from fails at many things; it should say the real reason.
                 self._lead.check()
                 self._durability.check_claims()
-                if not isinstance(error, Fenced) and self._intake.reject(offers, error):
+                if again is None and not isinstance(error, Fenced) and self._intake.reject(offers, error):
                     continue
                 raise
             except (KeyboardInterrupt, SystemExit):
-                self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
+                if again is None:
+                    self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
                 raise
             return self._completed(lineage, outcome, following, started, waited)
 
@@ -471,6 +484,42 @@ class Engine:
         self._release()
 
     @speaking
+    def rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
+        """Run an epoch that undoes those after ``to``. The next ones take their input again, without what is to be
+        skipped."""
+        started = time.perf_counter()
+        if self._state.fenced is not None:
+            raise self._state.fenced
+        self._lead.check()
+        self.repair()
+        self._settle()
+        record = self._with_recovery(lambda: self._rewinding.record(to, reason, skip))
+        if self._state.edits.is_awaited():
+            secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
+        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        return self._run_rewind(record, self._now(), self._clock.accepts, None, started, waited)
+
+    def _run_rewind(
+        self,
+        record: Mapping[str, Any],
+        clock: int,
+        back: bool,
+        recorded: Lineage | None,
+        started: float,
+        waited: float,
+    ) -> Epoch:
+        held = "rewind to"  # no snapshot can have that name
+        # Merges leave what is to be undone as it is; once the epoch counts, the history says so itself.
+        self._guard.tell(events.SnapshotTaken(held, record["to"]))
+        try:
+            lineage, outcome, following = self._epochs.run({}, clock, back, [], recorded, rewind=record)
+        finally:
+            self._guard.tell(events.SnapshotRemoved(held))
+        result = self._completed(lineage, outcome, following, started, waited)
+        self._due = 0  # time has passed since the epoch that views are as of now
+        return result
+
+    @speaking
     def run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
         """Run an epoch of another line here, as the next one: with what it took (``work``), its clock, its seed and its
         answers. Tables that only views of this line read are taken with it."""
@@ -482,9 +531,14 @@ class Engine:
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
         waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        if recorded.rewind is not None:
+            self._rewinding.check(recorded.rewind["to"])
+            return self._run_rewind(recorded.rewind, recorded.clock, True, recorded, started, waited)
         own = self._intake.poll([name for name in self.sources if self.declared.sources[name].replayable])
         work = [*self._intake.work(own), *(one for one in work if one.name in self.sources)]
-        lineage, outcome, following = self._epochs.run({**own, **recorded.offers}, recorded.clock, True, work, recorded)
+        lineage, outcome, following = self._epochs.run(
+            {**own, **recorded.offers}, recorded.clock, True, work, recorded, again=recorded.again
+        )
         return self._completed(lineage, outcome, following, started, waited)
 
     @contextmanager
@@ -523,7 +577,7 @@ class Engine:
             branch.stay()
             if self._runner.membership_change == "lost":
                 branch.look()
-            if branch.branch.left:
+            if branch.branch.left and not self._state.rewinds.owed:  # what is owed is taken by exact epochs
                 return self._run_on_branch()
         except (LogDamaged, MemberUnreachable):
             self._lead.check()
@@ -587,6 +641,10 @@ class Engine:
                 work.append(Work(name, self._flow.pushed.source(name, [taken.epoch], tuple(source.fields)), [{}]))
         lineage, outcome, following = self._epochs.run(taken.offers, taken.clock, self._clock.accepts, work)
         self._completed(lineage, outcome, following, started, waited)
+
+    def _has_work(self) -> bool:
+        """Whether an epoch has something to do although nothing arrives."""
+        return self._is_time() or self._state.edits.is_edited()
 
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
@@ -726,6 +784,7 @@ class Engine:
             run=replay.run,
             write=replay.write,
             asking=replay.asking,
+            undo=replay.undo,
         )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
         return {report.member for report in outcome.reports if report.written}
@@ -735,6 +794,10 @@ class Engine:
         View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
         lineage = self.history[number]
         views = self._compiled.flow.views
+        if lineage.rewind is not None:
+            logs = {view: self._flow.log_of(view) for view in views}
+            return {view: difference(log, lineage.rewind["to"], log, number - 1) for view, log in logs.items()}
+        owed = self._state.rewinds.retaken(number)
         if self._runner.scattered:
             partitions = self.partitions  # others would need layers of several members
         deliver = frozenset(views.values())
@@ -742,7 +805,9 @@ class Engine:
         work = []
         for name, offer in lineage.offers.items():
             source = self.declared.sources[name]
-            if source.replayable:
+            if owed is not None:
+                work.append(retaken(self._flow, name, owed, offer, partitions))
+            elif source.replayable:
                 work.append(Work(name, source, [offer]))
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._flow.log_of(name), number, partitions), [{}]))
@@ -905,8 +970,8 @@ class Engine:
         return name in self._compiled.flow.views
 
     def taken(self, source: str, at: int) -> list[Offer]:
-        """What epochs up to this one took of a source."""
-        return [offer for epoch, offer in self._intake.taken.get(source, ()) if epoch <= at]
+        """What epochs up to this one took of a source, but for what was undone by then."""
+        return [offer for _, offer in self._intake.in_effect(source, at, self._state.rewinds)]
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""
@@ -975,7 +1040,8 @@ class Engine:
             self._statistics.filtered,
         )
         last = self.history[-1].clock if self.history else None
-        return replace(status, clock=ClockStatus(last, host, self._clock.ahead(host) / 1e6))
+        clock = ClockStatus(last, host, self._clock.ahead(host) / 1e6)
+        return replace(status, clock=clock, owed=len(self._state.rewinds.owed))
 
     # -- the end --------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ MARKS = (
     "branches.written",
     "branches.unnamed",
     "promote.linked",
+    "rewind.undone",
     "merge",
     "loop.round",
 )

@@ -207,10 +207,18 @@ class PromoteBranch:
     seed: int
 
 
+@dataclass(frozen=True)
+class Rewind:
+    """The driver on a host undoes the last epochs, and takes their input again."""
+
+    host: int
+    seed: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
     | SinkWeather | Edit | LoseMembers | LoseMemberAt | KillTaskAt | Repair | MakeBranch | ReplayBranch | RemoveBranch
-    | PromoteBranch
+    | PromoteBranch | Rewind
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -249,6 +257,28 @@ def with_branches(seed: int, actions: list[Action]) -> list[Action]:
     for _ in range(chance.randrange(3)):
         crash = CrashAt(0, chance.choice(BRANCHING), chance.choice((1, 1, 2)))
         found.insert(chance.randrange(len(found) + 1), crash)
+    return found
+
+
+REWINDING = (
+    "rewind.undone", "epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch",
+    "recovery.before_replay", "round.before_layers",
+)  # fmt: skip
+"""Marks that a flow comes to which is rewound."""
+
+
+def with_rewinds(seed: int, actions: list[Action]) -> list[Action]:
+    """The actions, and rewinds among them, with crashes in the middle of some."""
+    chance = random.Random(f"{seed} rewinds")
+    found = list(actions)
+    for _ in range(chance.randrange(1, 5)):
+        some: list[Action] = [Rewind(0, chance.getrandbits(32))]
+        if chance.random() < 0.6:
+            some.insert(0, CrashAt(0, chance.choice(REWINDING), chance.choice((1, 1, 2, 3))))
+        if chance.random() < 0.5:
+            some += [Step(0)] * chance.randrange(1, 4)
+        place = chance.randrange(len(found) + 1)
+        found[place:place] = some
     return found
 
 
