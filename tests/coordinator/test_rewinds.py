@@ -136,6 +136,20 @@ def test_input_is_not_released_while_it_may_be_taken_again() -> None:
     assert case.state.release().upto == 5
 
 
+def test_input_that_a_branch_will_be_fed_is_not_released_although_it_was_taken_first_before_its_root() -> None:
+    case = Case()
+    for number in range(3):
+        count(case, offers={"s": {"n": number}})
+    count(case, rewind={"to": 0})
+    case.state.handle(events.BranchMade("b", 3))
+    count(case, offers={"s": {"n": 1}}, again=1)
+    count(case, offers={"s": {"n": 2}}, again=2)
+    case.state.copies.cleared = 5
+    assert case.state.release().upto == 0
+    case.state.handle(events.BranchRemoved("b"))
+    assert case.state.release().upto == 5
+
+
 def test_a_lost_rewind_is_computed_by_each_operator_for_itself() -> None:
     (replay,) = plan({("join", 1): 8}, rewinds={9: 6})
     assert replay == Replay(9, 9, {"join": frozenset({1})}, {"join": frozenset({1})}, undo=6)

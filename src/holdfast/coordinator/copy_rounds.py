@@ -238,7 +238,7 @@ class CopyRounds:
         floor = floor if reach is None else max(floor, history.last - reach)
         held = list(self.branches.values()) if trace in self._inputs else []
         safe = self.safe if self.settings.durable else history.last
-        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(safe)
+        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *self.branches.values()]))
         # What is taken again is read from the log of the source, if it has one: and that reaches back for ever.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []

@@ -304,9 +304,10 @@ class FlowState:
         """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
         over before that was seen, and unless the strategy needs it to compute state again."""
         upto = self.settings.strategy.releasable(self.copies.cleared, self.copies.state)
+        upto = min([upto, *self.copies.branches.values()])
+        # What was taken again after that may be read again; sources know it by the epoch that took it first.
         needed = self.rewinds.needed(upto)
-        held = [] if needed is None else [needed]
-        return instructions.ReleaseInput(min([upto, *self.copies.branches.values(), *held]))
+        return instructions.ReleaseInput(upto if needed is None else min(upto, needed))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
-from holdfast.runtime.recovery.retaken import retaken
+from holdfast.runtime.recovery.retaken import is_logged, retaken
 from holdfast.runtime.replication import Replication
 from holdfast.runtime.rewinding import Rewinding
 from holdfast.runtime.runner import Job, Outcome, Work
@@ -548,7 +548,9 @@ class Engine:
         work, reading = [], [True]
         for name, offer in recorded.offers.items():
             source = self.declared.sources.get(name)
-            if source is not None and source.replayable:
+            # What was taken again was taken first before: the source may have been told to forget it.
+            logged = source is not None and recorded.again is not None and is_logged(self._flow, name)
+            if source is not None and source.replayable and not logged:
                 work.append(Work(name, source, [offer]))
             elif source is not None:
                 log = self._flow.log_of(name)
