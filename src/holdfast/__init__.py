@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
     from holdfast.connectors.upserts import upserts
+    from holdfast.coordinator.forecast import Forecast
     from holdfast.coordinator.membership import Change, Member
     from holdfast.errors import (
         AfterEpoch,
@@ -159,6 +160,7 @@ __all__ = [
     "Flow",
     "FlowBusy",
     "FlowPlan",
+    "Forecast",
     "Found",
     "Guarantee",
     "Holder",
@@ -291,6 +293,7 @@ _HOMES = {
     "Flow": "flow",
     "FlowBusy": "errors",
     "FlowPlan": "inspect.flow_plan",
+    "Forecast": "coordinator.forecast",
     "Found": "results.view_results",
     "Guarantee": "guarantees.guarantee",
     "Holder": "standby.lease",

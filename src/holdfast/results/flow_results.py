@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from holdfast.coordinator.forecast import Forecast
 from holdfast.coordinator.lineage import Lineage
 from holdfast.foundation.choices import EpochPath
 from holdfast.reporting.redaction import redacted
@@ -458,6 +459,9 @@ class Status:
     approximate: Approximation | None = None
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 
+    crash_now: tuple[Forecast, ...] = ()
+    """What each loss would cost now: of the driver, of its host, of each member and of each log location."""
+
     owed: int = 0
     """After a rewind: so many epochs whose input is still to be taken again."""
 
@@ -489,6 +493,7 @@ class Status:
             ("sinks", ", ".join(f"{sink.view} → {sink.kind}" for sink in self.sinks) or "none"),
             ("latency", f"median {self.latency.median * 1000:,.0f} ms, p99 {self.latency.p99 * 1000:,.0f} ms"),
         ]
+        found += [(f"a crash of {each.what}", str(each)) for each in self.crash_now[:2]]
         if self.owed:
             found.append(("rewound", f"the input of {self.owed:,} epochs is still to be taken again"))
         return found if self.approximate is None else [*found, ("exact", f"no: {self.approximate}")]

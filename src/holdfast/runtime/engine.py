@@ -31,6 +31,7 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.flow_state import FlowState, Mode
+from holdfast.coordinator.forecast import Forecast, forecasts
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
@@ -82,6 +83,7 @@ from holdfast.runtime.guarded_state import GuardedState
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.known_sources import KnownSources
 from holdfast.runtime.live_views import LiveViews
+from holdfast.runtime.measured_rates import MeasuredRates
 from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
@@ -164,7 +166,7 @@ class Engine:
 
     @speaking
     def _open(self) -> None:
-        recovery = RecoveryRecord()
+        recovery, began = RecoveryRecord(), time.perf_counter()
         compiled, runner = self._compiled, self._runner
         strategy = self.declared.settings.strategy
         self._delivery = Delivery(self.declared.sinks, compiled.fields, self._told.delivered, strategy.rolls_back)
@@ -205,6 +207,7 @@ class Engine:
         )
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
+        self._rates = MeasuredRates(self._directory, replicas)
         descriptions = FlowDescription(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
         recovery.otherwise = descriptions.otherwise(compiled)
@@ -316,6 +319,9 @@ class Engine:
         self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
+        self._rates.opened(began, recovery)
+        if runner.threads:
+            self._durability.after_round = self._measure
         self._durability.request()
 
     def _survives(self, stash: Path) -> Survives:
@@ -703,6 +709,7 @@ class Engine:
         """Take note of what an epoch did."""
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
+        self._rates.ran(self._latencies)
         self._statistics.add(outcome.reports)
         logs = {view: self._compiled.flow.views[view] for view in self.declared.views}
         return result_of(epoch, outcome, logs, seconds, waited)
@@ -1043,7 +1050,31 @@ class Engine:
         )
         last = self.history[-1].clock if self.history else None
         clock = ClockStatus(last, host, self._clock.ahead(host) / 1e6)
-        return replace(status, clock=clock, owed=len(self._state.rewinds.owed))
+        return replace(status, clock=clock, owed=len(self._state.rewinds.owed), crash_now=self._forecasts())
+
+    def _measure(self) -> None:
+        """Keep the rates by which a crash is forecast, after a round of copying."""
+        if not self.closed:
+            target = self._directory.path / "probe"
+            self._rates.look(self.declared.locations, self._durability.holdings, target)
+
+    def _forecasts(self) -> tuple[Forecast, ...]:
+        """What each loss would cost now."""
+        if self.history.last < 0:
+            return ()
+        uris = [location.uri for location in self.declared.locations]
+        keeps: dict[str, list[tuple[int, int]]] = {}
+        for partition, owner in enumerate(self._runner.owners() if self._runner.scattered else ()):
+            keeps.setdefault(owner, []).append(partition_range(partition, self.partitions))
+        return forecasts(
+            self._rates.rates,
+            {uris[number]: holding for number, holding in self._durability.holdings.items()},
+            list(self._compiled.layouts),
+            self.history.last,
+            stays=self._state.settings.strategy.survives is Survives.EVERYTHING,
+            members=keeps,
+            detection=self._lead.timeout,
+        )
 
     # -- the end --------------------------------------------------------------------------------------------------
 
