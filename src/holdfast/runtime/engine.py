@@ -51,6 +51,7 @@ from holdfast.errors import (
     StoreError,
 )
 from holdfast.foundation import failpoints
+from holdfast.foundation.retries import attempts
 from holdfast.guarantees.strategy import Survives
 from holdfast.log.begun_epochs import FILE, Begun, read_begun
 from holdfast.log.branches import BranchRecord
@@ -114,6 +115,9 @@ from holdfast.trace.pins import Pin, hold
 _LOG = logger("holdfast.epochs")
 
 T = TypeVar("T")
+
+_REPAIRS = 5
+"""So often a rewind is begun again since a member was lost meanwhile."""
 
 _SINK_PAUSE = 30.0
 """Seconds between two passes in which sinks look after what they hold."""
@@ -493,11 +497,21 @@ class Engine:
     def rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
         """Run an epoch that undoes those after ``to``. The next ones take their input again, without what is to be
         skipped."""
+        for is_last in attempts([0.0] * _REPAIRS):
+            try:
+                return self._rewind(to, reason, skip)
+            except MemberUnreachable:
+                # The flow has gone on without that member: it is made exact first.
+                if is_last or self._state.branch is None:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
         started = time.perf_counter()
         if self._state.fenced is not None:
             raise self._state.fenced
         self._lead.check()
-        self.repair()
+        self._repair_again()
         self._settle()
         record = self._with_recovery(lambda: self._rewinding.record(to, reason, skip))
         if self._state.edits.is_awaited():
@@ -538,7 +552,7 @@ class Engine:
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
         waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
         if recorded.rewind is not None:
-            self._rewinding.check(recorded.rewind["to"])
+            self._rewinding.check_state(recorded.rewind["to"])
             return self._run_rewind(recorded.rewind, recorded.clock, True, recorded, started, waited)
         own = self._intake.poll([name for name in self.sources if self.declared.sources[name].replayable])
         work = [*self._intake.work(own), *(one for one in work if one.name in self.sources)]
@@ -590,8 +604,18 @@ class Engine:
         except (LogDamaged, MemberUnreachable):
             self._lead.check()
         # Nothing is left to go on with, or what is wrong is not for want of a member.
-        self.repair()
+        self._repair_again()
         return self._step()
+
+    def _repair_again(self) -> None:
+        """Make exact what is approximate; if another member is lost meanwhile, go on with those that are left."""
+        for is_last in attempts([0.0] * _REPAIRS):
+            try:
+                self.repair()
+                return
+            except MemberUnreachable:
+                if is_last:
+                    raise
 
     def _run_on_branch(self) -> Epoch:
         branch = self._continuing.branch

@@ -94,14 +94,21 @@ class Rewinding:
                         flow=self._declared.name,
                         name=name,
                     )
-        why = self._why_not(to)
-        if why is None:
-            return
+        if (why := self._why_not(to)) is not None:
+            raise self._unavailable(to, why)
+
+    def check_state(self, to: int) -> None:
+        """The same of a flow that is fed the input that is taken again."""
+        if (why := self._state_missing(to, self._layers())) is not None:
+            raise self._unavailable(to, why)
+
+    def _unavailable(self, to: int, why: str) -> EpochUnavailable:
+        history = self._flow.state.history
         later = range(max(to, history.first) + 1, history.last)
         earliest = next((each for each in later if self._why_not(each) is None), None)
         kept = history.last - max(to, 0)
         can = "no earlier epoch can be gone back to" if earliest is None else f"epoch {earliest} is the earliest"
-        raise EpochUnavailable(
+        return EpochUnavailable(
             f"{self._subject}: it cannot go back to epoch {to} any more: {why}; {can}. retain={kept} (or more) would "
             "have kept it",
             epoch=to,
@@ -110,10 +117,14 @@ class Rewinding:
 
     def _why_not(self, to: int) -> str | None:
         """Why the flow cannot go back to an epoch; None if it can."""
+        layers = self._layers()
+        return self._state_missing(to, layers) or self._not_read_again(self._owed(to), layers)
+
+    def _state_missing(self, to: int, layers: Layers) -> str | None:
+        """Why state cannot be what it was at an epoch; None if it can."""
         state = self._flow.state
         if to < state.history.first:
             return "its record is behind what the flow retains"
-        layers = self._layers()
         _, rest = self._split(to, layers)
         for operator in rest:
             if self._compiled.remembers(operator):
@@ -122,9 +133,6 @@ class Rewinding:
             log = self._compiled.flow.views.get(name)
             if log in rest and not source.replayable:
                 return f"the rows that were pushed to input '{name}' were compacted"
-        owed = self._owed(to)
-        if why := self._not_read_again(owed, layers):
-            return why
         if not rest:
             return None
         parts = self._replaying([]).parts(self._fill(to, rest), layers)
