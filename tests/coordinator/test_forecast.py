@@ -61,10 +61,10 @@ def test_a_driver_that_leaves_nothing_behind_costs_what_its_host_does() -> None:
 
 def test_a_member_takes_its_ranges_along_and_the_driver_none() -> None:
     members = {"m1": [(0, QUARTER)], "m2": [(QUARTER, ALL)]}
-    driver, host, first, second, _ = forecasts(RATES, {"a": WHOLE}, ["t"], 9, stays=True, members=members)
+    driver, host, first, second, _ = forecasts(RATES, {"a": WHOLE}, ["t"], 9, stays=True, members=members, grace=3.0)
     assert driver.bytes == host.bytes == 0 and driver.epochs == host.epochs == 0
     assert (first.what, first.bytes, second.bytes) == ("member m1", 375, 1125)
-    assert first.parts["detection"] > 0 and first.parts["start"] == 0.0 and first.parts["epoch"] == 0.5
+    assert first.parts["detection"] == 4.0 and first.parts["start"] == 0.0 and first.parts["epoch"] == 0.5
 
 
 def test_rates_are_written_again_when_one_has_changed_by_a_quarter() -> None:

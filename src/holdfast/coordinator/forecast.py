@@ -144,10 +144,11 @@ def forecasts(
     stays: bool,
     members: Mapping[str, Sequence[tuple[int, int]]],
     detection: float = 0.0,
+    grace: float = 0.0,
 ) -> tuple[Forecast, ...]:
     """What each loss would cost now. ``holdings``: location → what it holds; ``stays``: what a driver that dies has
     written is still there; ``members``: member → the key hashes that it keeps, where not all is on the driver's host;
-    ``detection``: seconds until a driver that is gone is missed."""
+    ``detection``: seconds until a driver that is gone is missed; ``grace``: for which a lost member is waited for."""
     copies = list(holdings.values())
     everything = lost_range(copies, traces, last)
     gone = Lost() if members else everything
@@ -162,7 +163,7 @@ def forecasts(
             sum(each.bytes for each in parts),
             max((each.epochs for each in parts), default=0),
         )
-        found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH, starts=False))
+        found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH + grace, starts=False))
     # Others serve, and it is filled again in the background.
     found += [_forecast(f"location {uri}", rates, Lost(), 0.0, starts=False) for uri in holdings]
     return tuple(found)

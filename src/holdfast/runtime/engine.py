@@ -1098,6 +1098,7 @@ class Engine:
             stays=self._state.settings.strategy.survives is Survives.EVERYTHING,
             members=keeps,
             detection=self._lead.timeout,
+            grace=self._runner.grace,
         )
 
     # -- the end --------------------------------------------------------------------------------------------------
