@@ -92,6 +92,8 @@ class Intake:
     def folded(self, upto: int, rewinds: Rewinds) -> tuple[Taken, Taken | None]:
         """What epochs up to this one took, as few offers as each source can make of them; and what sources are told of
         it, if that is something else."""
+        if self.told == self.taken and not rewinds.since(-1):
+            return self._fewer(self.taken, upto), None
         taken = self._fewer({name: self.in_effect(name, upto, rewinds) for name in self.taken}, upto)
         told = self._fewer(self.told, upto)
         return taken, None if told == taken else told
