@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 from holdfast.connectors.file_form import InferredFiles
 from holdfast.connectors.input import Input, KeyedInput, PushedRows, same_input
@@ -26,6 +26,7 @@ from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
+from holdfast.coordinator.auto_partitions import AutoPartitions, partitions_for
 from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
@@ -95,8 +96,9 @@ class Flow:
     ``local`` is the directory of the working files, by default in the first location that is a local directory.
 
     With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
-    default one per core); it may change from run to run. ``retain`` says how far back views can be read: a number of
-    epochs, a time such as ``"24h"``, or ``"all"``.
+    default one per core); it may change from run to run. With ``"auto"`` it follows the executors while the flow runs:
+    one for each of their cores, between two epochs, when that has changed for some seconds. ``retain`` says how far
+    back views can be read: a number of epochs, a time such as ``"24h"``, or ``"all"``.
 
     ``guarantee`` is what must hold of a row that leaves, whatever crashes: ``"exactly-once"``, ``"at-least-once"`` or
     ``"at-most-once"``; a sink with which it cannot hold is refused. ``strategy`` is how results are protected:
@@ -126,7 +128,7 @@ class Flow:
         name: str,
         log: Place | Sequence[Place],
         spark: SparkSession | None = None,
-        partitions: int | None = None,
+        partitions: int | Literal["auto"] | None = None,
         *,
         retain: int | str = 1000,
         min_replicas: int = 1,
@@ -142,7 +144,10 @@ class Flow:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
         subject = f"flow '{name}'"
-        if partitions is not None:
+        self._follows_cores = AutoPartitions() if partitions == "auto" else None
+        if partitions == "auto":
+            partitions = None
+        elif partitions is not None:
             partitions = arguments.whole(subject, "partitions", partitions, 1, 256)
         if spark is not None:
             arguments.session(subject, spark)
@@ -683,6 +688,7 @@ class Flow:
         nothing need not be asked again at once."""
         with self._turns.taken("step()"):
             while True:
+                self._follow_cores()
                 engine = self._started()
                 if self._accepts_clock:
                     engine.accept_clock()
@@ -701,6 +707,16 @@ class Flow:
                     return result
                 # While it waited for storage, another thread had its turn, and declared something: that runs now.
 
+    def _follow_cores(self) -> None:
+        """With ``partitions="auto"``: have as many partitions as there are cores, when that has settled."""
+        engine, spark = self._engine, self._spark
+        if self._follows_cores is None or engine is None or spark is None or engine.approximate is not None:
+            return
+        found = self._follows_cores.seen(spark.sparkContext.defaultParallelism, engine.partitions, time.monotonic())
+        if found is not None:
+            self._partitions = found
+            self._declared(self._catalog)
+
     def rescale(self, partitions: int) -> Self:
         """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
         opens it again, as for a declaration; a partition of any size is a slice of the layers that there are, so on one
@@ -711,6 +727,7 @@ class Flow:
         From any thread; waits for the epoch at hand, and the next epoch waits for it. Not from code that an epoch
         calls."""
         partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
+        self._follows_cores = None  # a number that is said holds
         with self._turns.taken("rescale()"):
             engine = self._engine
             if engine is not None and engine.partitions == partitions:
@@ -1007,7 +1024,7 @@ class Flow:
                 on_loss=self._on_loss,
                 max_clock_jump=self._max_clock_jump,
             )
-            partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
+            partitions = self._partitions or partitions_for(spark.sparkContext.defaultParallelism)
             self._check_followable()
             self._hold(spark, recorded_session(declared.local, declared.locations))
             catalog, own = self._catalog, self._own_session()

@@ -335,6 +335,38 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
     return found
 
 
+def following(handle: Handle, workers: int, more: str) -> dict[str, Any]:
+    """A flow whose partitions follow the cores: a worker comes when ``more`` is there, and goes again."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "following"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions="auto", local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 2)
+    seen = [flow.status().partitions]
+    recomputed: set[int] = set()
+
+    def run_until(partitions: int) -> None:
+        deadline = time.monotonic() + 120.0
+        while flow.status().partitions != partitions and time.monotonic() < deadline:
+            shop.run(flow, 1)
+            recomputed.update(flow.last_recovery.epochs)
+            time.sleep(0.5)
+        seen.append(flow.status().partitions)
+
+    Path(more).touch()
+    run_until(workers + 1)
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=60.0)
+    found = {"partitions": seen, "recomputed": sorted(recomputed), "right": _right(root, shop)}
+    flow.close()
+    spark.stop()
+    return found
+
+
 def continued(handle: Handle, workers: int) -> dict[str, Any]:
     """A flow that goes on when a worker dies with its layers, and is repaired."""
     from durability.shop import VIEWS, Shop, engine
