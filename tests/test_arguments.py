@@ -268,6 +268,7 @@ CALLS: dict[str, tuple[Call, tuple[object, ...]]] = {
     "subscribe(view)": (lambda o, x: o.flow.subscribe(x), (*NOT_TEXTS, "w")),
     "subscribe(since)": (lambda o, x: o.flow.subscribe("v", x), (*NOT_WHOLE, -2)),
     "subscribe(timeout)": (lambda o, x: o.flow.subscribe("v", timeout=x), NOT_SECONDS),
+    "drain(member)": (lambda o, x: o.flow.drain(x), (None, *NOT_TEXTS)),
     "rewind(to)": (lambda o, x: o.flow.rewind(x), (None, *NOT_WHOLE, -1)),
     "rewind(reason)": (lambda o, x: o.flow.rewind(0, reason=x), (None, 5, [], b"x")),
     "rewind(skip)": (lambda o, x: o.flow.rewind(0, skip=x), (5, "v", ["v"], {"t": "v"}, {5: []})),

@@ -771,6 +771,25 @@ class Flow:
             self._tell_epoch(result)
         return result
 
+    def drain(self, member: str) -> Recovery:
+        """Have a member leave on purpose, such as a host that is to be taken down: those that stay keep its partitions
+        from the next epoch on. ``flow.status().placement.members`` says who there is. First, beside epochs, they fetch
+        what the log's locations have of them; then, between two epochs, the member hands over the rest. So nothing is
+        computed again (the result says what was done), and from then on the member may be stopped. As long as it is
+        there it gets no partition back.
+
+        From any thread; other threads have their turns while layers are fetched. Not from code that an epoch calls."""
+        arguments.text(f"flow '{self.name}', drain", "the member", member, "its name")
+        engine = self._opened("drain()")
+        engine.heirs(member)
+        if engine.last >= 0 and engine.declared.settings.durable and engine.approximate is None:
+            self.wait_safe()
+            engine.bring_ahead(member)
+        with self._turns.taken("drain()"):
+            engine = self._started()
+            with self._members.watched(lambda: engine.safe), self._telling(engine):
+                return engine.drain(member).result()
+
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
         when the flow's own clock is ahead, since the host's was once (``status().clock.ahead``). In that case what

@@ -335,6 +335,39 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
     return found
 
 
+def drained(handle: Handle, workers: int) -> dict[str, Any]:
+    """A member hands over what it keeps, and its worker is killed then."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "drained"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=8, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 4)
+    kept = flow.status().placement.members
+    names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
+    worker, member = next((worker, name) for worker, name in names.items() if name in kept)
+    done = flow.drain(member)
+    after = flow.status().placement.members
+    shop.run(flow, 1)
+    handle.kill_worker(worker)
+    shop.run(flow, 3)
+    recovery = flow.last_recovery
+    found = {
+        "member": member,
+        "kept": kept,
+        "done": done,
+        "after": after,
+        "recovery": recovery,
+        "right": _right(root, shop),
+    }
+    flow.close()
+    spark.stop()
+    return found
+
+
 def following(handle: Handle, workers: int, more: str) -> dict[str, Any]:
     """A flow whose partitions follow the cores: a worker comes when ``more`` is there, and goes again."""
     from durability.shop import Shop

@@ -18,11 +18,18 @@ def check(
     strategy: Strategy | None = None,
     branches: bool = False,
     rewinds: bool = False,
+    drains: bool = False,
 ) -> None:
     """No row is lost, duplicated or wrong in the runs of these seeds."""
     for seed in seeds:
         failure = simulate(
-            seed, scattered=scattered, on_loss=on_loss, strategy=strategy, branches=branches, rewinds=rewinds
+            seed,
+            scattered=scattered,
+            on_loss=on_loss,
+            strategy=strategy,
+            branches=branches,
+            rewinds=rewinds,
+            drains=drains,
         )
         if failure is not None:
             shortest = shrink(seed, failure, scattered=scattered, on_loss=on_loss, strategy=strategy)
@@ -31,4 +38,5 @@ def check(
             more += f", strategy={strategy}" if strategy is not None else ""
             more += ", branches=True" if branches else ""
             more += ", rewinds=True" if rewinds else ""
+            more += ", drains=True" if drains else ""
             pytest.fail(f"seed {seed}: {shortest}\n(holdfast.testing.simulate({seed}{more}) shows it again)")

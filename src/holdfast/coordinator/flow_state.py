@@ -260,6 +260,12 @@ class FlowState:
             # Members.
             case events.MembershipChanged(change=change):
                 return self._membership_changed(change)
+            case events.MemberLeaves(member=member):
+                if self.ownership is not None and self.ownership.leave(member):
+                    return [instructions.BringOver(member)]
+            case events.MemberLeft(member=member):
+                if self.ownership is not None:
+                    self.ownership.left(member)
             case events.TasksRan(tasks=tasks):
                 return self._tasks_ran(tasks)
             case events.MembersLost():

@@ -31,14 +31,16 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.flow_state import FlowState, Mode
-from holdfast.coordinator.forecast import Forecast, forecasts
+from holdfast.coordinator.forecast import Forecast, forecasts, needed
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.coordinator.recovery_plan import Replay
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
+    DeclarationError,
     EpochUnavailable,
     Fenced,
     HoldfastError,
@@ -49,13 +51,16 @@ from holdfast.errors import (
     SchemaChanged,
     SchemaError,
     StoreError,
+    UnknownName,
 )
 from holdfast.foundation import failpoints
+from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.foundation.retries import attempts
 from holdfast.guarantees.strategy import Survives
 from holdfast.log.begun_epochs import FILE, Begun, read_begun
 from holdfast.log.branches import BranchRecord
 from holdfast.log.clean_end import note_end, take_end
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.host_paths import traces_of
 from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
@@ -589,6 +594,63 @@ class Engine:
                     self._durability.hurry()
                 case instructions.Refresh(settle=settle):
                     self._recoverer.adopt(settle)
+
+    def heirs(self, member: str) -> dict[int, str]:
+        """Who would inherit the partitions of a member that leaves: partition → member. Raises if nobody can."""
+        ownership = self._state.ownership
+        name = self.declared.name
+        if ownership is None:
+            raise DeclarationError(
+                f"flow '{name}', drain: no member keeps layers of its own (all of them are in one place), so none has "
+                "anything to hand over",
+                flow=name,
+            )
+        if member not in ownership.members:
+            known = sorted(ownership.members)
+            raise UnknownName(
+                f"flow '{name}', drain: member '{member}' not found{did_you_mean(member, known)}", name=member
+            )
+        able = ownership.members - ownership.leaving - {member}
+        if not able:
+            raise DeclarationError(
+                f"flow '{name}', drain: member '{member}' is the last one; start another one first", flow=name
+            )
+        after = inherit(ownership.owners, able) if able & set(ownership.owners) else assign(self.partitions, able)
+        return {each: heir for each, heir in enumerate(after) if ownership.owners[each] != heir}
+
+    def bring_ahead(self, member: str) -> None:
+        """Have those that will inherit the partitions of a member fetch what copies have of them. Beside epochs, from
+        any thread; what it does not bring comes with the switch."""
+        heirs, last = self.heirs(member), self.history.last
+        if not self.declared.settings.durable or last < 0:
+            return
+        wanted: dict[str, list[Fetch]] = {}
+        holdings = self._durability.holdings
+        for trace in self._compiled.layouts:
+            sizes = {name for holding in holdings.values() for name in holding.layers.get(trace, {})}
+            for partition, heir in heirs.items():
+                low, high = partition_range(partition, self.partitions)
+                for name in needed(sizes, low, high, last):
+                    places = tuple(n for n, each in holdings.items() if name in each.layers.get(trace, {}))
+                    target = str(self._compiled.directory / trace)
+                    wanted.setdefault(heir, []).append(Fetch(trace, name, target, places, low))
+        locations = self.declared.locations
+        with suppress(MemberUnreachable):
+            self._runner.visit("bringing layers ahead", wanted, lambda some: fetch_all(some, locations))
+
+    @speaking
+    def drain(self, member: str) -> RecoveryRecord:
+        """Have others keep what a member keeps; what had to be done for it. Nothing is computed again: what copies do
+        not have, the member itself hands over."""
+        self.heirs(member)
+        self.repair()
+        self._settle()
+        for instruction in self._guard.tell(events.MemberLeaves(member)):
+            assert isinstance(instruction, instructions.BringOver)
+            self._recoverer.rebalance()
+            failpoints.reach("drain.brought_over")
+            self._guard.tell(events.MemberLeft(member))
+        return self._recoverer.recovery
 
     def _step_on_branch(self) -> Epoch:
         """Run an approximate epoch, if anything waits; an exact one, after a repair, if nothing is left to go on

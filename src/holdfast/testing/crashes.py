@@ -49,6 +49,7 @@ MARKS = (
     "branches.unnamed",
     "promote.linked",
     "rewind.undone",
+    "drain.brought_over",
     "merge",
     "loop.round",
 )

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,16 @@ from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
+from holdfast.errors import (
+    DeclarationError,
+    EpochUnavailable,
+    Fenced,
+    HoldfastError,
+    LogDamaged,
+    SinkError,
+    StoreError,
+    UnknownName,
+)
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategies import NoSync
 from holdfast.guarantees.strategy import Strategy
@@ -32,7 +42,7 @@ from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import branching, looked_up
-from holdfast.testing.simulator.actions import Action, actions_of, with_branches, with_rewinds
+from holdfast.testing.simulator.actions import Action, actions_of, with_branches, with_drains, with_rewinds
 from holdfast.testing.simulator.approximate import check_approximate
 from holdfast.testing.simulator.model import (
     DRAWN,
@@ -188,6 +198,9 @@ class Simulation:
         self.branches = 0
         """So many branches were there at the end."""
 
+        self.drained = 0
+        """So many members have left on purpose."""
+
         self.rewinds = 0
         """So many rewinds were asked for."""
 
@@ -257,10 +270,29 @@ class Simulation:
                 self._drive(host, partial(self._promote, random.Random(seed)))
             case act.RemoveBranch(host, seed):
                 self._drive(host, lambda driver: branching.remove(driver.open(), random.Random(seed)))
+            case act.Drain(host, seed):
+                self._drive(host, lambda driver: self._drain(driver.open(), random.Random(seed)))
             case act.Rewind(host, seed):
                 self._drive(host, lambda driver: self._rewind(driver.open(), random.Random(seed)))
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
+
+    def _drain(self, engine: Engine, chance: random.Random) -> None:
+        """Have a member leave, and go: it must cost no epoch, unless others were lost meanwhile."""
+        members = sorted(self.world.members)
+        if len(members) < 2 or engine.last < 0:
+            return
+        engine.step()
+        leaving = chance.choice(sorted(self.world.members))
+        before = set(self.world.members)
+        with suppress(UnknownName, DeclarationError):  # it is gone, or the others are leaving, too
+            engine.bring_ahead(leaving)
+            done = engine.drain(leaving)
+            if done.epochs and before == set(self.world.members) and not done.damaged:
+                raise Broken(f"member {leaving} left, and epochs {done.epochs} were computed again")
+            self.drained += 1
+            if leaving in self.world.members:
+                self.world.lose_member(leaving)
 
     def _rewind(self, engine: Engine, chance: random.Random) -> None:
         """Go back to some epoch; to the earliest that is possible, if that one is not."""
@@ -590,13 +622,15 @@ def simulate(
     strategy: Strategy | None = None,
     branches: bool = False,
     rewinds: bool = False,
+    drains: bool = False,
 ) -> SimulationFailure | None:
     """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
     ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired. ``strategy``: one under which
     recovery is precise; by default ``hf.nosync()``. ``branches``: with branches that are made, fed and removed;
-    ``rewinds``: with rewinds."""
+    ``rewinds``: with rewinds; ``drains``: with members that leave on purpose."""
     actions = actions_of(seed, length, scattered, on_loss)
     actions = with_branches(seed, actions) if branches else actions
+    actions = with_drains(seed, actions) if drains else actions
     return run(seed, with_rewinds(seed, actions) if rewinds else actions, scattered, on_loss, strategy)
 
 
