@@ -51,6 +51,15 @@ def test_one_that_is_to_leave_stays_if_all_others_are_lost() -> None:
     assert set(ownership.owners) == {"a"}
 
 
+def test_an_heir_that_is_lost_before_the_member_has_left_is_inherited_by_the_others() -> None:
+    ownership = owned("a", "b", "c")
+    ownership.leave("b")
+    ownership.seen({"a", "b"})
+    assert set(ownership.owners) == {"a"} and "b" in ownership.asked, "it may have what the lost heir did not take yet"
+    ownership.left("b")
+    assert ownership.asked == {"a"}
+
+
 def test_the_state_has_what_a_member_keeps_brought_over_before_it_is_let_go() -> None:
     case = Case(members=["a", "b", "a", "b"])
     ownership = case.state.ownership

@@ -19,6 +19,8 @@ carries instructions out, and the simulator drives the same object. So a race is
 
 It is not thread-safe: `runtime/` holds one lock around `handle`. Single values (`copies.safe`, `epochs.last`) may be
 read without it.
+
+The file is long because every event has its case in one place.
 """
 
 from __future__ import annotations
