@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from holdfast.cli import app
 from holdfast.connectors.changelog import committed
 from holdfast.testing import Crash, crash_at, total_of_changes
 
-from ..durability.shop import VIEWS as SHOP_VIEWS
 from ..durability.shop import Shop, die
 from .test_what_if import VIEWS, Market, rows
 
@@ -178,25 +178,21 @@ def test_a_crash_in_the_middle_of_a_rewind_leaves_it_undone_or_done(
 ) -> None:
     """Also where the working directory is lost with the process: what sinks have seen is computed again."""
     shop = Shop(spark, tmp_path)
-    log = {"log": [tmp_path / "copy"], "local": tmp_path / "work"}
-    flow = shop.open(log["log"], local=log["local"])
+    flow = shop.open([tmp_path / "copy"], local=tmp_path / "work")
     shop.run(flow, 5)
     flow.wait_safe()
     with pytest.raises(Crash), crash_at(mark):
         flow.rewind(2)
     die(flow)
     if lost:
-        import shutil
-
         shutil.rmtree(tmp_path / "work")
-    flow = shop.open(log["log"], local=log["local"])
+    flow = shop.open([tmp_path / "copy"], local=tmp_path / "work")
     done = len(flow.rewinds())
     assert done == 1 if mark.startswith("sink.after") else done in (0, 1)
-    assert flow.run(until="idle") == (3 if done else 0)
+    assert flow.run(until="idle") == (2 if done else 0), "epochs 3 and 4 are taken again"
     shop.check(flow)
     shop.run(flow, 2)
     shop.check(flow)
-    assert set(SHOP_VIEWS) == {"cities", "top"}
     flow.close()
 
 
