@@ -56,7 +56,9 @@ def test_each_file_that_a_document_names_is_there(document: Path) -> None:
 _MADE = frozenset(["reference/cli.md"])
 """Pages that are made when the site is built."""
 
-_OF_USERS = frozenset(("app.py", "holdfast.json", "collections.json", "members.json", "clock.json", "verified.json"))
+_OF_USERS = frozenset(
+    ("app.py", "holdfast.json", "collections.json", "members.json", "clock.json", "rates.json", "verified.json")
+)
 """Files of a user's program, and of a log."""
 
 

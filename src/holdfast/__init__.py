@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.connectors.source import Offer, Part, Source
     from holdfast.connectors.table import table
     from holdfast.connectors.upserts import upserts
+    from holdfast.coordinator.forecast import Forecast
     from holdfast.coordinator.membership import Change, Member
     from holdfast.errors import (
         AfterEpoch,
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
         MaintenanceStatus,
         PlacementStatus,
         Recovery,
+        RewindInfo,
         RunningDriver,
         SinkStatus,
         Snapshot,
@@ -158,6 +160,7 @@ __all__ = [
     "Flow",
     "FlowBusy",
     "FlowPlan",
+    "Forecast",
     "Found",
     "Guarantee",
     "Holder",
@@ -201,6 +204,7 @@ __all__ = [
     "Recovery",
     "RecoveryType",
     "Report",
+    "RewindInfo",
     "RunningDriver",
     "ScanNeeded",
     "SchemaChanged",
@@ -289,6 +293,7 @@ _HOMES = {
     "Flow": "flow",
     "FlowBusy": "errors",
     "FlowPlan": "inspect.flow_plan",
+    "Forecast": "coordinator.forecast",
     "Found": "results.view_results",
     "Guarantee": "guarantees.guarantee",
     "Holder": "standby.lease",
@@ -332,6 +337,7 @@ _HOMES = {
     "Recovery": "results.flow_results",
     "RecoveryType": "guarantees.prediction",
     "Report": "results.query_results",
+    "RewindInfo": "results.flow_results",
     "RunningDriver": "results.flow_results",
     "ScanNeeded": "errors",
     "SchemaChanged": "errors",

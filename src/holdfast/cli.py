@@ -375,6 +375,46 @@ def branch(
 
 @app.command()
 @_reported
+def rewind(
+    file: Path = typer.Argument(help="The Python file that declares the flow."),
+    to: int = typer.Option(..., min=0, help="Undo all epochs after this one."),
+    reason: str = typer.Option("", help="Why; it is written into the log."),
+    skip: list[str] = typer.Option(
+        [], metavar="SOURCE=NAME", help="A file, or a row as a JSON list, that is not taken again; any number of times."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Undo the epochs after TO in the flow of FILE, while nobody runs it: its views go back to what they were, and its
+    sinks are given the retractions. The next run takes the input again, without what is skipped."""
+    from holdfast.terminal.app import load_flow
+
+    skipped: dict[str, list[Any]] = {}
+    for each in skip:
+        source, equals, name = each.partition("=")
+        if not equals:
+            raise typer.BadParameter(
+                f"a source and what to skip, such as visits=bad.csv, not {each}", param_hint="--skip"
+            )
+        skipped.setdefault(source, []).append(tuple(json.loads(name)) if name.startswith("[") else name)
+    with _waiting(f"starting Spark, and reading {file}"):
+        loaded = load_flow(file)
+    with loaded as flow:
+        result = flow.rewind(to, reason=reason, skip=skipped)
+        owed = flow.status().owed
+    if as_json:
+        print(json.dumps({"epoch": result.epoch, "to": to, "changed": result.changed, "owed": owed}))
+        return
+    console.print(
+        f"{flow.name}: epoch {result.epoch} has undone all after epoch {to}; the next run takes the input of {owed} "
+        f"epochs again",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+@_reported
 def diff(
     log: str = typer.Argument(help="The working directory, or a log location."),
     here: str = typer.Argument(help="main, or a branch."),

@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 from holdfast.connectors.file_form import InferredFiles
 from holdfast.connectors.input import Input, KeyedInput, PushedRows, same_input
@@ -26,6 +26,7 @@ from holdfast.connectors.keyed_source import KeyedSource
 from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
+from holdfast.coordinator.auto_partitions import AutoPartitions, partitions_for
 from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
@@ -45,7 +46,7 @@ from holdfast.plan.schema import parse_schema
 from holdfast.queries.subscription import Subscription, batch_end, check_since
 from holdfast.reporting.activity import doing
 from holdfast.reporting.redaction import logger, shown
-from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, Snapshot, Status
+from holdfast.results.flow_results import Approximation, BranchInfo, Epoch, Recovery, RewindInfo, Snapshot, Status
 from holdfast.results.view_results import Found
 from holdfast.runtime import redeclaration
 from holdfast.runtime.background_run import BackgroundRun
@@ -95,8 +96,9 @@ class Flow:
     ``local`` is the directory of the working files, by default in the first location that is a local directory.
 
     With no ``spark`` a local session is started when one is needed. ``partitions`` is the number of tasks per stage (by
-    default one per core); it may change from run to run. ``retain`` says how far back views can be read: a number of
-    epochs, a time such as ``"24h"``, or ``"all"``.
+    default one per core); it may change from run to run. With ``"auto"`` it follows the executors while the flow runs:
+    one for each of their cores, between two epochs, when that has changed for some seconds. ``retain`` says how far
+    back views can be read: a number of epochs, a time such as ``"24h"``, or ``"all"``.
 
     ``guarantee`` is what must hold of a row that leaves, whatever crashes: ``"exactly-once"``, ``"at-least-once"`` or
     ``"at-most-once"``; a sink with which it cannot hold is refused. ``strategy`` is how results are protected:
@@ -126,7 +128,7 @@ class Flow:
         name: str,
         log: Place | Sequence[Place],
         spark: SparkSession | None = None,
-        partitions: int | None = None,
+        partitions: int | Literal["auto"] | None = None,
         *,
         retain: int | str = 1000,
         min_replicas: int = 1,
@@ -142,7 +144,10 @@ class Flow:
         if not name or not isinstance(name, str):
             raise DeclarationError(f"flow: the name must be a text, not {name!r}")
         subject = f"flow '{name}'"
-        if partitions is not None:
+        self._follows_cores = AutoPartitions() if partitions == "auto" else None
+        if partitions == "auto":
+            partitions = None
+        elif partitions is not None:
             partitions = arguments.whole(subject, "partitions", partitions, 1, 256)
         if spark is not None:
             arguments.session(subject, spark)
@@ -683,6 +688,7 @@ class Flow:
         nothing need not be asked again at once."""
         with self._turns.taken("step()"):
             while True:
+                self._follow_cores()
                 engine = self._started()
                 if self._accepts_clock:
                     engine.accept_clock()
@@ -706,6 +712,16 @@ class Flow:
         count = len(self._catalog.views)
         return f"epoch {epoch}" if epoch else f"epoch 0: filling {count} view{'s' * (count != 1)}"
 
+    def _follow_cores(self) -> None:
+        """With ``partitions="auto"``: have as many partitions as there are cores, when that has settled."""
+        engine, spark = self._engine, self._spark
+        if self._follows_cores is None or engine is None or spark is None or engine.approximate is not None:
+            return
+        found = self._follows_cores.seen(spark.sparkContext.defaultParallelism, engine.partitions, time.monotonic())
+        if found is not None:
+            self._partitions = found
+            self._declared(self._catalog)
+
     def rescale(self, partitions: int) -> Self:
         """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
         opens it again, as for a declaration; a partition of any size is a slice of the layers that there are, so on one
@@ -716,6 +732,7 @@ class Flow:
         From any thread; waits for the epoch at hand, and the next epoch waits for it. Not from code that an epoch
         calls."""
         partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
+        self._follows_cores = None  # a number that is said holds
         with self._turns.taken("rescale()"):
             engine = self._engine
             if engine is not None and engine.partitions == partitions:
@@ -726,6 +743,57 @@ class Flow:
             if engine is not None:
                 self._started()
         return self
+
+    def rewind(self, to: int, *, reason: str = "", skip: Mapping[str, Sequence[Any]] | None = None) -> Epoch:
+        """Undo all epochs after ``to``: bad input, or a bad deployment. An epoch is run that takes every view back to
+        what it was then; each sink is given the retractions, exactly once. What was undone stays readable
+        (``flow.read(view, at=…)``) as long as the flow retains it.
+
+        The epochs after it take the undone input again, in its order, before sources are asked for more. ``skip``
+        leaves some of it out: source → the names of its files, or, of an input, rows:
+        ``skip={"visits": ["2024-05-01.csv"], "orders": [(7, "eve", 1e9)]}``. ``reason`` is written into the log.
+
+        `EpochUnavailable` says from which epoch on it is possible, if ``to`` was compacted, or its input released.
+
+        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        subject = f"flow '{self.name}', rewind"
+        to = arguments.whole(subject, "to", to, 0)
+        if not isinstance(reason, str):
+            arguments.refuse(subject, "reason", "a text", reason)
+        if skip is not None and not (
+            isinstance(skip, Mapping)
+            and all(isinstance(name, str) and isinstance(what, list | tuple) for name, what in skip.items())
+        ):
+            arguments.refuse(subject, "skip", "lists of file names or rows by source, as {'visits': ['bad.csv']}", skip)
+        with self._turns.taken("rewind()"):
+            engine = self._started()
+            try:
+                with self._members.watched(lambda: engine.safe), self._telling(engine):
+                    result = engine.rewind(to, reason, skip or {})
+            finally:
+                with self._completed:
+                    self._completed.notify_all()
+            self._tell_epoch(result)
+        return result
+
+    def drain(self, member: str) -> Recovery:
+        """Have a member leave on purpose, such as a host that is to be taken down: those that stay keep its partitions
+        from the next epoch on. ``flow.status().placement.members`` says who there is. First, beside epochs, they fetch
+        what the log's locations have of them; then, between two epochs, the member hands over the rest. So nothing is
+        computed again (the result says what was done), and from then on the member may be stopped. As long as it is
+        there it gets no partition back.
+
+        From any thread; other threads have their turns while layers are fetched. Not from code that an epoch calls."""
+        arguments.text(f"flow '{self.name}', drain", "the member", member, "its name")
+        engine = self._opened("drain()")
+        engine.heirs(member)
+        if engine.last >= 0 and engine.declared.settings.durable and engine.approximate is None:
+            self.wait_safe()
+            engine.bring_ahead(member)
+        with self._turns.taken("drain()"):
+            engine = self._started()
+            with self._members.watched(lambda: engine.safe), self._telling(engine):
+                return engine.drain(member).result()
 
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
@@ -980,7 +1048,7 @@ class Flow:
                 on_loss=self._on_loss,
                 max_clock_jump=self._max_clock_jump,
             )
-            partitions = self._partitions or min(256, spark.sparkContext.defaultParallelism)
+            partitions = self._partitions or partitions_for(spark.sparkContext.defaultParallelism)
             self._check_followable()
             self._hold(spark, recorded_session(declared.local, declared.locations))
             catalog, own = self._catalog, self._own_session()
@@ -1340,6 +1408,11 @@ class Flow:
             if (found := self._branches.pop(name, None)) is not None:
                 found.close()
             engine.branches.remove(name)
+
+    def rewinds(self) -> tuple[RewindInfo, ...]:
+        """The rewinds that the flow has made, as far back as it retains, oldest first. From any thread."""
+        history = self._opened("rewinds()").history
+        return tuple(RewindInfo.of(record) for record in history if record.rewind is not None)
 
     def _opened(self, what: str) -> Engine:
         """The engine, opened for this call if it is not open."""

@@ -335,6 +335,71 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
     return found
 
 
+def drained(handle: Handle, workers: int) -> dict[str, Any]:
+    """A member hands over what it keeps, and its worker is killed then."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "drained"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=8, local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 4)
+    kept = flow.status().placement.members
+    names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
+    worker, member = next((worker, name) for worker, name in names.items() if name in kept)
+    done = flow.drain(member)
+    after = flow.status().placement.members
+    shop.run(flow, 1)
+    handle.kill_worker(worker)
+    shop.run(flow, 3)
+    recovery = flow.last_recovery
+    found = {
+        "member": member,
+        "kept": kept,
+        "done": done,
+        "after": after,
+        "recovery": recovery,
+        "right": _right(root, shop),
+    }
+    flow.close()
+    spark.stop()
+    return found
+
+
+def following(handle: Handle, workers: int, more: str) -> dict[str, Any]:
+    """A flow whose partitions follow the cores: a worker comes when ``more`` is there, and goes again."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers)
+    root = handle.directory / "following"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions="auto", local=root / "local")
+    _declare(flow, shop)
+    shop.run(flow, 2)
+    seen = [flow.status().partitions]
+    recomputed: set[int] = set()
+
+    def run_until(partitions: int) -> None:
+        deadline = time.monotonic() + 120.0
+        while flow.status().partitions != partitions and time.monotonic() < deadline:
+            shop.run(flow, 1)
+            recomputed.update(flow.last_recovery.epochs)
+            time.sleep(0.5)
+        seen.append(flow.status().partitions)
+
+    Path(more).touch()
+    run_until(workers + 1)
+    shop.run(flow, 1)
+    flow.wait_safe(timeout=60.0)
+    found = {"partitions": seen, "recomputed": sorted(recomputed), "right": _right(root, shop)}
+    flow.close()
+    spark.stop()
+    return found
+
+
 def continued(handle: Handle, workers: int) -> dict[str, Any]:
     """A flow that goes on when a worker dies with its layers, and is repaired."""
     from durability.shop import VIEWS, Shop, engine

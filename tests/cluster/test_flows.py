@@ -50,6 +50,32 @@ def test_output_is_exact_when_executors_workers_and_the_driver_are_killed() -> N
 
 
 @pytest.mark.slow
+def test_a_worker_that_is_drained_costs_no_epoch() -> None:
+    with Cluster(workers=3, cores=1, memory=512) as cluster:
+        seen = cluster.driver(scenes.drained, 3).result(300.0)
+    assert seen["member"] in seen["kept"] and seen["member"] not in seen["after"]
+    assert sorted(each for some in seen["after"].values() for each in some) == list(range(8))
+    for each in (seen["done"], seen["recovery"]):
+        assert each.epochs == () and each.filled is None, "nothing is computed again"
+    assert seen["done"].layers_fetched + seen["done"].layers_handed + seen["done"].layers_reused > 0
+    assert seen["right"] == RIGHT
+
+
+@pytest.mark.slow
+def test_the_number_of_partitions_follows_the_workers(tmp_path: Path) -> None:
+    with Cluster(workers=2, cores=1, memory=512) as cluster:
+        driver = cluster.driver(scenes.following, 2, str(tmp_path / "more"))
+        deadline = time.monotonic() + 120.0
+        while not (tmp_path / "more").exists():
+            assert driver.running and time.monotonic() < deadline, driver.output
+            time.sleep(0.1)
+        cluster.add_worker()
+        seen = driver.result(300.0)
+    assert seen["partitions"] == [2, 3] and seen["recomputed"] == [], "nothing is computed again"
+    assert seen["right"] == RIGHT
+
+
+@pytest.mark.slow
 def test_a_driver_takes_over_on_a_cluster_and_one_that_wakes_up_stops() -> None:
     """Two drivers under a lease, with layers on workers that neither can see."""
     with Cluster(workers=2, cores=2, executors_per_worker=2, memory=512) as cluster:

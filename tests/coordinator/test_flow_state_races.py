@@ -914,7 +914,7 @@ def test_input_that_came_after_the_root_of_a_branch_is_kept_however_safe_it_is_u
 def test_every_event_and_every_instruction_is_part_of_a_race() -> None:
     """So that one that is added later gets one, too."""
     own = Path(__file__)
-    beside = ("flow_states.py", "test_strategy_races.py")
+    beside = ("flow_states.py", "test_strategy_races.py", "test_draining.py")
     text = own.read_text() + "".join((own.parent / each).read_text() for each in beside)
     for module in (events, instructions):
         for name, kind in vars(module).items():

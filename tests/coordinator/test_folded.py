@@ -22,6 +22,7 @@ from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import GENESIS, Lineage, from_lines, to_lines
 from holdfast.coordinator.retention import Retention
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.coordinator.true_history import Seen, choose, extend
 from holdfast.coordinator.view_versions import Span, ViewVersion, ViewVersions
 from holdfast.errors import EpochUnavailable, LogDamaged, LogError, SinkError
@@ -211,7 +212,7 @@ class Heard(Source):
 def test_a_source_that_cannot_fold_is_told_every_offer_once() -> None:
     whole, source, told = chain(8), Heard(), ConnectorProgress()
     intake = Intake({"s": source}, told, whole)
-    taken = intake.folded(5)
+    taken, _ = intake.folded(5, Rewinds())
     assert taken["s"] == tuple((epoch, whole[epoch].offers["s"]) for epoch in range(6))
     history = History([replace(folded(whole, 5), taken=taken), *whole[6:]])
     first = Intake({"s": source}, told, whole[:4])
@@ -227,7 +228,7 @@ def test_a_source_that_cannot_fold_is_told_every_offer_once() -> None:
 def test_inputs_fold_to_one_offer_and_go_on_counting() -> None:
     source, whole = Input("s", (Field("a", "bigint"),)), chain(8)
     intake = Intake({"s": source}, ConnectorProgress(), whole)
-    base = replace(folded(whole, 5), taken=intake.folded(5))
+    base = replace(folded(whole, 5), taken=intake.folded(5, Rewinds())[0])
     assert base.taken == {"s": ((5, {"first": 0, "changes": 6}),)}
     intake.take(base)
     assert [epoch for epoch, _ in intake.taken["s"]] == [5, 6, 7]

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.coordinator.auto_partitions import AutoPartitions
 
 
 def _files(log: Path) -> dict[str, int]:
@@ -117,3 +118,24 @@ def test_nothing_at_all_changes_in_the_directory_of_a_flow_that_is_rescaled_at_r
             assert {row.user: row.total for row in flow.read("spend").collect()} == {
                 row["user"]: row["total"] + 1 for row in rows.to_pylist()
             }
+
+
+def test_a_flow_that_follows_its_cores_is_rescaled_between_two_epochs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [3]
+    monkeypatch.setattr(AutoPartitions, "seen", lambda self, cores, present, now: wanted.pop() if wanted else None)
+    with hf.Flow("auto", log=tmp_path / "log", spark=spark, partitions="auto") as flow:
+        orders = flow.input("orders", "user long, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        for number in range(3):
+            orders.insert([(user, number) for user in range(20)])
+            flow.step()
+        assert flow.status().partitions == 3 and not wanted
+        assert flow.last_recovery is not None and flow.last_recovery.epochs == ()
+        assert {tuple(row) for row in flow.read("spend").collect()} == {(user, 3) for user in range(20)}
+        flow.rescale(2)
+        wanted.append(5)
+        orders.insert([(1, 1)])
+        flow.step()
+        assert flow.status().partitions == 2, "a number that is said holds"

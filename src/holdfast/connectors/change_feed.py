@@ -15,7 +15,7 @@ operation in the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -167,6 +167,16 @@ class ChangeFeed(Source):
 
     def release(self, offer: Offer) -> None:
         self._inner.release(offer)
+
+    @property
+    def forgets(self) -> bool:
+        return self._inner.forgets
+
+    def names(self, offer: Offer) -> Collection[str]:
+        return self._inner.names(offer)
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        return self._inner.without(offer, names)
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return self._inner.fold(offers)

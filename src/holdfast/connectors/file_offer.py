@@ -14,7 +14,7 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.connectors.file_access import File
@@ -101,6 +101,12 @@ def files_of(offer: Offer) -> list[Offered]:
         Offered(File(os.path.join(under, name), size, changed), mark)
         for name, size, changed, mark in zip(*columns, strict=True)
     ]
+
+
+def without_files(offer: Offer, paths: Collection[str]) -> Offer | None:
+    """The offer without the files of these paths; None if none is left."""
+    left = [each for each in files_of(offer) if each.file.path not in paths]
+    return {**offer_of(left), **_way_of_reading(offer)} if left else None
 
 
 def fold_files(offers: Sequence[Offer]) -> list[Offer]:

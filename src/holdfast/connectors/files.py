@@ -35,7 +35,7 @@ from holdfast.connectors.fetched_files import FetchedFiles
 from holdfast.connectors.file_access import File
 from holdfast.connectors.file_form import FileForm, InferredFiles, file_form
 from holdfast.connectors.file_identity import Identity, Taken, is_whole, marked_as, same_content
-from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of
+from holdfast.connectors.file_offer import Offered, columns_of, files_of, fold_files, offer_of, without_files
 from holdfast.connectors.partition_directories import spark_column, values_in
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.errors import BadFile, DeclarationError, FileMoved, HoldfastError, InputError, SchemaError
@@ -314,6 +314,12 @@ class Files(Source):
             self._fetched.forget([os.path.join(offered.under, name) for name in offered.names])
         self._offered = None
         self._footers.clear()
+
+    def names(self, offer: Offer) -> list[str]:
+        return [each.file.path for each in files_of(offer)]
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        return without_files(offer, names)
 
     def parts(self, offer: Offer) -> list[Part]:
         parts: list[Part] = []

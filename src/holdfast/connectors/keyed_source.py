@@ -10,7 +10,7 @@ in the order in which they happened (``in_order``), deletions of an offer come b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,17 @@ class KeyedSource(Source):
 
     def release(self, offer: Offer) -> None:
         self.inner.release(offer["of"])
+
+    @property
+    def forgets(self) -> bool:
+        return self.inner.forgets
+
+    def names(self, offer: Offer) -> Collection[str]:
+        return self.inner.names(offer["of"])
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        left = self.inner.without(offer["of"], names)
+        return None if left is None else {**offer, "of": left}
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         fewer = self.inner.fold([offer["of"] for offer in offers])

@@ -6,7 +6,7 @@ would be told of it. Offers say all that is needed to read them again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdfast.connectors.input import Input, KeyedInput
@@ -43,6 +43,16 @@ class Recorded(Source):
 
     def placed_frame(self, spark: Any, offer: Offer) -> Any:
         return self.source.placed_frame(spark, offer)
+
+    @property
+    def forgets(self) -> bool:
+        return self.source.forgets
+
+    def names(self, offer: Offer) -> Collection[str]:
+        return self.source.names(offer)
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        return self.source.without(offer, names)
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return self.source.fold(offers)

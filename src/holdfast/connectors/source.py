@@ -26,7 +26,7 @@ raises `FlowBusy`. `Part.read` runs elsewhere: on a worker, on a copy of the par
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -166,6 +166,23 @@ class Source(ABC):
         Not guaranteed: that nobody ever asks for it again. A view that is declared later starts from all the offers
         there ever were: a source that really forgets gives that up.
         """
+
+    @property
+    def forgets(self) -> bool:
+        """Whether `release` makes the source forget something; by default, whether it is written at all."""
+        return type(self).release is not Source.release
+
+    def names(self, offer: Offer) -> Collection[str]:
+        """The names of what ``offer`` consists of, such as paths of files, by which ``flow.rewind(skip=…)`` can leave
+        them out; by default there are none."""
+        return ()
+
+    def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
+        """``offer`` without what has one of these names; None if nothing is left.
+
+        When: for an epoch that takes again what a rewind has undone. `parts` must give the rows of what is left.
+        """
+        return offer
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         """Fewer offers that stand for these, which are all there were from the first on; by default the same.

@@ -61,6 +61,7 @@ from holdfast.coordinator.instructions import (
     WriteLineage,
     WriteRoster,
 )
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.coordinator.roster import Roster
 from holdfast.errors import LogDamaged
 from holdfast.guarantees.strategy import Copies
@@ -95,6 +96,7 @@ class CopyRounds:
         former: Callable[[], Mapping[str, int]],
         retained: Callable[[], frozenset[str] | None],
         scattered: bool,
+        rewinds: Rewinds,
     ) -> None:
         """``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained);
         ``inputs``: those of them that hold input which is nowhere else; ``ranges``: the key hashes of each partition;
@@ -111,6 +113,7 @@ class CopyRounds:
         self._former_of = former
         self._retained = retained
         self._scattered = scattered
+        self._rewinds = rewinds
         self.enrolment = enrolment
         self.safe = -1
         """The safe point."""
@@ -234,6 +237,11 @@ class CopyRounds:
         floor = self.settings.retention.floor(history, min(now, history[-1].clock) if history else now)
         floor = floor if reach is None else max(floor, history.last - reach)
         held = list(self.branches.values()) if trace in self._inputs else []
+        safe = self.safe if self.settings.durable else history.last
+        undoing, owed = self._rewinds.held(safe), self._rewinds.needed(min([safe, *self.branches.values()]))
+        # What is taken again is read from the log of the source, if it has one: and that reaches back for ever.
+        held += [undoing] if undoing is not None else []
+        held += [owed] if owed is not None and reach is None else []
         return min([floor, *self.snapshots.values(), *held])
 
     def snapshot_taken(self, name: str, epoch: int) -> None:

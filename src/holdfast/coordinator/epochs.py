@@ -55,9 +55,11 @@ class EpochSequence:
         seed: int,
         views: Mapping[str, Any] | None = None,
         back: bool = False,
+        rewind: Mapping[str, Any] | None = None,
+        again: int | None = None,
     ) -> Lineage:
         """The lineage of the next epoch. It is not part of the history until `complete`. ``views``: what the flow
-        keeps, if that changes with it.
+        keeps, if that changes with it. ``rewind``: what it undoes; ``again``: the epoch whose input it takes again.
 
         Its clock never goes back, whatever the host's does: time that has passed in a view has passed. Unless the user
         wants it to go ``back``, since it never should have been so far ahead: what has gone then stays away, and what
@@ -65,7 +67,9 @@ class EpochSequence:
         if self._running is not None:
             raise RuntimeError(f"epoch {self._running.epoch} is still running")
         clock = clock if back else max(clock, self._clock)
-        self._running = Lineage(self.last + 1, self._head, offers, clock, seed, self.term, views=views)
+        self._running = Lineage(
+            self.last + 1, self._head, offers, clock, seed, self.term, views=views, rewind=rewind, again=again
+        )
         return self._running
 
     def ran(self, lineage: Lineage) -> None:

@@ -240,6 +240,20 @@ class MembershipChanged:
 
 
 @dataclass(frozen=True)
+class MemberLeaves:
+    """A member is to go, and is still there."""
+
+    member: str
+
+
+@dataclass(frozen=True)
+class MemberLeft:
+    """Others have all that a member kept."""
+
+    member: str
+
+
+@dataclass(frozen=True)
 class TasksRan:
     """The keyed tasks of an epoch ran: the partition of each, and the member on which it ran."""
 
@@ -327,6 +341,8 @@ Event = (
     | BranchRemoved
     | InputsAbsent
     | MembershipChanged
+    | MemberLeaves
+    | MemberLeft
     | TasksRan
     | MembersLost
     | RangeDamaged

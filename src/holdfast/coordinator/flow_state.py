@@ -10,6 +10,7 @@ carries instructions out, and the simulator drives the same object. So a race is
 |---|---|
 | `history` | the lineage of all complete epochs, with a base |
 | `epochs` | the epoch that runs, whether it counts, what failed epochs left behind |
+| `rewinds` | which epochs were undone, and which input is to be taken again |
 | `versions`, `edits` | what each view is, was, and is declared to be |
 | `sinks` | what each sink has |
 | `copies` | what each location holds; the safe point; what may be released, collapsed and removed |
@@ -18,6 +19,8 @@ carries instructions out, and the simulator drives the same object. So a race is
 
 It is not thread-safe: `runtime/` holds one lock around `handle`. Single values (`copies.safe`, `epochs.last`) may be
 read without it.
+
+The file is long because every event has its case in one place.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage, to_lines
 from holdfast.coordinator.partition_ownership import PartitionOwnership
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.coordinator.sink_progress import HeldLineage, SinkProgress
 from holdfast.coordinator.view_edits import ViewEdits
 from holdfast.coordinator.view_versions import ViewVersion, ViewVersions
@@ -90,6 +94,7 @@ class FlowState:
         """Another driver has taken over."""
 
         self.epochs = EpochSequence(history, claim.term)
+        self.rewinds = Rewinds(history)
         self.versions = ViewVersions(history, before)
         self.sinks = sinks or SinkProgress(())
         self.edits = ViewEdits(
@@ -105,6 +110,7 @@ class FlowState:
             self.edits.former_traces,
             lambda: self.edits.spared(self.copies.safe),
             ownership is not None,
+            self.rewinds,
         )
         self.ownership = ownership
         self.branch: ApproximateBranch | None = None
@@ -160,14 +166,24 @@ class FlowState:
         upto = min([floor, self.history.last - 1, *named, *(each for each in self.sinks.epochs if each is not None)])
         if self.settings.durable:
             upto = min(upto, self.copies.cleared)
+        upto = self.rewinds.foldable(upto, self.copies.safe if self.settings.durable else self.history.last)
         folded = self.history.base.epoch if self.history.base is not None else -1
         return upto if upto - folded >= max(self.settings.fold, base_bytes // _LINE) else None
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 
-    def begin(self, offers: dict[str, Any], clock: int, seed: int, back: bool = False) -> Lineage:
-        """The lineage of the next exact epoch; it is run, and then `EpochRan` or `EpochFailed` is told."""
-        return self.epochs.begin(offers, clock, seed, self.edits.said(), back)
+    def begin(
+        self,
+        offers: dict[str, Any],
+        clock: int,
+        seed: int,
+        back: bool = False,
+        rewind: Mapping[str, Any] | None = None,
+        again: int | None = None,
+    ) -> Lineage:
+        """The lineage of the next exact epoch; it is run, and then `EpochRan` or `EpochFailed` is told. ``rewind``:
+        what it undoes; ``again``: the epoch whose input it takes again (`rewinds.owed`)."""
+        return self.epochs.begin(offers, clock, seed, self.edits.said(), back, rewind, again)
 
     def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
         """The lineage of the next approximate epoch; it is run, and then `BranchEpochRan` or `BranchEpochFailed` is
@@ -222,6 +238,7 @@ class FlowState:
                 # none is copied whose layers the chain does not know yet.
                 self.epochs.complete(lineage)
                 self.history.append(lineage)
+                self.rewinds.add(lineage)
                 self.versions.add(lineage)
             case events.EpochCounted(lineage=lineage, bytes=size):
                 return self._counted(lineage, size)
@@ -232,6 +249,7 @@ class FlowState:
                 self.epochs.removed(digest)
             case events.HistoryFolded(base=base):
                 self.history.fold(base)
+                self.rewinds.add(base)
             # Sinks and inputs.
             case events.CommitBegan(sink=sink):
                 self.sinks.commit_began(sink)
@@ -244,6 +262,12 @@ class FlowState:
             # Members.
             case events.MembershipChanged(change=change):
                 return self._membership_changed(change)
+            case events.MemberLeaves(member=member):
+                if self.ownership is not None and self.ownership.leave(member):
+                    return [instructions.BringOver(member)]
+            case events.MemberLeft(member=member):
+                if self.ownership is not None:
+                    self.ownership.left(member)
             case events.TasksRan(tasks=tasks):
                 return self._tasks_ran(tasks)
             case events.MembersLost():
@@ -288,7 +312,10 @@ class FlowState:
         """What the sources may be told to forget: the input of epochs that are safe, unless another driver took
         over before that was seen, and unless the strategy needs it to compute state again."""
         upto = self.settings.strategy.releasable(self.copies.cleared, self.copies.state)
-        return instructions.ReleaseInput(min([upto, *self.copies.branches.values()]))
+        upto = min([upto, *self.copies.branches.values()])
+        # What was taken again after that may be read again; sources know it by the epoch that took it first.
+        needed = self.rewinds.needed(upto)
+        return instructions.ReleaseInput(upto if needed is None else min(upto, needed))
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 
@@ -302,7 +329,7 @@ class FlowState:
         self.epochs.counted()
         self.copies.counted(lineage.epoch, size)
         found: list[Instruction] = []
-        if self.mode is not Mode.REPAIRING:
+        if self.mode is not Mode.REPAIRING and lineage.again is None:
             found.append(instructions.AdvanceSources(lineage))
         strategy = self.settings.strategy
         after = strategy.after_epoch(lineage.epoch)
@@ -319,7 +346,8 @@ class FlowState:
         past = self.versions.of(self.sinks.views[sink])
         # The very first epoch of a view's first version is like any other if the sink has all before it.
         is_new = past[-1].first == lineage.epoch and lineage.epoch > 0
-        if is_new or self.sinks.epochs[sink] != lineage.epoch - 1:
+        # What a rewind gives back is in the logs alone.
+        if is_new or lineage.rewind is not None or self.sinks.epochs[sink] != lineage.epoch - 1:
             return instructions.CatchUp(sink, lineage.epoch)
         return instructions.Commit(sink, lineage.epoch)
 

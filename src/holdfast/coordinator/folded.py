@@ -5,7 +5,7 @@ the safe point and what the flow retains that is over, and what is left of the e
 
 * their end: its number, digest, clock and term, so that the next epoch follows it;
 * what they took of each source, folded by the source (`Source.fold`): a new view is filled from it, and a source that
-  is opened again is told of it;
+  is opened again is told of it. (After a rewind the two differ: what was undone is told, and not read again.);
 * the versions of the views that may still matter (`coordinator/view_versions.py`);
 * the digests of those epochs with which layers or segments end that there still are, so that these can be told from
   stale ones.
@@ -39,6 +39,9 @@ class Folded(Lineage):
     """The digest of ``epoch``."""
 
     taken: Taken = field(default_factory=dict)
+    told: Taken | None = None
+    """What sources are told was taken, where a rewind undid some of it; None: ``taken``."""
+
     forms: Mapping[str, Any] = field(default_factory=dict)
     """What `ViewVersions.folded` gives; `forms` in the format."""
 
@@ -61,6 +64,8 @@ class Folded(Lineage):
         }
         if self.views is not None:
             said["views"] = dict(self.views)
+        if self.told is not None:
+            said["told"] = {name: [list(each) for each in offers] for name, offers in self.told.items()}
         text = json.dumps(said, separators=(",", ":"))
         return f'{{"sum":"{_sum(text)}",{text[1:]}'
 
@@ -79,10 +84,15 @@ class Folded(Lineage):
             term=record["term"],
             views=record.get("views"),
             end=record["digest"],
-            taken={name: tuple((epoch, offer) for epoch, offer in each) for name, each in record["taken"].items()},
+            taken=_taken(record["taken"]),
+            told=_taken(record["told"]) if "told" in record else None,
             forms=record["forms"],
             ends={int(epoch): digest for epoch, digest in record["ends"].items()},
         )
+
+
+def _taken(record: Mapping[str, Any]) -> Taken:
+    return {name: tuple((epoch, offer) for epoch, offer in each) for name, each in record.items()}
 
 
 def _sum(text: str) -> str:

@@ -243,6 +243,13 @@ class HandOver:
 
 
 @dataclass(frozen=True)
+class BringOver:
+    """A member is to go: bring what it keeps to those that keep it from now on → `MemberLeft`."""
+
+    member: str
+
+
+@dataclass(frozen=True)
 class BeginBranch:
     """Have the members that are left begin a branch with their exact layers; or `BranchImpossible`."""
 
@@ -275,5 +282,6 @@ Instruction = (
     | RemoveLayers
     | Refresh
     | HandOver
+    | BringOver
     | BeginBranch
 )

@@ -45,6 +45,12 @@ class Lineage:
     views: Mapping[str, Any] | None = None
     """What the flow keeps from this epoch on (`coordinator/view_versions.py`); None where that is as it was."""
 
+    rewind: Mapping[str, Any] | None = None
+    """The epoch took nothing and undid others: ``{"to": epoch, "reason": …, "skip": …}`` (`coordinator/rewinds.py`)."""
+
+    again: int | None = None
+    """The epoch that took this input first, if a rewind undid it and it is taken again here. Sources know of it."""
+
     @cached_property
     def digest(self) -> str:
         return _hash(f"{self.parent}{_canonical(self._body())}")
@@ -54,14 +60,20 @@ class Lineage:
         return replace(self, answers=dict(answers))
 
     def _body(self) -> dict[str, Any]:
-        body = {
+        body: dict[str, Any] = {
             "epoch": self.epoch,
             "offers": self.offers,
             "clock": self.clock,
             "seed": self.seed,
             "term": self.term,
         }
-        return body if self.views is None else {**body, "views": dict(self.views)}
+        if self.views is not None:
+            body["views"] = dict(self.views)
+        if self.rewind is not None:
+            body["rewind"] = dict(self.rewind)
+        if self.again is not None:
+            body["again"] = self.again
+        return body
 
     def _sum(self) -> str:
         return _hash(f"{self.digest}{_canonical(dict(self.answers))}")
@@ -96,6 +108,8 @@ class Lineage:
                 record["term"],
                 record.get("answers", {}),
                 record.get("views"),
+                record.get("rewind"),
+                record.get("again"),
             )
             carried = (record["digest"], record["sum"])
         except KeyError as missing:

@@ -3,6 +3,8 @@
 Where members have directories of their own, each partition's layers are with one member, its owner. After a loss what
 was lost is *inherited*, and nothing else moves; when everything is safe, the assignment at rest is taken
 (`coordinator/partition_assignment.py`). A partition whose task ran elsewhere is *handed over* to the member it ran on.
+A member that *leaves* on purpose keeps no partition from then on, for as long as it is there: others inherit what it
+had, and take it from the copies and from the member itself.
 
 Pure: names of members in, owners out. Whoever looks at real members tells it whom it saw.
 """
@@ -29,6 +31,9 @@ class PartitionOwnership:
         """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
         may stand still."""
 
+        self.leaving: frozenset[str] = frozenset()
+        """The members that are there, and keep nothing any more: they are to go."""
+
         self.is_provisional = False
         """Whether partitions were inherited after a loss, and the assignment at rest is another."""
 
@@ -36,10 +41,13 @@ class PartitionOwnership:
         """These members are there; whether a partition has another one than before. ``settle``: take the assignment at
         rest; otherwise, after a loss, what was lost is inherited, and no more."""
         before, known, found = self.owners, self.members, frozenset(members)
+        self.leaving &= found
         if found != known or settle:
-            inherits = not settle and bool(known - found) and bool(found & set(before))
-            rest = assign(self.partitions, found)
-            self.owners = inherit(before, found) if inherits else rest
+            # If all that are left were to leave, they stay.
+            able = (found - self.leaving) or found
+            inherits = not settle and bool(known - found) and bool(able & set(before))
+            rest = assign(self.partitions, able)
+            self.owners = inherit(before, able) if inherits else rest
             self.is_provisional = self.owners != rest
             self.asked = found
         self.members = found
@@ -53,6 +61,21 @@ class PartitionOwnership:
     def is_known(self, members: Collection[str]) -> bool:
         """Whether all these were there at the last look."""
         return self.members.issuperset(members)
+
+    def leave(self, member: str) -> bool:
+        """A member is to go: others inherit its partitions; whether there is another one. It is still asked for what
+        it has, until it has `left`."""
+        able = self.members - self.leaving - {member}
+        if not able or member not in self.members:
+            return False
+        self.leaving |= {member}
+        self.owners = inherit(self.owners, able) if able & set(self.owners) else assign(self.partitions, able)
+        self.asked |= {member}
+        return True
+
+    def left(self, member: str) -> None:
+        """Others have all that a member had."""
+        self.asked -= {member}
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
         """Have these partitions kept by other members, as far as they are there, until members change."""

@@ -13,6 +13,10 @@ first, which covers 0 up to ``fill``; so is one that lost a long history altoget
 read as of that far back any more. A fill gives the same rows, but not the values that were drawn at each epoch; so
 operators that draw, and those that read them, are never filled unless they are new.
 
+A rewind (`coordinator/rewinds.py`) is computed again by each operator for itself, from its own traces: they must tell
+what changed since the epoch to which it went back. An operator whose traces do not is filled with what is after the
+rewind, or up to what is before the epochs that it undid.
+
 Pure: covers in, replays out; it never asks to write a layer that some log holds.
 """
 
@@ -21,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged
 from holdfast.plan.dataflow import Dataflow
 
@@ -49,6 +54,13 @@ class Replay:
     asking: frozenset[str] = field(default_factory=frozenset)
     """Operators that are new: they may ask outside, as nobody has done so for them. All others never ask again."""
 
+    undo: int | None = None
+    """For a rewind: the epoch to which it went back. Operators negate their own changes since, and read no input."""
+
+    into: Lineage | None = None
+    """The rewind that is run now and is not in the history: what is computed as of ``epoch`` is written as the change
+    that it makes."""
+
 
 def plan_recovery(
     flow: Dataflow,
@@ -60,12 +72,17 @@ def plan_recovery(
     fresh: Collection[str] = (),
     drawing: Collection[str] = (),
     base: int = -1,
+    rewinds: Mapping[int, int] | None = None,
+    undoable: Callable[[str, int, int], bool] = lambda operator, partition, epoch: True,
 ) -> list[Replay]:
     """``covers``: (operator, partition) → the epoch up to which its traces are held. ``fill``: how far to fill those
     that are not held at all. ``readable``: whether an operator's traces can be read, in a partition, as of an epoch and
     all later ones up to its cover. ``fresh``: the operators that are new; ``drawing``: those that a fill would change.
-    ``base``: epochs up to this one were folded, and cannot be computed again one by one.
+    ``base``: epochs up to this one were folded, and cannot be computed again one by one. ``rewinds``: rewind → the
+    epoch to which it went back; ``undoable``: whether an operator's traces tell, in a partition, what changed after an
+    epoch up to its cover.
     """
+    rewinds = rewinds or {}
     lost = {place: upto for place, upto in covers.items() if upto < last}
     if not lost:
         return []
@@ -75,10 +92,15 @@ def plan_recovery(
         if operator in fresh or (upto < 0 and last >= LONG and operator not in drawing)
     }
     fill = min(fill, last)
+    for epoch, to in sorted(rewinds.items(), reverse=True):
+        if to < fill < epoch <= last:
+            fill = to  # what is filled as of an epoch that was undone does not tell what to undo
 
     def able(operator: str, partition: int, upto: int) -> bool:
         """Whether all that an operator needs can be read, or will have been computed again, as of ``upto``."""
         if upto < base:
+            return False
+        if any(to <= upto < each <= last and not undoable(operator, partition, to) for each, to in rewinds.items()):
             return False
         for other, where in demand(flow, {operator: frozenset({partition})}, partitions).items():
             for each in where:
@@ -114,16 +136,27 @@ def plan_recovery(
         start = min(start, fill)
     for epoch in range(start + 1, last + 1):
         places = {place for place, upto in lost.items() if (fill if place in anew else upto) < epoch}
-        if places:
+        if places and epoch in rewinds:
+            plan.append(_rewind(epoch, places, rewinds[epoch]))
+        elif places:
             plan.append(_replay(flow, epoch, epoch, places, partitions))
     return plan
 
 
-def _replay(flow: Dataflow, first: int, epoch: int, places: set[tuple[str, int]], partitions: int) -> Replay:
-    write: dict[str, set[int]] = {}
+def _rewind(epoch: int, places: set[tuple[str, int]], to: int) -> Replay:
+    where = _by_operator(places)
+    return Replay(epoch, epoch, where, where, undo=to)
+
+
+def _by_operator(places: set[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    found: dict[str, set[int]] = {}
     for operator, partition in places:
-        write.setdefault(operator, set()).add(partition)
-    frozen = {operator: frozenset(where) for operator, where in write.items()}
+        found.setdefault(operator, set()).add(partition)
+    return {operator: frozenset(where) for operator, where in found.items()}
+
+
+def _replay(flow: Dataflow, first: int, epoch: int, places: set[tuple[str, int]], partitions: int) -> Replay:
+    frozen = _by_operator(places)
     run = demand(flow, frozen, partitions)
     return Replay(first, epoch, frozen, run, sources_of(flow, run))
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
+from holdfast.coordinator.forecast import Rates, forecasts
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import relisted
 from holdfast.inspect.places import (
@@ -27,6 +30,7 @@ from holdfast.inspect.places import (
 )
 from holdfast.log.location import Location
 from holdfast.log.replica import is_true
+from holdfast.results.flow_results import RewindInfo
 from holdfast.trace.cover import cover
 from holdfast.trace.name import ALL, LayerName
 
@@ -73,9 +77,12 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
             name: _collection(entry, holdings, last) for name, entry in kept.get("collections", {}).items()
         },
         "offers": dict(history[-1].offers) if history else {},
+        "rewinds": [asdict(RewindInfo.of(record)) for record in history if record.rewind is not None],
+        "owed": len(Rewinds(history).owed),
         "levels": [_level(place, holdings[place], traces, listed[place], last) for place in places],
         "safe": safe,
         "at_risk": None if safe is None else _at_risk(local, holdings, safe, last),
+        "crash_now": _crash_now(places, {place.uri: holdings[place] for place in replicas}, traces, last),
         "traces": [
             {"trace": trace, "layers": len(layers), "bytes": sum(layers.values())}
             for trace, layers in sorted(shown.items())
@@ -83,6 +90,19 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
         ],
         "bytes": sum(sum(layers.values()) for layers in shown.values()),
     }
+
+
+def _crash_now(
+    places: Sequence[Place], holdings: dict[str, Holding], traces: Sequence[str], last: int
+) -> list[dict[str, Any]]:
+    """What a loss would cost now, from the rates that the flow has left in its log; nothing if it has left none."""
+    rates = Rates()
+    for place in places:
+        rates = rates.known(place.rates())
+    if last < 0 or rates == Rates():
+        return []
+    found = forecasts(rates, holdings, traces, last, stays=True, members={})
+    return [{**asdict(each), "shown": str(each)} for each in found]
 
 
 def _claim(replicas: Sequence[Place]) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from holdfast.coordinator.forecast import Rates
 from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import LogDamaged, LogError, LogForeign
@@ -71,6 +72,13 @@ class Place(ABC):
         if not _is_description(kept):
             raise LogDamaged(f"log {self.uri}: collections.json does not describe what a flow keeps", path=self.uri)
         return kept
+
+    def rates(self) -> Rates:
+        """How fast the flow was, as this place says; nothing if it does not, or cannot be read."""
+        try:
+            return Rates.from_json(self.replica.read_rates())
+        except (LogDamaged, ValueError, TypeError):
+            return Rates()
 
     @abstractmethod
     def lineage(self, known: Collection[str] = ()) -> FoundLineage:

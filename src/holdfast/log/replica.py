@@ -118,6 +118,14 @@ class Replica:
     def read_collections(self) -> dict[str, Any]:
         return self._json("collections.json") or {}
 
+    def write_rates(self, rates: dict[str, float]) -> None:
+        """Say how fast the flow is (`coordinator.forecast`)."""
+        self._write_json("rates.json", dict(rates))
+
+    def read_rates(self) -> dict[str, Any]:
+        """How fast the flow was; nothing if that was never measured."""
+        return self._json("rates.json") or {}
+
     def _json(self, path: str) -> dict[str, Any] | None:
         try:
             return header.from_text(self.location.read(path), self.location.uri, path)

@@ -101,6 +101,14 @@ class LogDirectory:
         """What the flow keeps; nothing if it never ran."""
         return _read_json(self.path / "collections.json") or {}
 
+    def write_rates(self, rates: dict[str, float]) -> None:
+        """Say how fast the flow is (`coordinator.forecast`)."""
+        _write_json(self.path / "rates.json", rates)
+
+    def read_rates(self) -> dict[str, Any]:
+        """How fast the flow was; nothing if that was never measured."""
+        return _read_json(self.path / "rates.json") or {}
+
     def write_clock(self, start: str, difference: int) -> None:
         """Keep by how much the clocks of this host differ (`coordinator.clock`)."""
         _write_json(self.path / "clock.json", {"start": start, "difference": difference})

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
+from holdfast.coordinator.forecast import Forecast
+from holdfast.coordinator.lineage import Lineage
 from holdfast.foundation.choices import EpochPath
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
@@ -219,6 +221,31 @@ class BranchInfo:
 
     bytes: int
     """What removing it would free."""
+
+
+@dataclass(frozen=True)
+class RewindInfo:
+    """A rewind that a flow has made, as far back as it retains."""
+
+    epoch: int
+    """The epoch that undid others."""
+
+    to: int
+    """The epoch to which it went back: those after it were undone."""
+
+    reason: str
+    skipped: tuple[str, ...]
+    """The sources of which something was skipped on the way forward again."""
+
+    at: float
+    """When it was made: seconds since 1970."""
+
+    @staticmethod
+    def of(record: Lineage) -> RewindInfo:
+        """What the record of a rewind says."""
+        said = record.rewind or {}
+        skipped = tuple(sorted(said.get("skip", {})))
+        return RewindInfo(record.epoch, said["to"], said.get("reason", ""), skipped, record.clock / 1e6)
 
 
 @dataclass(frozen=True)
@@ -432,6 +459,12 @@ class Status:
     approximate: Approximation | None = None
     """What the views are made of, if not of everything; then each of ``views`` says so, too. None: all is exact."""
 
+    crash_now: tuple[Forecast, ...] = ()
+    """What each loss would cost now: of the driver, of its host, of each member and of each log location."""
+
+    owed: int = 0
+    """After a rewind: so many epochs whose input is still to be taken again."""
+
     open: bool = True
     """Whether the flow is open here. If not, this is how its log stands, and what only an open flow knows is empty."""
 
@@ -460,6 +493,9 @@ class Status:
             ("sinks", ", ".join(f"{sink.view} → {sink.kind}" for sink in self.sinks) or "none"),
             ("latency", f"median {self.latency.median * 1000:,.0f} ms, p99 {self.latency.p99 * 1000:,.0f} ms"),
         ]
+        found += [(f"a crash of {each.what}", str(each)) for each in self.crash_now[:2]]
+        if self.owed:
+            found.append(("rewound", f"the input of {self.owed:,} epochs is still to be taken again"))
         return found if self.approximate is None else [*found, ("exact", f"no: {self.approximate}")]
 
     def __repr__(self) -> str:

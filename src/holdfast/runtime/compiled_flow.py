@@ -60,14 +60,19 @@ class CompiledFlow:
                 self.traces.setdefault(operator.id, []).append(f"{operator.id}.{suffix}")
 
     def reaches(self) -> dict[str, int | None]:
-        """All traces, with how many epochs of each can be read as of; None: as many as the flow retains."""
+        """All traces, with how many epochs of each can be read as of; None: as many as the flow retains. What was drawn
+        cannot be computed again, so it reaches back as far as rows do."""
         retention = self.declared.settings.retention
         everything = retention.epochs is None and retention.seconds is None
         return {
-            trace: None if everything or operator.spec.keeps_collection else STATE_HISTORY
+            trace: None if everything or operator.spec.keeps_collection or operator.spec.remembers else STATE_HISTORY
             for operator in self.program.operators
             for trace in self.traces[operator.id]
         }
+
+    def remembers(self, operator: str) -> bool:
+        """Whether an operator keeps what cannot be computed again from its input."""
+        return self._compiled[operator].spec.remembers
 
     @property
     def inputs(self) -> frozenset[str]:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -31,13 +31,16 @@ from holdfast.connectors.source import Offer
 from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.flow_state import FlowState, Mode
+from holdfast.coordinator.forecast import Forecast, forecasts, needed
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.coordinator.recovery_plan import Replay
 from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
+    DeclarationError,
     EpochUnavailable,
     Fenced,
     HoldfastError,
@@ -48,12 +51,16 @@ from holdfast.errors import (
     SchemaChanged,
     SchemaError,
     StoreError,
+    UnknownName,
 )
 from holdfast.foundation import failpoints
+from holdfast.foundation.nearest_name import did_you_mean
+from holdfast.foundation.retries import attempts
 from holdfast.guarantees.strategy import Survives
 from holdfast.log.begun_epochs import FILE, Begun, read_begun
 from holdfast.log.branches import BranchRecord
 from holdfast.log.clean_end import note_end, take_end
+from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.host_paths import traces_of
 from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
@@ -82,6 +89,7 @@ from holdfast.runtime.guarded_state import GuardedState
 from holdfast.runtime.intake import Intake
 from holdfast.runtime.known_sources import KnownSources
 from holdfast.runtime.live_views import LiveViews
+from holdfast.runtime.measured_rates import MeasuredRates
 from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
@@ -93,7 +101,9 @@ from holdfast.runtime.recovery.held_input import HeldInput
 from holdfast.runtime.recovery.logged_source import LoggedChange
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
+from holdfast.runtime.recovery.retaken import is_logged, retaken
 from holdfast.runtime.replication import Replication
+from holdfast.runtime.rewinding import Rewinding
 from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.snapshots import Snapshots
 from holdfast.runtime.statistics import Census, Statistics
@@ -102,6 +112,7 @@ from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, ch
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
 from holdfast.task.key_lookup import Question, find
+from holdfast.task.log_difference import difference
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.pins import Pin, hold
@@ -109,6 +120,9 @@ from holdfast.trace.pins import Pin, hold
 _LOG = logger("holdfast.epochs")
 
 T = TypeVar("T")
+
+_REPAIRS = 5
+"""So often a rewind is begun again since a member was lost meanwhile."""
 
 _SINK_PAUSE = 30.0
 """Seconds between two passes in which sinks look after what they hold."""
@@ -161,7 +175,7 @@ class Engine:
 
     @speaking
     def _open(self) -> None:
-        recovery = RecoveryRecord()
+        recovery, began = RecoveryRecord(), time.perf_counter()
         compiled, runner = self._compiled, self._runner
         strategy = self.declared.settings.strategy
         self._delivery = Delivery(self.declared.sinks, compiled.fields, self._told.delivered, strategy.rolls_back)
@@ -202,6 +216,7 @@ class Engine:
         )
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
+        self._rates = MeasuredRates(self._directory, replicas)
         descriptions = FlowDescription(self._directory, replicas)
         descriptions.check_session(self.declared.name, self.declared.session)
         recovery.otherwise = descriptions.otherwise(compiled)
@@ -295,6 +310,7 @@ class Engine:
         self._continuing = Continuing(
             self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
         )
+        self._rewinding = Rewinding(self._flow, self._job)
         self._epochs = ExactEpochs(
             self._flow,
             self._job,
@@ -304,6 +320,7 @@ class Engine:
             self._census,
             self._asking,
             self._continuing.goes_on_without,
+            self._rewinding.run,
         )
         # Only now: a crash before this leaves an operator that is new as new as it was.
         description = {**compiled.description(), "sources": known.to_json()}
@@ -311,6 +328,9 @@ class Engine:
         self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
+        self._rates.opened(began, recovery)
+        if runner.threads:
+            self._durability.after_round = self._measure
         self._durability.request()
 
     def _survives(self, stash: Path) -> Survives:
@@ -333,7 +353,11 @@ class Engine:
                 if name in self.declared.sources and self.declared.sources[name].replayable
             }
             started = time.perf_counter()
-            lineage, outcome, following = self._epochs.run(offers, max(record.clock, self._now()), True, [])
+            owed = self._state.rewinds.owed
+            again = record.again if owed and owed[0].epoch == record.again else None
+            lineage, outcome, following = self._epochs.run(
+                offers, max(record.clock, self._now()), True, [], again=again
+            )
             self._completed(lineage, outcome, following, started, 0.0)
             self._recoverer.recovery.missing.append(lineage.epoch)
 
@@ -436,11 +460,12 @@ class Engine:
         waited = 0.0
         while True:
             started = time.perf_counter() - waited
+            again = self._rewinding.next()
             # A source that no view reads keeps what it has, for the view that will.
-            offers = self._intake.poll(self.sources, self._patient)
+            offers = self._intake.poll(self.sources, self._patient) if again is None else again.offers
             if self.last >= 0 and self._state.edits.is_awaited():
                 secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
-            elif not offers and self.last >= 0 and not self._is_time() and not self._state.edits.is_edited():
+            elif again is None and not offers and self.last >= 0 and not self._has_work():
                 return Epoch(None)
             if not self._state.copies.has_room:
                 with self.meanwhile():
@@ -450,20 +475,23 @@ class Engine:
                 continue  # others had their turn: what waited then may be taken
             try:
                 now = self._now()  # which may accept the host's clock, behind or ahead
-                lineage, outcome, following = self._epochs.run(
-                    offers, now, self._clock.accepts, self._intake.work(offers)
-                )
+                if again is None:
+                    counted = self._epochs.run(offers, now, self._clock.accepts, self._intake.work(offers))
+                else:
+                    counted = self._epochs.run(offers, now, self._clock.accepts, again.work, again=again.epoch)
+                lineage, outcome, following = counted
             except Exception as error:
                 if self._state.branch is not None:
                     raise  # what was offered is taken by an epoch of the branch
                 # A driver that another has taken over from fails at many things; it should say the real reason.
                 self._lead.check()
                 self._durability.check_claims()
-                if not isinstance(error, Fenced) and self._intake.reject(offers, error):
+                if again is None and not isinstance(error, Fenced) and self._intake.reject(offers, error):
                     continue
                 raise
             except (KeyboardInterrupt, SystemExit):
-                self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
+                if again is None:
+                    self._intake.reject(offers, InputError(f"flow '{self.declared.name}': the epoch was interrupted"))
                 raise
             return self._completed(lineage, outcome, following, started, waited)
 
@@ -477,6 +505,52 @@ class Engine:
         self._release()
 
     @speaking
+    def rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
+        """Run an epoch that undoes those after ``to``. The next ones take their input again, without what is to be
+        skipped."""
+        for is_last in attempts([0.0] * _REPAIRS):
+            try:
+                return self._rewind(to, reason, skip)
+            except MemberUnreachable:
+                # The flow has gone on without that member: it is made exact first.
+                if is_last or self._state.branch is None:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
+        started = time.perf_counter()
+        if self._state.fenced is not None:
+            raise self._state.fenced
+        self._lead.check()
+        self._repair_again()
+        self._settle()
+        record = self._with_recovery(lambda: self._rewinding.record(to, reason, skip))
+        if self._state.edits.is_awaited():
+            secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
+        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        return self._run_rewind(record, self._now(), self._clock.accepts, None, started, waited)
+
+    def _run_rewind(
+        self,
+        record: Mapping[str, Any],
+        clock: int,
+        back: bool,
+        recorded: Lineage | None,
+        started: float,
+        waited: float,
+    ) -> Epoch:
+        held = "rewind to"  # no snapshot can have that name
+        # Merges leave what is to be undone as it is; once the epoch counts, the history says so itself.
+        self._guard.tell(events.SnapshotTaken(held, record["to"]))
+        try:
+            lineage, outcome, following = self._epochs.run({}, clock, back, [], recorded, rewind=record)
+        finally:
+            self._guard.tell(events.SnapshotRemoved(held))
+        result = self._completed(lineage, outcome, following, started, waited)
+        self._due = 0  # time has passed since the epoch that views are as of now
+        return result
+
+    @speaking
     def run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
         """Run an epoch of another line here, as the next one: with what it took (``work``), its clock, its seed and its
         answers. Tables that only views of this line read are taken with it."""
@@ -488,9 +562,14 @@ class Engine:
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
         waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        if recorded.rewind is not None:
+            self._rewinding.check_state(recorded.rewind["to"])
+            return self._run_rewind(recorded.rewind, recorded.clock, True, recorded, started, waited)
         own = self._intake.poll([name for name in self.sources if self.declared.sources[name].replayable])
         work = [*self._intake.work(own), *(one for one in work if one.name in self.sources)]
-        lineage, outcome, following = self._epochs.run({**own, **recorded.offers}, recorded.clock, True, work, recorded)
+        lineage, outcome, following = self._epochs.run(
+            {**own, **recorded.offers}, recorded.clock, True, work, recorded, again=recorded.again
+        )
         return self._completed(lineage, outcome, following, started, waited)
 
     @contextmanager
@@ -500,7 +579,9 @@ class Engine:
         work, reading = [], [True]
         for name, offer in recorded.offers.items():
             source = self.declared.sources.get(name)
-            if source is not None and source.replayable:
+            # What was taken again was taken first before: the source may have been told to forget it.
+            logged = source is not None and recorded.again is not None and is_logged(self._flow, name)
+            if source is not None and source.replayable and not logged:
                 work.append(Work(name, source, [offer]))
             elif source is not None:
                 log = self._flow.log_of(name)
@@ -520,6 +601,63 @@ class Engine:
                 case instructions.Refresh(settle=settle):
                     self._recoverer.adopt(settle)
 
+    def heirs(self, member: str) -> dict[int, str]:
+        """Who would inherit the partitions of a member that leaves: partition → member. Raises if nobody can."""
+        ownership = self._state.ownership
+        name = self.declared.name
+        if ownership is None:
+            raise DeclarationError(
+                f"flow '{name}', drain: no member keeps layers of its own (all of them are in one place), so none has "
+                "anything to hand over",
+                flow=name,
+            )
+        if member not in ownership.members:
+            known = sorted(ownership.members)
+            raise UnknownName(
+                f"flow '{name}', drain: member '{member}' not found{did_you_mean(member, known)}", name=member
+            )
+        able = ownership.members - ownership.leaving - {member}
+        if not able:
+            raise DeclarationError(
+                f"flow '{name}', drain: member '{member}' is the last one; start another one first", flow=name
+            )
+        after = inherit(ownership.owners, able) if able & set(ownership.owners) else assign(self.partitions, able)
+        return {each: heir for each, heir in enumerate(after) if ownership.owners[each] != heir}
+
+    def bring_ahead(self, member: str) -> None:
+        """Have those that will inherit the partitions of a member fetch what copies have of them. Beside epochs, from
+        any thread; what it does not bring comes with the switch."""
+        heirs, last = self.heirs(member), self.history.last
+        if not self.declared.settings.durable or last < 0:
+            return
+        wanted: dict[str, list[Fetch]] = {}
+        holdings = self._durability.holdings
+        for trace in self._compiled.layouts:
+            sizes = {name for holding in holdings.values() for name in holding.layers.get(trace, {})}
+            for partition, heir in heirs.items():
+                low, high = partition_range(partition, self.partitions)
+                for name in needed(sizes, low, high, last):
+                    places = tuple(n for n, each in holdings.items() if name in each.layers.get(trace, {}))
+                    target = str(self._compiled.directory / trace)
+                    wanted.setdefault(heir, []).append(Fetch(trace, name, target, places, low))
+        locations = self.declared.locations
+        with suppress(MemberUnreachable):
+            self._runner.visit("bringing layers ahead", wanted, lambda some: fetch_all(some, locations))
+
+    @speaking
+    def drain(self, member: str) -> RecoveryRecord:
+        """Have others keep what a member keeps; what had to be done for it. Nothing is computed again: what copies do
+        not have, the member itself hands over."""
+        self.heirs(member)
+        self.repair()
+        self._settle()
+        for instruction in self._guard.tell(events.MemberLeaves(member)):
+            assert isinstance(instruction, instructions.BringOver)
+            self._recoverer.rebalance()
+            failpoints.reach("drain.brought_over")
+            self._guard.tell(events.MemberLeft(member))
+        return self._recoverer.recovery
+
     def _step_on_branch(self) -> Epoch:
         """Run an approximate epoch, if anything waits; an exact one, after a repair, if nothing is left to go on
         with."""
@@ -529,13 +667,23 @@ class Engine:
             branch.stay()
             if self._runner.membership_change == "lost":
                 branch.look()
-            if branch.branch.left:
+            if branch.branch.left and not self._state.rewinds.owed:  # what is owed is taken by exact epochs
                 return self._run_on_branch()
         except (LogDamaged, MemberUnreachable):
             self._lead.check()
         # Nothing is left to go on with, or what is wrong is not for want of a member.
-        self.repair()
+        self._repair_again()
         return self._step()
+
+    def _repair_again(self) -> None:
+        """Make exact what is approximate; if another member is lost meanwhile, go on with those that are left."""
+        for is_last in attempts([0.0] * _REPAIRS):
+            try:
+                self.repair()
+                return
+            except MemberUnreachable:
+                if is_last:
+                    raise
 
     def _run_on_branch(self) -> Epoch:
         branch = self._continuing.branch
@@ -594,6 +742,10 @@ class Engine:
         lineage, outcome, following = self._epochs.run(taken.offers, taken.clock, self._clock.accepts, work)
         self._completed(lineage, outcome, following, started, waited)
 
+    def _has_work(self) -> bool:
+        """Whether an epoch has something to do although nothing arrives."""
+        return self._is_time() or self._state.edits.is_edited()
+
     def _is_time(self) -> bool:
         """Whether rows come or go by now because time has passed."""
         return self._is_timed and self._due is not None and self._due <= self._runner.clock()
@@ -649,6 +801,7 @@ class Engine:
         """Take note of what an epoch did."""
         seconds = time.perf_counter() - started
         self._latencies.append(seconds)
+        self._rates.ran(self._latencies)
         self._statistics.add(outcome.reports)
         logs = {view: self._compiled.flow.views[view] for view in self.declared.views}
         return result_of(epoch, outcome, logs, seconds, waited)
@@ -732,6 +885,7 @@ class Engine:
             run=replay.run,
             write=replay.write,
             asking=replay.asking,
+            undo=replay.undo,
         )
         outcome = (job or self._job).run(epoch, work, f"{self.declared.name}: {what}")
         return {report.member for report in outcome.reports if report.written}
@@ -741,6 +895,10 @@ class Engine:
         View → its change (``c0…``, ``_diff``): what it was then, bit for bit (invariant 1)."""
         lineage = self.history[number]
         views = self._compiled.flow.views
+        if lineage.rewind is not None:
+            logs = {view: self._flow.log_of(view) for view in views}
+            return {view: difference(log, lineage.rewind["to"], log, number - 1) for view, log in logs.items()}
+        owed = self._state.rewinds.retaken(number)
         if self._runner.scattered:
             partitions = self.partitions  # others would need layers of several members
         deliver = frozenset(views.values())
@@ -748,7 +906,9 @@ class Engine:
         work = []
         for name, offer in lineage.offers.items():
             source = self.declared.sources[name]
-            if source.replayable:
+            if owed is not None:
+                work.append(retaken(self._flow, name, owed, offer, partitions))
+            elif source.replayable:
                 work.append(Work(name, source, [offer]))
             else:
                 work.append(Work(name, LoggedChange(source.fields, self._flow.log_of(name), number, partitions), [{}]))
@@ -911,8 +1071,8 @@ class Engine:
         return name in self._compiled.flow.views
 
     def taken(self, source: str, at: int) -> list[Offer]:
-        """What epochs up to this one took of a source."""
-        return [offer for epoch, offer in self._intake.taken.get(source, ()) if epoch <= at]
+        """What epochs up to this one took of a source, but for what was undone by then."""
+        return [offer for _, offer in self._intake.in_effect(source, at, self._state.rewinds)]
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""
@@ -981,7 +1141,33 @@ class Engine:
             self._statistics.filtered,
         )
         last = self.history[-1].clock if self.history else None
-        return replace(status, clock=ClockStatus(last, host, self._clock.ahead(host) / 1e6))
+        clock = ClockStatus(last, host, self._clock.ahead(host) / 1e6)
+        return replace(status, clock=clock, owed=len(self._state.rewinds.owed), crash_now=self._forecasts())
+
+    def _measure(self) -> None:
+        """Keep the rates by which a crash is forecast, after a round of copying."""
+        if not self.closed:
+            target = self._directory.path / "probe"
+            self._rates.look(self.declared.locations, self._durability.holdings, target)
+
+    def _forecasts(self) -> tuple[Forecast, ...]:
+        """What each loss would cost now."""
+        if self.history.last < 0:
+            return ()
+        uris = [location.uri for location in self.declared.locations]
+        keeps: dict[str, list[tuple[int, int]]] = {}
+        for partition, owner in enumerate(self._runner.owners() if self._runner.scattered else ()):
+            keeps.setdefault(owner, []).append(partition_range(partition, self.partitions))
+        return forecasts(
+            self._rates.rates,
+            {uris[number]: holding for number, holding in self._durability.holdings.items()},
+            list(self._compiled.layouts),
+            self.history.last,
+            stays=self._state.settings.strategy.survives is Survives.EVERYTHING,
+            members=keeps,
+            detection=self._lead.timeout,
+            grace=self._runner.grace,
+        )
 
     # -- the end --------------------------------------------------------------------------------------------------
 

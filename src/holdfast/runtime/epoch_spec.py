@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.rewinds import state_clock
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.task.stage import EpochSpec
 
@@ -20,10 +21,12 @@ def epoch_spec(
     write: Mapping[str, frozenset[int]] | None = None,
     asking: frozenset[str] = frozenset(),
     partitions: int | None = None,
+    undo: int | None = None,
 ) -> EpochSpec:
     """An exact epoch. ``first``: the first epoch of a compound one; ``again``: it ran before, and nobody outside is
     asked but by the operators ``asking``; ``deliver``: the views whose change is wanted; ``run`` and ``write``: the
-    operators that are run and that write layers, in which partitions (None: all)."""
+    operators that are run and that write layers, in which partitions (None: all). ``undo``: the epoch to which a rewind
+    goes back (`EpochSpec.undo`)."""
     declared, runner = flow.compiled.declared, flow.runner
     history = flow.state.history
     return EpochSpec(
@@ -35,8 +38,9 @@ def epoch_spec(
         traces=str(flow.compiled.directory),
         parent=lineage.parent,
         deliver=deliver,
-        clock=lineage.clock,
-        before=history[(first or lineage.epoch) - 1].clock if lineage.epoch else -(2**63),
+        clock=lineage.clock if undo is None else state_clock(history, undo),
+        before=state_clock(history, (first or lineage.epoch) - 1) if lineage.epoch else -(2**63),
+        undo=undo,
         seed=lineage.seed,
         answers=lineage.answers if again else None,
         asking=asking,

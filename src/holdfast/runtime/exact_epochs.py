@@ -6,10 +6,11 @@ it is carried out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from holdfast.connectors.source import Offer
 from holdfast.coordinator import events
@@ -42,9 +43,10 @@ class ExactEpochs:
         census: Census,
         asking: Collection[str],
         goes_on_without: Callable[[], bool],
+        rewound: Callable[[Lineage], Outcome],
     ) -> None:
         """``asking``: the operators that ask outside; ``goes_on_without`` looks who is there, after a loss, and says
-        whether the flow goes on without those that are not."""
+        whether the flow goes on without those that are not; ``rewound`` writes what a rewind is to write."""
         self._flow = flow
         self._guard = flow.guard
         self._job = job
@@ -54,6 +56,7 @@ class ExactEpochs:
         self._census = census
         self._asking = asking
         self._goes_on_without = goes_on_without
+        self._rewound = rewound
 
     def run(
         self,
@@ -62,12 +65,15 @@ class ExactEpochs:
         back: bool,
         work: Sequence[Work],
         recorded: Lineage | None = None,
+        rewind: Mapping[str, Any] | None = None,
+        again: int | None = None,
     ) -> tuple[Lineage, Outcome, list[Instruction]]:
         """Run an epoch to its end, and have it count; what follows from that. ``back``: its clock may be before that of
-        the last one. ``recorded``: an epoch of another line, whose seed and answers it takes."""
+        the last one. ``recorded``: an epoch of another line, whose seed and answers it takes. ``rewind``: what it
+        undoes; ``again``: the epoch whose input it takes again."""
         while True:
             seed = self._flow.runner.draw() if recorded is None else recorded.seed
-            lineage = self._guard.begin(offers, clock, seed, back)
+            lineage = self._guard.begin(offers, clock, seed, back, rewind, again)
             try:
                 self._begun.add(lineage)
                 attempt = partial(self._attempt, lineage, work, recorded)
@@ -93,6 +99,8 @@ class ExactEpochs:
         return isinstance(error, MemberUnreachable) and (self._goes_on_without() or bool(self._asking))
 
     def _attempt(self, lineage: Lineage, work: Sequence[Work], recorded: Lineage | None) -> Outcome:
+        if lineage.rewind is not None:
+            return self._rewound(lineage)
         compiled = self._flow.compiled
         declared = compiled.declared
         if self._flow.runner.scattered and declared.settings.durable:

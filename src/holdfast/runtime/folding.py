@@ -50,6 +50,7 @@ class Folding:
         ends = {epoch for epoch in self._ends().union(state.copies.former.values()) if epoch < upto}
         digests = {epoch: digest for epoch in sorted(ends) if (digest := state.history.digest(epoch)) is not None}
         forms = state.versions.folded(upto)
+        taken, told = self._flow.intake.folded(upto, state.rewinds)
         present = {name: past[-1][2] for name, past in forms["spans"].items() if past and past[-1][1] is None}
         return Folded(
             epoch=upto,
@@ -60,7 +61,8 @@ class Folding:
             term=record.term,
             views=present if forms["changed"] >= 0 else None,
             end=record.digest,
-            taken=self._flow.intake.folded(upto),
+            taken=taken,
+            told=told,
             forms=forms,
             ends=digests,
         )

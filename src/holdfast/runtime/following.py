@@ -21,6 +21,7 @@ from pathlib import Path
 
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.rewinds import state_clock
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import HoldfastError, InputError
 from holdfast.log.lineage_copies import read_location
@@ -185,7 +186,8 @@ class Follower:
             traces=str(self._traces),
             parent=lineage.parent,
             clock=lineage.clock,
-            before=history[lineage.epoch - 1].clock if lineage.epoch else -(2**63),
+            before=state_clock(history, lineage.epoch - 1) if lineage.epoch else -(2**63),
+            undo=None if lineage.rewind is None else lineage.rewind["to"],
             seed=lineage.seed,
             answers=lineage.answers,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.coordinator.events import Event
@@ -20,10 +21,18 @@ class GuardedState:
 
         self._lock = threading.RLock()
 
-    def begin(self, offers: dict[str, Any], clock: int, seed: int, back: bool) -> Lineage:
+    def begin(
+        self,
+        offers: dict[str, Any],
+        clock: int,
+        seed: int,
+        back: bool,
+        rewind: Mapping[str, Any] | None = None,
+        again: int | None = None,
+    ) -> Lineage:
         """The lineage of the next exact epoch (`FlowState.begin`)."""
         with self._lock:
-            return self.state.begin(offers, clock, seed, back)
+            return self.state.begin(offers, clock, seed, back, rewind, again)
 
     def begin_on_branch(self, offers: dict[str, Any], clock: int, seed: int) -> Lineage:
         """The lineage of the next approximate epoch (`FlowState.begin_on_branch`)."""

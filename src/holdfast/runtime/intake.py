@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from holdfast.connectors.source import Offer, Source
-from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.folded import Folded, Taken
 from holdfast.coordinator.lineage import Lineage
+from holdfast.coordinator.rewinds import Rewinds
 from holdfast.errors import HoldfastError, InputError
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.runner import Work
@@ -34,7 +35,10 @@ class Intake:
         self._rested: dict[str, float] = {}
         """Source → when it is asked again by those who are patient, if it had nothing."""
         self.taken: dict[str, list[tuple[int, Offer]]] = {}
-        """Source → what complete epochs took of it, each with its epoch."""
+        """Source → what complete epochs took of it, each with its epoch; what was undone, and taken again, too."""
+
+        self.told: dict[str, list[tuple[int, Offer]]] = {}
+        """Source → what it is told was taken: all of that, once."""
 
         self._owed: list[tuple[str, int, Offer]] = []
         """What sources are still to be told was taken, in order."""
@@ -69,16 +73,34 @@ class Intake:
     def take(self, lineage: Lineage) -> None:
         """An epoch is complete, or a history begins with a base: then all that its epochs took is as it says."""
         if isinstance(lineage, Folded):
-            for name in {*self.taken, *lineage.taken}:
-                later = [each for each in self.taken.get(name, ()) if each[0] > lineage.epoch]
-                self.taken[name] = [*lineage.taken.get(name, ()), *later]
+            told = lineage.taken if lineage.told is None else lineage.told
+            for known, base in ((self.taken, lineage.taken), (self.told, told)):
+                for name in {*known, *base}:
+                    later = [each for each in known.get(name, ()) if each[0] > lineage.epoch]
+                    known[name] = [*base.get(name, ()), *later]
         for name, offer in lineage.offers.items():
             self.taken.setdefault(name, []).append((lineage.epoch, offer))
+            if lineage.again is None:
+                self.told.setdefault(name, []).append((lineage.epoch, offer))
 
-    def folded(self, upto: int) -> dict[str, tuple[tuple[int, Offer], ...]]:
-        """What epochs up to this one took, as few offers as each source can make of them."""
+    def in_effect(self, name: str, at: int, rewinds: Rewinds) -> list[tuple[int, Offer]]:
+        """What epochs up to ``at`` took of a source and no rewind has undone, each with its epoch."""
+        offers = self.taken.get(name, ())
+        live = rewinds.live(at)
+        return [each for each in offers if any(first <= each[0] <= last for first, last in live)]
+
+    def folded(self, upto: int, rewinds: Rewinds) -> tuple[Taken, Taken | None]:
+        """What epochs up to this one took, as few offers as each source can make of them; and what sources are told of
+        it, if that is something else."""
+        if self.told == self.taken and not rewinds.since(-1):
+            return self._fewer(self.taken, upto), None
+        taken = self._fewer({name: self.in_effect(name, upto, rewinds) for name in self.taken}, upto)
+        told = self._fewer(self.told, upto)
+        return taken, None if told == taken else told
+
+    def _fewer(self, some: Mapping[str, Sequence[tuple[int, Offer]]], upto: int) -> Taken:
         found = {}
-        for name, offers in self.taken.items():
+        for name, offers in some.items():
             old = [each for each in offers if each[0] <= upto]
             source = self._sources.get(name)
             fewer = source.fold([offer for _, offer in old]) if source is not None and old else []
@@ -110,7 +132,7 @@ class Intake:
 
     def catch_up(self) -> None:
         """Tell the sources what was taken before they were there."""
-        for name, offers in self.taken.items():
+        for name, offers in self.told.items():
             told = self._told.advanced.get(name, -1)
             for epoch, offer in offers if name in self._sources else ():
                 if epoch > told:
@@ -118,7 +140,7 @@ class Intake:
 
     def release(self, upto: int) -> None:
         """Tell the sources that they may forget what epochs up to this one took."""
-        for name, offers in self.taken.items():
+        for name, offers in self.told.items():
             told = self._told.released.get(name, -1)
             for epoch, offer in offers[self._first_after(offers, told) :] if name in self._sources else ():
                 if epoch > upto:

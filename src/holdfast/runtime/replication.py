@@ -76,6 +76,9 @@ class Replication:
             [*(partial(self._round_at, location) for location in range(len(locations))), self._sync_round],
             self._state.settings.strategy.pause,
         )
+        self.after_round: Callable[[], None] = lambda: None
+        """Called after each round, in its thread."""
+
         self.disk = LocalSync(runner, list(layouts), directory)
         self.rounds = 0
 
@@ -258,6 +261,7 @@ class Replication:
             self._changed.notify_all()
         for each in following:
             self._work.carry_out(each)
+        self.after_round()
 
     def _attempt(self, number: int, work: Callable[[], None]) -> None:
         try:

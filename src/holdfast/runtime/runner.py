@@ -78,6 +78,9 @@ class Runner(Protocol):
     threads: bool
     """Whether background work has threads of its own. If not, whoever drives the engine calls `Engine.upkeep`."""
 
+    grace: float
+    """Seconds for which a member that was lost is waited for: it may come back, beside the same layers."""
+
     def job(self, flow: Dataflow, program: Program) -> Job: ...
 
     scattered: bool

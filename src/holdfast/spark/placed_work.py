@@ -37,7 +37,7 @@ _PAUSE = 0.5
 _HEARING = 2.0
 """Within so many seconds a loss is heard of."""
 
-_GRACE = 3.0
+GRACE = 3.0
 """So long one that was lost may take to come back: an executor that died is started again, beside the same layers."""
 
 
@@ -113,7 +113,7 @@ class PlacedWork:
             return self.ownership.shared(self._hosts)
         return self.ownership.seen(self._hosts, settle)
 
-    def await_members(self, names: Collection[str], seconds: float = _GRACE) -> None:
+    def await_members(self, names: Collection[str], seconds: float = GRACE) -> None:
         """Give members that are known by name a little time to be there."""
         deadline = time.monotonic() + seconds
         while self.scattered and not set(names) <= self._hosts.keys() and time.monotonic() < deadline:

@@ -24,7 +24,7 @@ from holdfast.runtime.runner import Beside, Job, R, T, unreachable
 from holdfast.spark import background_slots
 from holdfast.spark.epoch_job import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
-from holdfast.spark.placed_work import PlacedWork
+from holdfast.spark.placed_work import GRACE, PlacedWork
 from holdfast.task.program import Program, bounds
 
 
@@ -50,6 +50,7 @@ class SparkRunner:
     """Epoch jobs in one pool; upkeep in another, of less weight."""
 
     threads = True
+    grace = GRACE
 
     def __init__(
         self,

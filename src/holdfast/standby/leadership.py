@@ -37,6 +37,11 @@ class Leadership:
     def leased(self) -> bool:
         return self._lease is not None
 
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a driver that is gone is missed; 0 if nobody stands by."""
+        return 0.0 if self._lease is None else self._lease.timeout
+
     def attach(self, claims: Claims) -> None:
         """The log is claimed now."""
         self._claims = claims

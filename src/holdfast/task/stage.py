@@ -39,7 +39,7 @@ from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
 from holdfast.trace.name import LayerName
-from holdfast.trace.rows import Block, Layout
+from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
 Entry = tuple[str, tuple[NativeStep, ...]]
@@ -66,6 +66,10 @@ class EpochSpec:
     clock: int = 0
     before: int = -(2**63)
     """The clock of the epoch before."""
+
+    undo: int | None = None
+    """In a rewind: the epoch as of which all state is to be. Operators negate what they wrote since. With ``first`` 0
+    they are computed as of that epoch from their input, and write the difference to what they have."""
 
     seed: int = 0
     answers: Mapping[str, Mapping[str, str]] | None = None
@@ -306,6 +310,8 @@ def run_operator(
     """One step of one operator in one partition: read its traces, compute, write its new layers."""
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
+    if epoch.undo is not None and not initial:
+        return _undone(operator, partition, epoch, report)
     if not initial and not operator.ticks and not any(host_path.get(channel) for channel in operator.channels):
         return _quiet(operator, partition, epoch, report)
     begun = since = time.perf_counter()
@@ -350,15 +356,63 @@ def run_operator(
         for suffix, layout in operator.spec.layouts().items():
             directory = trace_directory(epoch, operator.id, suffix)
             block = step.layers.get(suffix)
+            block = Block.empty(layout) if block is None else block
+            first = epoch.first
+            if epoch.undo is not None:
+                first = epoch.number
+                block = _minus_present(block, directory, layout, low, high, epoch)
+                _note_undone(report, operator, block)
             name = _written(
-                directory, Block.empty(layout) if block is None else block, layout,
-                low=low, high=high, first=epoch.first, last=epoch.number, digest=epoch.digest,
-                since=-1 if epoch.first == epoch.number else epoch.number,
+                directory, block, layout,
+                low=low, high=high, first=first, last=epoch.number, digest=epoch.digest,
+                since=-1 if first == epoch.number else epoch.number,
                 metadata=_footer(operator, step.answers),
             )  # fmt: skip
             _note_written(report, operator, suffix, directory, name)
     report.spent[operator.id] = report.spend("write", since) - begun
+    if epoch.undo is not None:
+        return step.output  # for the operators behind it; what it changed is noted
     return _noted(report, operator, epoch, step.output)
+
+
+def _undone(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
+    """A step of a rewind: the operator's traces get the negated changes since the epoch to go back to. State is
+    additive, so it is then what it was. It hands nothing on: each operator does the same for itself."""
+    assert epoch.undo is not None
+    since = time.perf_counter()
+    low, high = partition_range(partition, epoch.partitions)
+    for suffix, layout in operator.spec.layouts().items():
+        directory = trace_directory(epoch, operator.id, suffix)
+        trace = Trace.open(directory, layout, low, high, epoch.number - 1, epoch.chain)
+        report.layers[f"{operator.id}.{suffix}"] = len(trace.layers)
+        changes = trace.changes(epoch.undo, epoch.number - 1)
+        block = consolidate(_negated(changes).at(epoch.number), layout)
+        _note_undone(report, operator, block)
+        if epoch.writes(operator.id, partition):
+            name = _written(
+                directory, block, layout, low=low, high=high, first=epoch.number, last=epoch.number,
+                digest=epoch.digest, metadata=_footer(operator, {}),
+            )  # fmt: skip
+            _note_written(report, operator, suffix, directory, name)
+    report.spent[operator.id] = report.spend("write", since) - since
+    return operator.output.empty_table()
+
+
+def _minus_present(block: Block, directory: Path, layout: Layout, low: int, high: int, epoch: EpochSpec) -> Block:
+    """What turns the rows that a trace has into those of ``block``."""
+    present = Trace.open(directory, layout, low, high, epoch.number - 1, epoch.chain).scan()
+    return consolidate(Block.concat([block, _negated(present)]).at(epoch.number), layout)
+
+
+def _negated(block: Block) -> Block:
+    return replace(block, adds={name: -values for name, values in block.adds.items()})
+
+
+def _note_undone(report: TaskReport, operator: Compiled, block: Block) -> None:
+    """What a rewind changed in an operator."""
+    if operator.spec.keeps_collection:
+        report.rows[operator.id] = block.rows
+        report.net[operator.id] = exact.total(block.diff)
 
 
 @contextmanager
@@ -433,8 +487,9 @@ def _answers(operator: Compiled, epoch: EpochSpec) -> Mapping[str, str] | None:
 
 def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> StepResult:
     """What the operator has given up to the epoch, from the traces that it has already."""
+    at = epoch.number if epoch.undo is None else epoch.undo
     traces = {
-        suffix: Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, epoch.number, epoch.chain)
+        suffix: Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, at, epoch.chain)
         for suffix, layout in operator.spec.layouts().items()
     }
     return StepResult({}, operator.spec.remembered(traces))

@@ -33,8 +33,15 @@ def print_status(found: dict[str, Any], console: Console) -> None:
     facts.add_row("safe point", _safe(found))
     if found["at_risk"] is not None:
         facts.add_row("at risk", _at_risk(found["at_risk"]))
+    for each in found["rewinds"]:
+        why = f": {each['reason']}" if each["reason"] else ""
+        facts.add_row("rewound", Text(f"in epoch {each['epoch']:,}, to epoch {each['to']:,}{why}"))
+    if found["owed"]:
+        facts.add_row("to take again", f"the input of {_count(found['owed'], 'epoch')}")
     layers = sum(trace["layers"] for trace in found["traces"])
     facts.add_row("state", f"{size(found['bytes'])} in {layers:,} layers of {len(found['traces']):,} traces")
+    for each in found["crash_now"][:2]:
+        facts.add_row(f"if the {each['what']} is lost", f"first output after {each['shown']}")
     console.print(facts)
     _print_levels(found, console)
     _print_collections(found, console)

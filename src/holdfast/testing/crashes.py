@@ -48,6 +48,8 @@ MARKS = (
     "branches.written",
     "branches.unnamed",
     "promote.linked",
+    "rewind.undone",
+    "drain.brought_over",
     "merge",
     "loop.round",
 )

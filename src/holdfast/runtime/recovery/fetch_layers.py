@@ -206,6 +206,16 @@ class Layers:
             return False
         return True
 
+    def has_changes(self, trace: str, low: int, high: int, after: int, upto: int) -> bool:
+        """Whether what is where the range is kept tells the changes after one epoch, up to another."""
+        try:
+            for part in self._pieces(low, high):
+                if after < upto:
+                    cover(self._local(trace, *part), *part, upto, self._chain, after=after, exact=True)
+        except (EpochUnavailable, LogDamaged):
+            return False
+        return True
+
     def sizes(self, fetches: Sequence[Fetch]) -> int:
         """How many bytes the layers to fetch have in the locations."""
         return sum(self._holdings[one.locations[0]].layers[one.trace][one.name] for one in fetches)

@@ -233,7 +233,7 @@ class Recoverer:
         recovery.layers_reused = max(0, layers.count - recovery.layers_fetched)
         if whole:
             return
-        self._fresh = {*self._fresh, *self._as_new(layers)}
+        self._fresh = {*self._fresh, *self._as_new(layers), *self._cannot_undo(layers, ranges)}
         # What is new is filled from what is not: that must be whole first. What reads it comes with it.
         self._replay(self._plan(layers, ranges, self._with_readers(self._fresh)), layers)
         if self._fresh:
@@ -271,6 +271,19 @@ class Recoverer:
         for operator in set(self._later) - self._compiled.drawing:
             if any(layers.reach(trace, 0, 2**64) < 0 for trace in self._compiled.traces[operator]):
                 yield operator
+
+    def _cannot_undo(self, layers: Layers, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """The operators that lost a rewind, and whose traces do not tell what it undid: they were computed for it, as a
+        new view is, and so they are again."""
+        last, rewinds = self._state.epochs.last, self._state.rewinds.since(-1)
+        for operator in set(self._compiled.traces) - self._compiled.drawing if rewinds else ():
+            traces = self._compiled.traces[operator]
+            for low, high in ranges:
+                upto = min(layers.reach(trace, low, high) for trace in traces)
+                undone = [to for epoch, to in rewinds.items() if to <= upto < epoch <= last]
+                if not all(layers.has_changes(trace, low, high, to, upto) for to in undone for trace in traces):
+                    yield operator
+                    break
 
     def _replay(self, plan: Sequence[Replay], layers: Layers) -> None:
         recovery = self.recovery
@@ -386,6 +399,11 @@ class Recoverer:
             fresh=self._fresh,
             drawing=self._compiled.drawing,
             base=base.epoch if (base := self._state.history.base) is not None else -1,
+            rewinds=self._state.rewinds.since(-1),
+            undoable=lambda operator, partition, to: all(
+                layers.has_changes(trace, *ranges[partition], to, covers[operator, partition])
+                for trace in self._compiled.traces[operator]
+            ),
         )
 
     def _after_a_rest(self, covers: dict[tuple[str, int], int], last: int) -> list[Replay]:
@@ -427,7 +445,9 @@ class Recoverer:
             lost = [
                 epoch
                 for epoch, _ in self._flow.intake.taken[name]
-                if epoch > upto and (name, epoch) not in self._flow.pushed
+                if epoch > upto
+                and (name, epoch) not in self._flow.pushed
+                and self._state.rewinds.retaken(epoch) is None  # it is read where it was taken before
             ]
             if lost:
                 raise self._incomplete(name, lost[0], lost[-1])

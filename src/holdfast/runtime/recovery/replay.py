@@ -23,6 +23,7 @@ from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.fetch_layers import Layers
 from holdfast.runtime.recovery.logged_source import ConvertedRows, LoggedChange, LoggedRows
 from holdfast.runtime.recovery.record import RecoveryRecord
+from holdfast.runtime.recovery.retaken import retaken
 from holdfast.runtime.runner import Job, Work
 from holdfast.runtime.schema_changes import FormerLog
 
@@ -58,6 +59,11 @@ class ReplayRun:
 
     def carry_out(self, replay: Replay, layers: Layers, recovery: RecoveryRecord) -> None:
         """Write what the replay is to write; ``layers`` are those that there are."""
+        if replay.undo is not None:
+            by = self._again(replay, [], None)
+            recovery.members = sorted({*recovery.members, *by} - {""})
+            recovery.note(replay.first, replay.epoch, replay.write, replay.run)
+            return
         for part, reading in self._parts(replay, layers):
             if self._leaves_out:
                 recovery.missing = sorted({*recovery.missing, *range(part.first, part.epoch + 1)})
@@ -67,6 +73,10 @@ class ReplayRun:
             by = self._again(part, work, reading.job)
             recovery.members = sorted({*recovery.members, *by} - {""})
             recovery.note(part.first, part.epoch, part.write, part.run)
+
+    def parts(self, replay: Replay, layers: Layers) -> list[Replay]:
+        """The replays that are run for one, each with the sources that it reads."""
+        return [part for part, _ in self._parts(replay, layers)]
 
     def _parts(self, replay: Replay, layers: Layers) -> Iterator[tuple[Replay, _Reading]]:
         """The replay, or several if logs lie between operators that are to be written."""
@@ -131,13 +141,18 @@ class ReplayRun:
         filling = replay.first == 0
         for name in sorted(replay.sources & self._compiled.declared.sources.keys()):
             source = self._compiled.declared.sources[name]
-            taken = [each for each in self._open.intake.taken.get(name, ()) if replay.first <= each[0] <= replay.epoch]
+            rewinds = self._open.state.rewinds
+            live = self._open.intake.in_effect(name, replay.epoch, rewinds)
+            taken = [each for each in live if replay.first <= each[0]]
             epochs, offers = [epoch for epoch, _ in taken], [offer for _, offer in taken]
             if not offers:
                 continue
             if name in self.former and filling:
                 recovery.note_read(recovery.logs, name, [replay.epoch], filling)
                 yield Work(name, self._from_former(replay, name, tuple(source.fields)), [{}])
+            elif not filling and (owed := rewinds.retaken(replay.epoch)) is not None:
+                yield retaken(self._open, name, owed, offers[0], self._runner.partitions)
+                recovery.note_read(recovery.sources, name, epochs, filling)
             elif source.replayable:
                 recovery.note_read(recovery.sources, name, epochs, filling)
                 yield Work(name, source, offers)

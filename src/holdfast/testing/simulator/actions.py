@@ -207,10 +207,26 @@ class PromoteBranch:
     seed: int
 
 
+@dataclass(frozen=True)
+class Drain:
+    """A member leaves on purpose: the driver on a host has it hand over what it keeps, and it goes."""
+
+    host: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """The driver on a host undoes the last epochs, and takes their input again."""
+
+    host: int
+    seed: int
+
+
 Action = (
     Feed | Step | Upkeep | CrashAt | Kill | Close | LoseDisk | LoseLayers | Damage | LoseCopy | DamageCopy | Weather
     | SinkWeather | Edit | LoseMembers | LoseMemberAt | KillTaskAt | Repair | MakeBranch | ReplayBranch | RemoveBranch
-    | PromoteBranch
+    | PromoteBranch | Rewind | Drain
 )  # fmt: skip
 
 _CHANCES: dict[type[Action], float] = {
@@ -249,6 +265,50 @@ def with_branches(seed: int, actions: list[Action]) -> list[Action]:
     for _ in range(chance.randrange(3)):
         crash = CrashAt(0, chance.choice(BRANCHING), chance.choice((1, 1, 2)))
         found.insert(chance.randrange(len(found) + 1), crash)
+    return found
+
+
+DRAINING = (
+    "drain.brought_over", "task: handing layers over", "task: taking layers", "task: bringing layers back",
+    "task: bringing layers ahead",
+)  # fmt: skip
+"""Marks that a flow comes to whose members leave on purpose."""
+
+
+def with_drains(seed: int, actions: list[Action]) -> list[Action]:
+    """The actions, and members that leave on purpose, with crashes and losses in the middle of some."""
+    chance = random.Random(f"{seed} drains")
+    found = list(actions)
+    for _ in range(chance.randrange(1, 4)):
+        some: list[Action] = [LoseMembers(chance.getrandbits(32), 0, 1), Step(0), Drain(0, chance.getrandbits(32))]
+        if chance.random() < 0.4:
+            some.insert(2, CrashAt(0, chance.choice(DRAINING), chance.choice((1, 1, 2))))
+        if chance.random() < 0.3:
+            some.insert(2, LoseMemberAt(chance.getrandbits(32), "task: handing layers over", 1))
+        place = chance.randrange(len(found) + 1)
+        found[place:place] = [*some, Step(0)]
+    return found
+
+
+REWINDING = (
+    "rewind.undone", "epoch.ran", "epoch.complete", "sink.before_commit", "sink.after_commit", "task: epoch",
+    "recovery.before_replay", "round.before_layers",
+)  # fmt: skip
+"""Marks that a flow comes to which is rewound."""
+
+
+def with_rewinds(seed: int, actions: list[Action]) -> list[Action]:
+    """The actions, and rewinds among them, with crashes in the middle of some."""
+    chance = random.Random(f"{seed} rewinds")
+    found = list(actions)
+    for _ in range(chance.randrange(1, 5)):
+        some: list[Action] = [Rewind(0, chance.getrandbits(32))]
+        if chance.random() < 0.6:
+            some.insert(0, CrashAt(0, chance.choice(REWINDING), chance.choice((1, 1, 2, 3))))
+        if chance.random() < 0.5:
+            some += [Step(0)] * chance.randrange(1, 4)
+        place = chance.randrange(len(found) + 1)
+        found[place:place] = some
     return found
 
 

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,16 @@ from holdfast.coordinator.folded import Folded
 from holdfast.coordinator.history import History
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.retention import Bound, Retention
-from holdfast.errors import EpochUnavailable, Fenced, HoldfastError, LogDamaged, SinkError, StoreError
+from holdfast.errors import (
+    DeclarationError,
+    EpochUnavailable,
+    Fenced,
+    HoldfastError,
+    LogDamaged,
+    SinkError,
+    StoreError,
+    UnknownName,
+)
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategies import NoSync
 from holdfast.guarantees.strategy import Strategy
@@ -32,7 +42,7 @@ from holdfast.testing.memory import MemoryLocation
 from holdfast.testing.quiet_logs import quiet_logs
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import branching, looked_up
-from holdfast.testing.simulator.actions import Action, actions_of, with_branches
+from holdfast.testing.simulator.actions import Action, actions_of, with_branches, with_drains, with_rewinds
 from holdfast.testing.simulator.approximate import check_approximate
 from holdfast.testing.simulator.model import (
     DRAWN,
@@ -57,6 +67,7 @@ from holdfast.testing.simulator.world import (
     World,
     bag_of,
     difference,
+    in_effect,
     view_after,
 )
 from holdfast.trace.layer import check_bytes, forget_all
@@ -187,6 +198,12 @@ class Simulation:
         self.branches = 0
         """So many branches were there at the end."""
 
+        self.drained = 0
+        """So many members have left on purpose."""
+
+        self.rewinds = 0
+        """So many rewinds were asked for."""
+
         self.approximate = 0
         """So many times views were read that were approximate."""
 
@@ -253,8 +270,42 @@ class Simulation:
                 self._drive(host, partial(self._promote, random.Random(seed)))
             case act.RemoveBranch(host, seed):
                 self._drive(host, lambda driver: branching.remove(driver.open(), random.Random(seed)))
+            case act.Drain(host, seed):
+                self._drive(host, lambda driver: self._drain(driver.open(), random.Random(seed)))
+            case act.Rewind(host, seed):
+                self._drive(host, lambda driver: self._rewind(driver.open(), random.Random(seed)))
             case act.SinkWeather(failing):
                 self.world.sink_failing = failing
+
+    def _drain(self, engine: Engine, chance: random.Random) -> None:
+        """Have a member leave, and go: it must cost no epoch, unless others were lost meanwhile."""
+        members = sorted(self.world.members)
+        if len(members) < 2 or engine.last < 0:
+            return
+        engine.step()
+        leaving = chance.choice(sorted(self.world.members))
+        before = set(self.world.members)
+        with suppress(UnknownName, DeclarationError):  # it is gone, or the others are leaving, too
+            engine.bring_ahead(leaving)
+            done = engine.drain(leaving)
+            if done.epochs and before == set(self.world.members) and not done.damaged:
+                raise Broken(f"member {leaving} left, and epochs {done.epochs} were computed again")
+            self.drained += 1
+            if leaving in self.world.members:
+                self.world.lose_member(leaving)
+
+    def _rewind(self, engine: Engine, chance: random.Random) -> None:
+        """Go back to some epoch; to the earliest that is possible, if that one is not."""
+        if engine.last < 1:
+            return
+        try:
+            engine.rewind(max(0, engine.last - chance.choice((1, 1, 2, 3, 5, 9))), "simulated", {})
+        except EpochUnavailable as error:
+            earliest = error.fields["earliest"]
+            if earliest is not None:
+                assert isinstance(earliest, int)
+                engine.rewind(earliest, "simulated", {})
+        self.rewinds += 1
 
     def _promote(self, chance: random.Random, driver: SimulatedDriver) -> None:
         engine = driver.open()
@@ -411,7 +462,7 @@ class Simulation:
                 bags = self.world.upto(history[: upto + 1])
                 said = [each.views["spend"] for each in history[: upto + 1] if each.views and "spend" in each.views]
                 edition = edition_of(said[-1]["log"]) if said else 0
-                found, clock = view_after(commits[: upto + 1]), history[upto].clock
+                found, clock = view_after(commits[: upto + 1]), in_effect(history[: upto + 1])[-1].clock
                 self._compare(f"sink of {view} after epoch {upto}", view, found, bags, clock, edition)
 
     def finish(self) -> None:
@@ -442,7 +493,7 @@ class Simulation:
         for view in self.world.flow:
             kept, last = engine.readable(view, None)
             found, edition = bag_of(kept.rows(0, ALL, last)), self.world.edition
-            self._compare(f"view {view}", view, found, bags, history[last].clock, edition)
+            self._compare(f"view {view}", view, found, bags, in_effect(history)[-1].clock, edition)
             self._compare_draws(f"view {view}", view, found, last)
         looked_up.check_in_turn(engine)
         looked_up.check_beside(engine)
@@ -456,7 +507,7 @@ class Simulation:
                     if back >= self.filled:
                         raise
                     continue
-                found, clock = bag_of(kept.rows(0, ALL, at)), history[at].clock
+                found, clock = bag_of(kept.rows(0, ALL, at)), in_effect(history[: at + 1])[-1].clock
                 self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
                 self._compare_draws(f"view {view} as of epoch {back}", view, found, at)
         self.branches = branching.check(self.world, engine, self._check_views)
@@ -475,7 +526,8 @@ class Simulation:
 
     def _check_views(self, subject: str, engine: Engine, at: int) -> None:
         """The views of an engine are as its history says."""
-        bags, clock = self.world.upto(self.whole(engine.history)[: at + 1]), engine.history[at].clock
+        whole = self.whole(engine.history)[: at + 1]
+        bags, clock = self.world.upto(whole), in_effect(whole)[-1].clock
         for view in self.world.flow:
             found = bag_of(engine.readable(view, at)[0].rows(0, ALL, at))
             self._compare(f"{subject}: view {view}", view, found, bags, clock, self.world.edition)
@@ -494,10 +546,13 @@ class Simulation:
 
 def _check_drawn(commits: Sequence[Commit], started: int) -> None:
     """Of each row a sink sees one draw and one answer: what goes is what came, and nothing else changes."""
-    answers = [row[-1] for commit in commits[started:] for row, diff in commit.change for _ in range(diff)]
+    forward = [commit for commit in commits[started:] if commit.lineage.rewind is None]
+    answers = [row[-1] for commit in forward for row, diff in commit.change for _ in range(diff)]
     if len(answers) != len(set(answers)):
         raise Broken(f"answers were given to two rows: {[each for each, n in Counter(answers).items() if n > 1][:5]}")
     for epoch, commit in enumerate(commits[started + 1 :], started + 1):
+        if commit.lineage.rewind is not None:
+            continue  # a row that went and came again has the values of before
         changed: Bag = Counter()
         for row, diff in commit.change:
             changed[row] += diff
@@ -566,12 +621,17 @@ def simulate(
     on_loss: str = "replay",
     strategy: Strategy | None = None,
     branches: bool = False,
+    rewinds: bool = False,
+    drains: bool = False,
 ) -> SimulationFailure | None:
     """The run of a seed; ``scattered``: with layers that are kept by members, which come and go; with
     ``on_loss="continue"`` the flow goes on without what is lost, until it is repaired. ``strategy``: one under which
-    recovery is precise; by default ``hf.nosync()``. ``branches``: with branches that are made, fed and removed."""
+    recovery is precise; by default ``hf.nosync()``. ``branches``: with branches that are made, fed and removed;
+    ``rewinds``: with rewinds; ``drains``: with members that leave on purpose."""
     actions = actions_of(seed, length, scattered, on_loss)
-    return run(seed, with_branches(seed, actions) if branches else actions, scattered, on_loss, strategy)
+    actions = with_branches(seed, actions) if branches else actions
+    actions = with_drains(seed, actions) if drains else actions
+    return run(seed, with_rewinds(seed, actions) if rewinds else actions, scattered, on_loss, strategy)
 
 
 def shrink(

@@ -46,6 +46,7 @@ class SimulatedRunner:
     """Runs everything in this thread. Where the world has members, each in its own directory."""
 
     threads = False
+    grace = 0.0
 
     def __init__(self, world: World, partitions: int) -> None:
         self._world = world

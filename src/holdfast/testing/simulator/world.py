@@ -166,7 +166,7 @@ class World:
         """What the sources held after the epochs of a history; each batch must have been taken once, in order."""
         taken = dict.fromkeys(SOURCES, 0)
         bags: dict[str, Bag] = {name: Counter() for name in SOURCES}
-        for lineage in history:
+        for lineage in in_effect(history):
             for name, offer in lineage.offers.items():
                 if offer["first"] != taken[name]:
                     raise Broken(
@@ -178,6 +178,18 @@ class World:
                     for row, diff in batch:
                         bags[name][row] += diff
         return {name: Counter({row: n for row, n in bag.items() if n}) for name, bag in bags.items()}
+
+
+def in_effect(history: Sequence[Lineage]) -> list[Lineage]:
+    """The epochs of a history, from epoch 0 on, that no rewind has undone; the plain way, from the last one back."""
+    found = []
+    epoch = len(history) - 1
+    while epoch >= 0:
+        rewind = history[epoch].rewind
+        if rewind is None:
+            found.append(history[epoch])
+        epoch = epoch - 1 if rewind is None else rewind["to"]
+    return found[::-1]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,186 @@
+"""What a crash would cost now: seconds until the first output after it, epochs computed again, bytes fetched.
+
+The time after a loss has five parts, each from something that was measured in this flow, or in a process before it:
+
+    detection   until somebody notices: the timeout of a lease, or Spark's report of an executor that died
+    start       a new process: Python, Spark, reading the declaration, opening the log, and its first, cold epoch
+    fetch       layers that are nowhere else, from the log's locations: so much for each layer, and for each byte
+    replay      epochs that no copy has, computed again, one after the other
+    epoch       the first new one, which is the output that is waited for, where no process is started
+
+What is lost decides which parts there are. A driver that dies leaves its layers on its disk. With its host all local
+layers go. A member takes the layers of its partitions along. A location holds copies: nothing waits for them.
+
+Pure: holdings and rates in, forecasts out. Cost: a cover for each trace and location.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from holdfast.coordinator.copy_plan import Holding, trusting
+from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.trace.cover import cover, covered
+from holdfast.trace.name import ALL, LayerName
+
+EXECUTOR_DEATH = 1.0
+"""Seconds in which Spark reports an executor that died."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What was measured of a flow. A rate that was not measured yet is None."""
+
+    start: float | None = None
+    """Seconds from the start of a process until the flow's first epoch was complete, without what recovery did."""
+
+    epoch: float | None = None
+    """Seconds of an epoch: the median of the last ones."""
+
+    replay: float | None = None
+    """Seconds of an epoch that was computed again."""
+
+    layer: float | None = None
+    """Seconds for each layer that is fetched."""
+
+    byte: float | None = None
+    """Seconds for each byte of it."""
+
+    def known(self, others: Rates) -> Rates:
+        """These rates, and where one was not measured, that of others."""
+        pairs = ((each.name, getattr(self, each.name), getattr(others, each.name)) for each in fields(Rates))
+        return Rates(**{name: other if own is None else own for name, own, other in pairs})
+
+    def differs(self, others: Rates) -> bool:
+        """Whether some rate is another one by more than a quarter."""
+        for each in fields(Rates):
+            mine, other = getattr(self, each.name), getattr(others, each.name)
+            if mine is not None and (other is None or not 0.8 * other <= mine <= 1.25 * other):
+                return True
+        return False
+
+    def to_json(self) -> dict[str, float]:
+        return {each.name: value for each in fields(Rates) if (value := getattr(self, each.name)) is not None}
+
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Rates:
+        names = {each.name for each in fields(Rates)}
+        return Rates(**{name: float(value) for name, value in said.items() if name in names})
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one loss would cost now, from what was measured of the flow (``flow.status().crash_now``)."""
+
+    what: str
+    """``driver`` (its process dies), ``driver's host`` (with its disk), ``member …`` or ``location …``."""
+
+    seconds: float
+    """Until the first output after it: the sum of the parts."""
+
+    parts: dict[str, float]
+    """Seconds of ``detection``, ``start``, ``fetch``, ``replay`` and of the first ``epoch``."""
+
+    epochs: int
+    """So many epochs would be computed again."""
+
+    bytes: int
+    """So many bytes would be fetched from the log's locations."""
+
+    def __str__(self) -> str:
+        known = [f"{name} {_duration(spent)}" for name, spent in self.parts.items() if spent >= 0.0005]
+        done = f"{self.epochs:,} epochs again, {self.bytes / 1e6:,.1f} MB fetched"
+        return f"{_duration(self.seconds)} ({', '.join(known) or 'nothing to wait for'}; {done})"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:,.0f} ms"
+    return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.1f} min"
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a loss takes along: layers that must be fetched, and epochs that must be computed again."""
+
+    layers: int = 0
+    bytes: int = 0
+    epochs: int = 0
+
+
+def lost_range(holdings: Sequence[Holding], traces: Collection[str], last: int, low: int = 0, high: int = ALL) -> Lost:
+    """What must be done so that a range of key hashes, whose local layers are gone, is as of epoch ``last`` again:
+    ``holdings`` are what the locations have."""
+    layers, size, reach = 0, 0.0, last
+    for trace in traces:
+        sizes = {name: size for holding in holdings for name, size in holding.layers.get(trace, {}).items()}
+        upto = covered(sizes, low, high, trusting(last))
+        reach = min(reach, upto)
+        for name in needed(sizes, low, high, last):
+            layers += 1
+            size += sizes[name] * min(1.0, (high - low) / (name.high - name.low))
+    return Lost(layers, int(size), last - reach)
+
+
+def needed(names: Collection[LayerName], low: int, high: int, last: int) -> set[LayerName]:
+    """The layers among these that cover a range as far as they can."""
+    upto = covered(names, low, high, trusting(last))
+    if upto < 0:
+        return set()
+    try:
+        return {piece.name for piece in cover(names, low, high, upto, trusting(last))}
+    except (EpochUnavailable, LogDamaged):
+        return set()
+
+
+def forecasts(
+    rates: Rates,
+    holdings: Mapping[str, Holding],
+    traces: Collection[str],
+    last: int,
+    *,
+    stays: bool,
+    members: Mapping[str, Sequence[tuple[int, int]]],
+    detection: float = 0.0,
+    grace: float = 0.0,
+) -> tuple[Forecast, ...]:
+    """What each loss would cost now. ``holdings``: location → what it holds; ``stays``: what a driver that dies has
+    written is still there; ``members``: member → the key hashes that it keeps, where not all is on the driver's host;
+    ``detection``: seconds until a driver that is gone is missed; ``grace``: for which a lost member is waited for."""
+    copies = list(holdings.values())
+    everything = lost_range(copies, traces, last)
+    gone = Lost() if members else everything
+    found = [
+        _forecast("driver", rates, Lost() if stays else gone, detection, starts=True),
+        _forecast("driver's host", rates, gone, detection, starts=True),
+    ]
+    for member, ranges in members.items():
+        parts = [lost_range(copies, traces, last, low, high) for low, high in ranges]
+        lost = Lost(
+            sum(each.layers for each in parts),
+            sum(each.bytes for each in parts),
+            max((each.epochs for each in parts), default=0),
+        )
+        found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH + grace, starts=False))
+    # Others serve, and it is filled again in the background.
+    found += [_forecast(f"location {uri}", rates, Lost(), 0.0, starts=False) for uri in holdings]
+    return tuple(found)
+
+
+def _forecast(what: str, rates: Rates, lost: Lost, detection: float, *, starts: bool) -> Forecast:
+    parts = seconds(rates, lost, detection=detection, starts=starts)
+    return Forecast(what, sum(parts.values()), parts, lost.epochs, lost.bytes)
+
+
+def seconds(rates: Rates, lost: Lost, *, detection: float, starts: bool) -> dict[str, float]:
+    """The parts of the time until the first output; ``starts``: a process must be started."""
+    epoch = rates.epoch or 0.0
+    return {
+        "detection": detection,
+        "start": (rates.start or 0.0) if starts else 0.0,
+        "fetch": lost.layers * (rates.layer or 0.0) + lost.bytes * (rates.byte or 0.0),
+        "replay": lost.epochs * (epoch if rates.replay is None else rates.replay),
+        "epoch": 0.0 if starts and rates.start is not None else epoch,  # a start is measured to the first epoch's end
+    }

@@ -1,0 +1,151 @@
+"""The rates of an open flow, as they are measured: how long it takes to start, to run an epoch, to fetch a layer.
+
+They are for the forecast of what a crash would cost (`coordinator/forecast.py`), also by somebody who looks at the log
+from outside, or after the driver died: so they are written beside the log, in one small file that is replaced when a
+rate has changed by more than a quarter. What this process has not measured yet is what a process before it has.
+
+How fast layers are fetched is seen in recoveries; before there was one, a few layers are fetched into a directory of
+their own after a round of copying, once in a process, and removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.coordinator.copy_plan import Holding
+from holdfast.coordinator.forecast import Rates
+from holdfast.errors import HoldfastError, LogDamaged, StoreError
+from holdfast.log.copying import Fetch, fetch_all
+from holdfast.log.location import Location
+from holdfast.log.replica import Replica
+from holdfast.log.working_directory import LogDirectory
+from holdfast.runtime.recovery.record import RecoveryRecord
+from holdfast.trace.name import LayerName
+
+_SOON = 600.0
+"""Seconds: a flow that is opened later than this after its process began was not what the process was started for."""
+
+_MOST = 16_000_000
+"""Bytes that are fetched at most to see how fast that is."""
+
+_FEW = 8
+
+_Copy = tuple[int, str, LayerName, int]
+"""Bytes, trace, name and location of a layer."""
+
+
+class MeasuredRates:
+    """What is known of a flow's rates."""
+
+    def __init__(self, directory: LogDirectory, replicas: Mapping[str, Replica]) -> None:
+        self._directory = directory
+        self._replicas = replicas
+        self._own = Rates()
+        self._written = self._read()
+        self._opened: float | None = None
+        self._probed = False
+
+    @property
+    def rates(self) -> Rates:
+        """What was measured, by this process or by one before it."""
+        return self._own.known(self._written)
+
+    def opened(self, began: float, recovery: RecoveryRecord) -> None:
+        """The flow is open; it began to be so at ``began`` (`time.perf_counter`)."""
+        recovered = sum(recovery.seconds.get(phase, 0.0) for phase in ("fetch", "replay", "hand"))
+        age = process_age()
+        took = age if age is not None and age < _SOON else time.perf_counter() - began
+        self._opened = max(0.0, took - recovered)
+        self.recovered(recovery)
+
+    def recovered(self, recovery: RecoveryRecord) -> None:
+        """A recovery is over."""
+        if recovery.epochs and recovery.filled is None and recovery.seconds.get("replay"):
+            self._own = replace(self._own, replay=recovery.seconds["replay"] / len(recovery.epochs))
+        if recovery.layers_fetched >= _FEW and recovery.seconds.get("fetch"):
+            self._split(recovery.seconds["fetch"], recovery.layers_fetched, recovery.bytes_fetched)
+
+    def _split(self, took: float, layers: int, size: int) -> None:
+        """Take what fetching layers took for what each of them takes, beside what its bytes do."""
+        byte = self.rates.byte or 0.0
+        self._own = replace(self._own, layer=max(took - size * byte, 0.1 * took) / layers, byte=byte)
+
+    def ran(self, latencies: Sequence[float]) -> None:
+        """An epoch is complete; ``latencies`` are the seconds of the last ones."""
+        if self._opened is not None:
+            # The first one finds everything cold, as it will after a crash.
+            self._own, self._opened = replace(self._own, start=self._opened + latencies[-1]), None
+        elif latencies:
+            self._own = replace(self._own, epoch=statistics.median(latencies))
+
+    def look(self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path) -> None:
+        """Fetch a few layers, if that was never done, and write the rates down, if they have changed. In the
+        background; a failure changes nothing."""
+        with suppress(HoldfastError, OSError):
+            if not self._probed and self._own.layer is None:
+                self._probe(locations, holdings, target)
+            if self._own.differs(self._written):
+                self._write(self.rates)
+
+    def _probe(self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path) -> None:
+        layers = sorted(
+            (size, trace, name, number)
+            for number, holding in holdings.items()
+            for trace, names in holding.layers.items()
+            for name, size in names.items()
+            if size <= _MOST
+        )
+        if len(layers) < _FEW:
+            return
+        self._probed = True
+        large = layers[-1]
+        small = [each for each in layers if each[0] <= large[0]][:_FEW]
+        try:
+            few = self._fetched(small, locations, target)
+            one = self._fetched([large], locations, target)
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+        layer = few / len(small)
+        self._own = replace(self._own, layer=layer, byte=max(0.0, one - layer) / max(1, large[0]))
+
+    @staticmethod
+    def _fetched(layers: Sequence[_Copy], locations: Sequence[Location], target: Path) -> float:
+        began = time.perf_counter()
+        fetch_all(
+            [Fetch(trace, name, str(target / trace), (number,), 0) for _, trace, name, number in layers], locations
+        )
+        return time.perf_counter() - began
+
+    def _read(self) -> Rates:
+        with suppress(HoldfastError, OSError, ValueError, TypeError):
+            if said := self._directory.read_rates():
+                return Rates.from_json(said)
+        for replica in self._replicas.values():
+            with suppress(StoreError, LogDamaged, ValueError, TypeError):
+                if said := replica.read_rates():
+                    return Rates.from_json(said)
+        return Rates()
+
+    def _write(self, rates: Rates) -> None:
+        self._directory.write_rates(rates.to_json())
+        for replica in self._replicas.values():
+            with suppress(StoreError):
+                replica.write_rates(rates.to_json())
+        self._written = rates
+
+
+def process_age() -> float | None:
+    """Seconds since this process began; None where the system does not say."""
+    try:
+        with open("/proc/self/stat") as stat, open("/proc/uptime") as uptime:
+            began = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+            return float(uptime.read().split()[0]) - began
+    except (OSError, ValueError, IndexError):
+        return None

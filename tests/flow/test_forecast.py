@@ -1,0 +1,50 @@
+"""The forecast of a crash on a running flow: measured, written beside the log, and shown from outside."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+from holdfast.inspect.describe import describe
+
+from ..durability.shop import SOON
+
+
+def test_what_a_crash_would_cost_is_known_inside_and_outside(spark: SparkSession, tmp_path: Path) -> None:
+    flow = hf.Flow("told", log=tmp_path / "copy", local=tmp_path / "work", spark=spark, partitions=2)
+    orders = flow.input("orders", "user long, amount long")
+    flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+    assert flow.status().crash_now == ()
+    for number in range(4):
+        orders.insert([(user, number) for user in range(1000)])
+        flow.step()
+        flow.wait_safe()
+    deadline = time.monotonic() + SOON
+    while "layer" not in _rates(tmp_path / "work") and time.monotonic() < deadline:
+        orders.insert([(1, 1)])
+        flow.step()
+        flow.wait_safe()
+    assert {"start", "epoch", "layer", "byte"} <= _rates(tmp_path / "work").keys() == _rates(tmp_path / "copy").keys()
+    driver, host, location = flow.status().crash_now
+    assert (driver.what, host.what, location.what) == ("driver", "driver's host", f"location {tmp_path / 'copy'}")
+    assert driver.seconds > location.seconds > 0 and driver.bytes == driver.epochs == host.epochs == 0
+    assert 0 < host.bytes <= sum(path.stat().st_size for path in (tmp_path / "copy").rglob("*.parquet"))
+    assert host.seconds > driver.seconds and host.parts["fetch"] > 0
+    assert not (tmp_path / "work" / "probe").exists()
+    flow.close()
+    found = describe([tmp_path / "work", tmp_path / "copy"])["crash_now"]
+    assert [each["what"] for each in found][:2] == ["driver", "driver's host"] and found[1]["bytes"] > 0
+    shown = CliRunner().invoke(app, ["status", str(tmp_path / "work"), str(tmp_path / "copy")], terminal_width=200)
+    assert "if the driver is lost" in shown.output and "first output after" in shown.output
+
+
+def _rates(place: Path) -> dict[str, float]:
+    file = place / "rates.json"
+    found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
+    return found

@@ -1,0 +1,54 @@
+"""Rewinds at random, among crashes, losses, edits and branches: every sink and every view is what its history says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.simulator import actions as act
+from holdfast.testing.simulator.run import Simulation
+
+from .seeds import check
+
+
+def test_flows_that_are_rewound_come_to_the_rows_of_their_input() -> None:
+    check([0, 2, 64], rewinds=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 400, 20))
+def test_flows_of_many_seeds_that_are_rewound_come_to_the_rows_of_their_input(first: int) -> None:
+    check(range(first, first + 20), rewinds=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("on_loss", ["replay", "continue"])
+def test_rewinds_where_members_keep_layers_of_their_own(first: int, on_loss: str) -> None:
+    check(range(first, first + 20), rewinds=True, scattered=True, on_loss=on_loss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_branches_are_fed_rewinds_too(first: int) -> None:
+    check(range(first, first + 20), rewinds=True, branches=True)
+
+
+def test_input_that_is_taken_again_is_not_released_before(tmp_path: Path) -> None:
+    simulation = Simulation(2, tmp_path)
+    for number in range(5):
+        simulation.world.feed("orders", [((number, number % 12, 7), 1)])
+        simulation.do(act.Step(0))
+    engine = simulation.drivers[0].open()
+    engine.rewind(1, "", {})
+    for _ in range(3):
+        simulation.do(act.Upkeep(0))
+        engine._release()
+    assert engine.safe == 5 and simulation.world.forgotten["orders"] <= 2
+    while not engine.step().idle:
+        simulation.do(act.Upkeep(0))
+    simulation.do(act.Upkeep(0))
+    engine._release()
+    assert simulation.world.forgotten["orders"] == 5
+    simulation.finish()
