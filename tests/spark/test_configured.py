@@ -72,6 +72,49 @@ def test_spark_submit_runs_an_app_on_a_cluster(tmp_path: Path) -> None:
         assert (found["total"], found["master"]) == (25, cluster.master)
 
 
+@pytest.mark.slow
+def test_a_flow_runs_in_the_pyspark_shell(tmp_path: Path) -> None:
+    """In its session, which is there already, line by line."""
+    shell = Path(pyspark.__file__).parent / "bin" / "pyspark"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYSPARK_DRIVER_PYTHON_OPTS"] = "-i"  # as at a terminal
+    lines = APP.replace("    context =", "    assert flow._spark is spark\n    context =") + "\n"
+    done = subprocess.run(
+        [str(shell), "--master", "local[2]", "--conf", "spark.ui.enabled=false"],
+        cwd=tmp_path, env=environment, input=lines, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert '"total": 25, "master": "local[2]"' in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+MANAGED = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "false",
+    "spark.rdd.compress": "true",
+    "spark.speculation": "true",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "false",
+    "spark.sql.session.timeZone": "America/New_York",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.task.maxFailures": "4",
+    "spark.ui.enabled": "false",
+}
+"""What platforms that start the session themselves set in it."""
+
+
+@pytest.mark.slow
+def test_a_flow_runs_in_a_session_that_a_platform_has_started(tmp_path: Path) -> None:
+    settings = "".join(f".config({key!r}, {value!r})" for key, value in MANAGED.items())
+    lines = f"from pyspark.sql import SparkSession\nSparkSession.builder.master('local[2,4]'){settings}.getOrCreate()\n"
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", lines + APP], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert '"total": 25, "master": "local[2,4]"' in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def _submitted(directory: Path, options: list[str]) -> dict[str, Any]:
     """What the app prints that ``spark-submit`` runs with these options."""
     (directory / "app.py").write_text(APP)
