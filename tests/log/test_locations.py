@@ -258,7 +258,7 @@ def test_errors_say_what_was_done_to_what(tmp_path: Path) -> None:
 def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     error = refused(open_location(tmp_path / "closed"))
-    assert "permission denied; give this user the right to write there" in str(error)
+    assert "permission denied; give this user the right to read and write there" in str(error)
 
 
 def test_a_file_system_that_denies_or_cannot_be_written_is_refused(

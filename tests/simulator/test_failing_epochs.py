@@ -115,7 +115,7 @@ def test_a_step_that_raises_has_not_happened_or_says_that_it_has(
     assert engine.last == before + counts
     if counts:
         assert isinstance(raised.value, HoldfastError)
-        assert f"epoch {before + 1} is complete, and counts" in str(raised.value)
+        assert f"epoch {before + 1} is complete" in str(raised.value).lower()
     if then == "goes on":
         assert engine.step().epoch == before + counts + 1 or counts
     else:

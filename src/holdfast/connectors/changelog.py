@@ -114,9 +114,9 @@ class Changelog(Sink):
         fields = (*fields, Field(ID, "string")) if self.ids else fields
         self._schema = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in fields])
         self._fields = json.dumps([[field.name, field.type] for field in fields])
-        if self.path.is_file():
-            raise self._error(f"{self.path} is a file, and a changelog is a directory; give another path")
         with self._system("cannot use the directory"):
+            if self.path.is_file():
+                raise self._error(f"{self.path} is a file, and a changelog is a directory; give another path")
             self.path.mkdir(parents=True, exist_ok=True)
         if not os.access(self.path, os.W_OK):
             raise self._error(f"cannot write to {self.path}: permission denied")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-_DENIED = "permission denied; give this user the right to write there, or choose another directory"
+_DENIED = "permission denied; give this user the right to read and write there, or choose another directory"
 
 _FIXES = {
     errno.EACCES: _DENIED,

@@ -264,6 +264,8 @@ class Engine:
         self._lead.attach(self._durability)
         self._maintenance = Merging(runner, lambda: (self._state.epochs.chain(), self._state.copies.live_after))
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
+        # Not in a lane of copying: a slow location would make the others wait.
+        self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)
         self._delivery.attach(self._log_as, self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
         known.check(self._intake.taken)
@@ -330,7 +332,7 @@ class Engine:
         self._told.claim, self._told.history = claim, history
         self._rates.opened(began, recovery)
         if runner.threads:
-            self._durability.after_round = self._measure
+            self._durability.after_round = self._measuring.request
         self._durability.request()
 
     def _survives(self, stash: Path) -> Survives:
@@ -1174,6 +1176,7 @@ class Engine:
     def abandon(self) -> None:
         """Let go of the log as a process that dies does: nothing is finished, only the lock is free."""
         self._beside_sinks.stop()
+        self._measuring.stop()
         self._lineage.close()
         self._begun.close()
         self._directory.close()
@@ -1218,5 +1221,6 @@ class Engine:
                 closing.callback(self._durability.close)
                 closing.callback(self._epochs.remove_undone)
             closing.callback(self._beside_sinks.close)
+            closing.callback(self._measuring.close)
             closing.callback(self._maintenance.close)
             closing.callback(self._continuing.close)

@@ -8,7 +8,7 @@ meanwhile, so that the first epoch finds it there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 
@@ -48,8 +48,6 @@ def start_workers(session: SparkSession) -> None:
 
 def _run_nothing(session: SparkSession) -> None:
     with suppress(Exception):  # the session may be stopped by now
-        session.sparkContext.parallelize([0], 1).mapPartitions(_nothing).count()
-
-
-def _nothing(items: Iterable[int]) -> Iterable[int]:
-    return items
+        # A lambda: a function with a name would have workers import this module, and with it all of pyspark.sql, which
+        # they would then collect garbage over after every task.
+        session.sparkContext.parallelize([0], 1).mapPartitions(lambda items: items).count()
