@@ -3,7 +3,8 @@
 * A fence ``python`` is run, in the order of the page, in one namespace and one empty directory.
 * A fence without a language (or ``text``) right below it is what it prints. ``…`` stands for anything, also for lines.
   A block that prints and has none is an error, and so is one that prints something else.
-* A fence ``console`` has lines ``$ holdfast …`` and below each what that prints.
+* A fence ``console`` has lines ``$ holdfast …`` and below each what that prints. In them, ``file:///shared/`` is a
+  directory of the page's own.
 * A block whose first line begins with ``# not run:`` is left out; the rest of that line tells the reader why.
 * ``<!-- setup … -->`` is Python that the page needs and nobody wants to read.
 
@@ -114,7 +115,7 @@ def _said_by(command: str) -> str:
 
     from holdfast.cli import app, console
 
-    words = shlex.split(command, comments=True)
+    words = shlex.split(command.replace("file:///shared/", f"{Path.cwd().as_uri()}/shared/"), comments=True)
     assert words[0] == "holdfast", f"a console block runs holdfast, not {words[0]}"
     size, console.width = console.width, 120
     try:

@@ -31,3 +31,10 @@ def test_what_a_flow_keeps_does_not_grow_with_its_epochs() -> None:
     figures = json.loads(done.stdout.strip().rpartition("\n")[2])
     growing = {name: figure for name, figure in figures.items() if figure[3]}
     assert not growing, done.stderr
+
+
+@pytest.mark.slow
+def test_the_first_result_comes_soon_after_plain_sparks_first_python_task() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "first_result.py"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"more than 1.3 times as long: {done.stdout}{done.stderr}"

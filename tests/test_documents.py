@@ -107,6 +107,19 @@ def test_the_site_is_built_without_a_warning() -> None:
     assert all((ROOT / "site" / page).exists() for page in ("index.html", "reference/api.html", "reference/cli.html"))
 
 
+def test_the_readme_is_short_says_its_limits_and_explains_a_term_where_it_first_occurs() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 120
+    assert "\nIts limits: " in text and "What it is for, and what not" in text
+    prose = re.sub(r"^```.*?^```$", "", text.partition("## Read on")[0], flags=re.M | re.S)
+    for term in ("flow", "epoch", "log", "partitions"):
+        explained = [match.start() for match in re.finditer(rf"\*{term}\*", prose)]
+        assert len(explained) == 1, f"{term} is explained {len(explained)} times"
+        assert not re.search(rf"(?<![*\w`.]){term}\b(?![*(])", prose[: explained[0]]), f"{term} is used before"
+    _, promised, rest = prose.partition("keeps SQL views over changing data up to date on Spark. ")
+    assert promised and rest.startswith("A *view* is a query with a name, whose result is kept. ")
+
+
 def test_the_cookbook_has_twenty_recipes() -> None:
     assert (ROOT / "docs/cookbook.md").read_text().count("\n## ") == 20
 

@@ -266,7 +266,7 @@ def compare(
     found = []
     for one, engine in zip((here, there), logs, strict=True):
         with one._turns.taken("compare()", looks=True):
-            found.append(engine.readable(view, epoch)[0])
+            found.append(engine.views.readable(view, epoch)[0])
     result = compared(found[0], found[1], view, epoch, _short(here, there), by)
     from holdfast.spark.comparison_frame import comparison_frame
 

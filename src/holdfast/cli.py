@@ -126,7 +126,7 @@ def run(
     from holdfast.runtime.interrupts import stopping
     from holdfast.standby.address import open_lease
     from holdfast.terminal.app import load_flow
-    from holdfast.terminal.live import Jsonl, Lines, Screen
+    from holdfast.terminal.live import Jsonl, Lines, Screen, beginning
     from holdfast.terminal.live import Progress as Epochs
     from holdfast.terminal.metrics import served
 
@@ -147,9 +147,8 @@ def run(
             else:
                 flow.prepare()
         if console.is_terminal and not as_json and held is None:
-            last = flow.status().epoch
-            begun = "begins" if last < 0 else f"goes on after epoch {last}"
-            console.print(f"{flow.name}: {begun}", markup=False, highlight=False, soft_wrap=True)
+            begun = beginning(flow.name, flow.status().epoch)
+            console.print(begun, markup=False, highlight=False, soft_wrap=True)
         progress = Epochs()
         show = Jsonl if as_json else Screen if console.is_terminal else Lines
         asked = 0.0
@@ -189,11 +188,15 @@ class _Now(ProgressColumn):
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
     """Say on a terminal what takes its time, and for how long, until it is done."""
+    if not problems.is_terminal:
+        with activity.shown_elsewhere():
+            yield
+        return
+    # While Spark starts, standard error is a pipe (`quiet_launch`), and nothing would be drawn if it were looked at.
+    terminal = Console(stderr=True, force_terminal=True)
     with (
         activity.shown_elsewhere(),
-        Progress(
-            SpinnerColumn(), _Now(), console=problems, transient=True, disable=not problems.is_terminal
-        ) as progress,
+        Progress(SpinnerColumn(), _Now(), console=terminal, transient=True) as progress,
     ):
         progress.add_task(what, total=None)
         yield

@@ -30,6 +30,7 @@ from holdfast.coordinator.auto_partitions import AutoPartitions, partitions_for
 from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
+from holdfast.foundation.first_names import first_names
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.frontend.catalog import Catalog
 from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine import Engine
     from holdfast.runtime.prepared_flow import PreparedFlow
     from holdfast.runtime.telemetry import Telemetry
+    from holdfast.spark.decommissioning import DecommissionWatch
     from holdfast.spark.placed_work import PlacedWork
     from holdfast.spark.planning import Planner
 
@@ -193,6 +195,7 @@ class Flow:
         self._told: ConnectorProgress | None = None
         self._recovery: Recovery | None = None
         self._placement: PlacedWork | None = None
+        self._leaving: DecommissionWatch | None = None
         self._closed = False
         self._closed_for = ""
         self._expires: dict[str, tuple[str | None, UniqueIds | None]] = {}
@@ -656,13 +659,13 @@ class Flow:
             self._engine.repair()
             self._end()
 
-    def _end(self) -> None:
+    def _end(self, reopens: bool = False) -> None:
         engine, self._engine = self._engine, None
         if engine is None:
             return
         ahead = engine.approximate is not None
         try:
-            engine.close()
+            engine.close(reopens)
         except BaseException:
             # What is approximate could not be repaired: these sources are ahead of the log. Others can go on with it.
             self._closed = self._closed or ahead
@@ -726,23 +729,50 @@ class Flow:
         """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
         opens it again, as for a declaration; a partition of any size is a slice of the layers that there are, so on one
         host nothing is rewritten, copied or computed again. (Later merges write layers of the new ranges.) Where
-        members keep layers of their own, those of ranges that change hands are handed over or fetched meanwhile. Sinks,
+        members keep layers of their own, those of ranges that change hands move, and no others: first, beside epochs,
+        from the log's locations; then, between two epochs, the rest (``flow.last_recovery`` counts them). Sinks,
         inputs, subscriptions and a run in the background go on.
 
-        From any thread; waits for the epoch at hand, and the next epoch waits for it. Not from code that an epoch
-        calls."""
+        From any thread; waits for the epoch at hand, and the next epoch waits for it, but not for what is fetched
+        before. Not from code that an epoch calls."""
         partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
+        self._turns.refuse_inside("rescale()")
         self._follows_cores = None  # a number that is said holds
-        with self._turns.taken("rescale()"):
-            engine = self._engine
-            if engine is not None and engine.partitions == partitions:
+        before = self._now_open()
+        ahead = self._bring_ahead(partitions)
+        try:
+            with self._turns.taken("rescale()"):
+                engine = self._engine
+                if engine is not None and engine.partitions == partitions:
+                    self._partitions = partitions
+                    return self
                 self._partitions = partitions
-                return self
-            self._partitions = partitions
-            self._declared(self._catalog)
-            if engine is not None:
-                self._started()
+                self._ready = None
+                if engine is None:
+                    return self
+                engine.repair()
+                self._end(reopens=True)
+                engine = self._started(moves=True)
+        finally:
+            if before is not None and self._engine is before:
+                before.resume()
+        # An epoch may run before this: nobody waits for room.
+        with self._turns.taken("rescale()"):
+            if self._engine is engine:
+                engine.moves.moved(ahead)
         return self
+
+    def _bring_ahead(self, partitions: int) -> int:
+        """Beside epochs, have members fetch what they will keep when there are so many partitions, and end what goes on
+        in the background; how many layers they fetched."""
+        engine, ahead = self._now_open(), 0
+        if engine is None or engine.partitions == partitions or engine.approximate is not None:
+            return 0
+        for rests in (False, True):
+            if rests:
+                engine.rest()
+            ahead += engine.moves.bring_ahead(engine.moves.owners_of(partitions))
+        return ahead
 
     def rewind(self, to: int, *, reason: str = "", skip: Mapping[str, Sequence[Any]] | None = None) -> Epoch:
         """Undo all epochs after ``to``: bad input, or a bad deployment. An epoch is run that takes every view back to
@@ -785,15 +815,21 @@ class Flow:
 
         From any thread; other threads have their turns while layers are fetched. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}', drain", "the member", member, "its name")
-        engine = self._opened("drain()")
-        engine.heirs(member)
+        self._turns.refuse_inside("drain()")
+        engine, ahead = self._opened("drain()"), 0
+        engine.moves.heirs(member)
         if engine.last >= 0 and engine.declared.settings.durable and engine.approximate is None:
             self.wait_safe()
-            engine.bring_ahead(member)
+            ahead = engine.moves.bring_ahead(engine.moves.heirs(member))
         with self._turns.taken("drain()"):
             engine = self._started()
             with self._members.watched(lambda: engine.safe), self._telling(engine):
-                return engine.drain(member).result()
+                return engine.drain(member, ahead).result()
+
+    def _decommissioned(self, member: str) -> None:
+        """Spark has a member leave: it hands over what it keeps, if the flow is open."""
+        if (engine := self._now_open()) is not None and not self._closed and engine.moves.keeps_layers(member):
+            self.drain(member)
 
     def accept_clock(self) -> Self:
         """Take the host's clock for the next epoch as it is: when it is right although it jumped (`ClockJumped`), or
@@ -851,9 +887,7 @@ class Flow:
             arguments.text(subject, "lease", lease, "an address such as 'file:///shared/path', or a Lease")
         if lease is None and lease_timeout is not None:
             raise DeclarationError(f"flow '{self.name}': lease_timeout says when a lease is lost; give lease, too")
-        if self._turns.inside:
-            with self._turns.taken("run()"):
-                pass  # says that it cannot be
+        self._turns.refuse_inside("run()")
         if arguments.flag(subject, "accept_loss", accept_loss):
             self._accept_loss()
         with self._running(), stopping(self.stop):
@@ -991,8 +1025,8 @@ class Flow:
             self._prepared().warm_up()
         return self
 
-    def _started(self) -> Engine:
-        """The engine, open; for whoever has the turn."""
+    def _started(self, moves: bool = False) -> Engine:
+        """The engine, open; for whoever has the turn. ``moves``: as in `Engine`."""
         if self._engine is None and self._standing_by:
             raise FlowBusy(
                 f"flow '{self.name}': it stands by for its lease, and another driver may have its log; ask again when "
@@ -1012,7 +1046,7 @@ class Flow:
             if self._lease is None:
                 redeclaration.opening(self, ready.declared.local, self._told)
             with doing(f"flow '{self.name}'", "opening the log"):
-                engine = Engine(ready, self._told, self._lease)
+                engine = Engine(ready, self._told, self._lease, moves)
             engine.meanwhile = self._turns.aside
             engine.stopping = self._stopping and self._runs > 0
             self._engine = engine
@@ -1031,6 +1065,7 @@ class Flow:
             from holdfast.runtime.declaration import Declaration
             from holdfast.runtime.description import recorded_session
             from holdfast.runtime.prepared_flow import PreparedFlow
+            from holdfast.spark.decommissioning import DecommissionWatch
             from holdfast.spark.runner import SparkRunner
 
             spark = self._session()
@@ -1065,9 +1100,12 @@ class Flow:
                 expiring=dict(catalog.expiring),
                 unique=catalog.unique,
             )
-            cluster = SparkRunner(spark, own, partitions, self._on_loss != "terminate", locations)
+            leaving = self._placement.ownership.leaving if self._placement is not None else ()
+            cluster = SparkRunner(spark, own, partitions, self._on_loss != "terminate", locations, leaving)
             self._placement = cluster.placement
             self._ready = PreparedFlow(declared, cluster)
+            if self._leaving is None and cluster.scattered and DecommissionWatch.is_wanted(spark.sparkContext):
+                self._leaving = DecommissionWatch(spark.sparkContext, lambda: self._placement, self._decommissioned)
             self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
 
@@ -1154,9 +1192,9 @@ class Flow:
 
         with self._turns.taken("read()", looks=True):
             engine = self._looking()
-            kept, epoch = engine.readable(view, at)
+            kept, epoch = engine.views.readable(view, at)
             assert self._spark is not None  # an engine runs
-            order = engine.order(view)
+            order = engine.views.order(view)
             return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
 
     def _check_view(self, view: str) -> None:
@@ -1193,7 +1231,7 @@ class Flow:
             with suppress(LogDamaged, LogUnreadable):
                 return engine.live.lookup(view, asked, at)
         with self._turns.taken("lookup()", looks=True):
-            return self._looking().lookup(view, asked, at)
+            return self._looking().views.lookup(view, asked, at)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as
@@ -1207,10 +1245,10 @@ class Flow:
 
         with self._turns.taken("changes()", looks=True):
             engine = self._looking()
-            found = engine.changes(view, since)
+            found = engine.views.changes(view, since)
             assert self._spark is not None  # an engine runs
             return changes_frame(
-                self._spark, found, engine.fields(view), engine.partitions, self._placement, engine.lost
+                self._spark, found, engine.views.fields(view), engine.partitions, self._placement, engine.lost
             )
 
     def subscribe(self, view: str, since: int | None = None, *, timeout: float | None = None) -> Subscription:
@@ -1246,7 +1284,7 @@ class Flow:
                 engine = self._started()
                 if engine.approximate is not None or engine.last <= after:
                     return None  # what is approximate is given when it is exact, as to sinks
-                return engine.changes_table(view, after), engine.last
+                return engine.views.changes_table(view, after), engine.last
 
         def wait(_: int, most: float) -> None:
             with self._completed:
@@ -1350,10 +1388,13 @@ class Flow:
                     engine = self._looking()
             epoch = engine.last if epoch is None else epoch
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            safe = engine.wait_safe(epoch, left)
+            safe = engine.wait_safe(epoch, left, lambda: self._turns.is_free)
             if safe >= epoch:
                 return safe
-            # Another thread has declared something: the flow is opened again, and goes on making it safe.
+            if engine.is_hindered and self._turns.is_free:
+                with self._turns.taken("wait_safe()"), self._telling(engine):
+                    engine.unhinder()
+            # Else another thread has declared something: the flow is opened again, and goes on making it safe.
 
     def snapshot(self, name: str) -> Snapshot:
         """Give the last complete epoch a name: a consistent cut of all views, state and lineage, as of which the flow
@@ -1472,6 +1513,8 @@ class Flow:
             # Not in our turn: a membership handler that is waited for here may be waiting for its own.
             if not self._turns.inside:
                 self._members.close()
+                if self._leaving is not None:
+                    self._leaving.close()
 
     def __enter__(self) -> Self:
         return self
@@ -1500,8 +1543,8 @@ class Flow:
 
     def __repr__(self) -> str:
         places = ", ".join(map(shown, self._places))
-        sources, views = list(self._catalog.sources), list(self._catalog.views)
-        return f"Flow({self.name!r}, log={places}, sources={sources}, views={views})"
+        sources, views = (first_names(list(map(repr, each))) for each in (self._catalog.sources, self._catalog.views))
+        return f"Flow({self.name!r}, log={places}, sources=[{sources}], views=[{views}])"
 
 
 def _check_keyed(subject: str, expires: str | None) -> None:

@@ -7,10 +7,12 @@ it. With ``after`` it declares the new view, takes what is left, and prints what
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import holdfast as hf
+from holdfast.foundation import failpoints
 
 OLD = "SELECT user, sum(amount) AS total FROM orders GROUP BY user"
 NEW = "SELECT user, sum(amount * 2) AS total FROM orders GROUP BY user"
@@ -32,9 +34,10 @@ def main() -> None:
     flow = declared(root, NEW if what == "after" else OLD)
     flow.run(until="idle")
     if what == "promote":
+        print("promoting", flush=True)
+        failpoints.hook = failpoints.killing(os.environ["KILLED_AT"])
         branch = flow.branch("doubled", at=1)
         branch.view("spend", NEW)
-        print("promoting", flush=True)
         branch.promote()
         branch.close()
     print(json.dumps({view: sorted(map(list, flow.read(view).collect())) for view in ("spend", "top")}), flush=True)

@@ -7,10 +7,12 @@ process before has done so; ``after`` takes what is left, and prints what its vi
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import holdfast as hf
+from holdfast.foundation import failpoints
 
 
 def main() -> None:
@@ -25,6 +27,8 @@ def main() -> None:
     flow.run(until="idle")
     if not flow.rewinds() and what != "before":
         print("rewinding", flush=True)
+        if mark := os.environ.get("KILLED_AT"):
+            failpoints.hook = failpoints.killing(mark)
         flow.rewind(1, reason="a bad file", skip={"orders": ["bad.csv"]})
         flow.run(until="idle")
     print(json.dumps({view: sorted(map(list, flow.read(view).collect())) for view in ("spend", "top")}), flush=True)

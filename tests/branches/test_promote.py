@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.connectors.changelog import committed
-from holdfast.testing import Crash, crash_at, total_of_changes
+from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import VIEWS, Shop, die, engine
+from .killed_process import check_killed, given
 
 DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
 APP = Path(__file__).with_name("promoted_flow.py")
@@ -33,13 +26,6 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
 
 def rows(flow: hf.Flow, view: str) -> Counter[Any]:
     return Counter(map(tuple, flow.read(view).collect()))
-
-
-def given(out: Path) -> Counter[Any]:
-    """What a changelog adds up to; every epoch of it was committed once."""
-    changes = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("*.parquet"))])
-    assert len(committed(out)) == len(set(committed(out)))
-    return Counter(zip(*total_of_changes(changes).to_pydict().values(), strict=True))
 
 
 def wanted(shop: Shop) -> dict[str, Counter[Any]]:
@@ -130,30 +116,14 @@ def test_a_crash_in_the_middle_leaves_the_old_views_or_the_new_ones(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mark", ["promote.linked", "epoch.ran", "epoch.ran:3", "epoch.complete:3", "sink.before_commit",
-             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "branches.linked", "branches.written"],
+             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "branches.linked", "branches.written",
+             "recovery.found_history", "recovery.found_history:2", "recovery.before_replay",
+             "round.before_look", "round.before_layers", "round.before_lineage", "round.before_removal",
+             "round.before_forgetting"],
 )  # fmt: skip
 def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
     (tmp_path / "orders").mkdir()
     for n in range(4):
         (tmp_path / "orders" / f"{n}.csv").write_text(f"ada,{n}\nbob,{10 - n}\n")
-    assert _run(tmp_path, "before").returncode == 0
-    killed = _run(tmp_path, "promote", HOLDFAST_CRASH_AT=mark)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    assert "promoting" in killed.stdout or mark.startswith("branches.")
-    (tmp_path / "orders" / "4.csv").write_text("ada,100\n")
-    done = _run(tmp_path, "after")
-    assert done.returncode == 0, done.stderr[-2000:]
     spend = [["ada", 2 * (0 + 1 + 2 + 3 + 100)], ["bob", 2 * (10 + 9 + 8 + 7)]]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"spend": spend, "top": spend}
-    for view in ("spend", "top"):
-        assert given(tmp_path / "out" / view) == Counter(map(tuple, spend)), view
-
-
-def _run(root: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(APP), str(root), what],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-    )
+    check_killed(APP, tmp_path, "promote", "promoting", mark, spend)

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
-from holdfast.connectors.changelog import committed
-from holdfast.testing import Crash, crash_at, total_of_changes
+from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import Shop, die
+from .killed_process import check_killed, given
 from .test_what_if import VIEWS, Market, rows
 
 APP = Path(__file__).with_name("rewound_flow.py")
-
-
-def given(out: Path) -> Counter[Any]:
-    """What a changelog adds up to; every epoch of it was committed once."""
-    changes = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("*.parquet"))])
-    assert len(committed(out)) == len(set(committed(out)))
-    return Counter(zip(*total_of_changes(changes).to_pydict().values(), strict=True))
 
 
 def test_a_rewind_undoes_what_came_since_and_takes_its_input_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -199,7 +185,9 @@ def test_a_crash_in_the_middle_of_a_rewind_leaves_it_undone_or_done(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mark", ["rewind.undone", "epoch.ran", "epoch.ran:2", "epoch.complete", "epoch.complete:3", "sink.before_commit",
-             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "sink.after_commit:4"],
+             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "sink.after_commit:4",
+             "round.before_look", "round.before_layers", "round.before_lineage", "round.before_removal",
+             "round.before_forgetting"],
 )  # fmt: skip
 def test_a_process_that_is_killed_while_it_rewinds_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
     (tmp_path / "orders").mkdir()
@@ -208,24 +196,5 @@ def test_a_process_that_is_killed_while_it_rewinds_has_given_each_row_once(tmp_p
         os.utime(tmp_path / "orders" / f"{n}.csv", (1_700_000_000 + n, 1_700_000_000 + n))
     (tmp_path / "orders" / "bad.csv").write_text("eve,1000\nada,1000\n")
     os.utime(tmp_path / "orders" / "bad.csv", (1_700_000_002, 1_700_000_002))
-    assert _run(tmp_path, "before").returncode == 0
-    killed = _run(tmp_path, "rewind", HOLDFAST_CRASH_AT=mark)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    assert "rewinding" in killed.stdout
-    (tmp_path / "orders" / "4.csv").write_text("ada,100\n")
-    done = _run(tmp_path, "after")
-    assert done.returncode == 0, done.stderr[-2000:]
     spend = [["ada", 0 + 1 + 2 + 3 + 100], ["bob", 10 + 9 + 8 + 7]]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"spend": spend, "top": spend}
-    for view in ("spend", "top"):
-        assert given(tmp_path / "out" / view) == Counter(map(tuple, spend)), view
-
-
-def _run(root: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(APP), str(root), what],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-    )
+    check_killed(APP, tmp_path, "rewind", "rewinding", mark, spend)

@@ -6,6 +6,7 @@ Scenes kill at moments that Spark's own progress decides, and return plain value
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -368,6 +369,58 @@ def drained(handle: Handle, workers: int) -> dict[str, Any]:
     return found
 
 
+def decommissioned(handle: Handle, workers: int) -> dict[str, Any]:
+    """Spark decommissions a worker under a flow that runs; its directory is gone when its executor is."""
+    from durability.shop import Shop
+
+    spark = session(handle, workers, spark__decommission__enabled="true")
+    root = handle.directory / "decommissioned"
+    root.mkdir()
+    shop = Shop(spark, root)
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=8, local=root / "local")
+    counting = Counting(flow, shop)
+    recomputed: set[int] = set()
+    seconds: list[float] = []
+
+    def run(epochs: int) -> None:
+        for _ in range(epochs):
+            started = time.monotonic()
+            counting.run(1)
+            seconds.append(time.monotonic() - started)
+            recomputed.update(flow.last_recovery.epochs)
+
+    run(4)
+    kept = flow.status().placement.members
+    names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
+    worker, member = next((worker, name) for worker, name in names.items() if name in kept)
+    began, handed = time.monotonic(), 0.0
+    handle.decommission_worker(worker)
+    while any(one.worker == worker for one in handle.members()):
+        run(1)
+        if not handed and member not in flow.status().placement.members:
+            handed = time.monotonic() - began
+        assert time.monotonic() - began < 120.0, "the executor does not end"
+    gone = time.monotonic() - began
+    shutil.rmtree(handle.local(worker))
+    run(3)
+    flow.wait_safe(timeout=60.0)
+    found = {
+        "member": member,
+        "kept": kept,
+        "handed": handed,
+        "gone": gone,
+        "seconds": seconds,
+        "after": flow.status().placement.members,
+        "recomputed": sorted(recomputed),
+        "filled": flow.last_recovery.filled,
+        "right": _right(root, shop),
+        "counts": counting.counts() == counting.expected(),
+    }
+    flow.close()
+    spark.stop()
+    return found
+
+
 def following(handle: Handle, workers: int, more: str) -> dict[str, Any]:
     """A flow whose partitions follow the cores: a worker comes when ``more`` is there, and goes again."""
     from durability.shop import Shop
@@ -432,7 +485,7 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
     found["lost"] = lose()
     found["epochs"] = run(2)
     found |= {"status": flow.status(), "said": flow.approximate, "history": len(engine(flow).history)}
-    exact, kept = counting.expected(), engine(flow).readable("counts", None)[0]
+    exact, kept = counting.expected(), engine(flow).views.readable("counts", None)[0]
     left = set(range(8)) - set(found["lost"][1])
     found["counts"] = (counts(), in_partitions(exact, kept, 8, left), exact)
     found["changes"] = flow.changes("counts", since=flow.approximate.since - 1).count()

@@ -3,6 +3,7 @@ and the output is that of a run without."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,24 @@ def test_a_worker_that_is_drained_costs_no_epoch() -> None:
         assert each.epochs == () and each.filled is None, "nothing is computed again"
     assert seen["done"].layers_fetched + seen["done"].layers_handed + seen["done"].layers_reused > 0
     assert seen["right"] == RIGHT
+
+
+@pytest.mark.slow
+def test_a_worker_that_spark_decommissions_hands_over_first_and_costs_no_epoch() -> None:
+    with Cluster(workers=3, cores=1, memory=512) as cluster:
+        driver = cluster.driver(scenes.decommissioned, 3)
+        try:
+            seen = driver.result(300.0)
+        finally:
+            print(driver.output)
+    print(
+        f"handed over after {seen['handed']:.1f} s, executor gone after {seen['gone']:.1f} s; epochs: median "
+        f"{statistics.median(seen['seconds']):.2f} s, longest {max(seen['seconds'][1:]):.2f} s"
+    )
+    assert seen["member"] in seen["kept"] and seen["member"] not in seen["after"]
+    assert 0 < seen["handed"] < seen["gone"], "it kept nothing any more when its executor ended"
+    assert seen["recomputed"] == [] and seen["filled"] is None, "nothing is computed again"
+    assert seen["right"] == RIGHT and seen["counts"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
@@ -83,16 +84,6 @@ class Order:
     user: str | None
 
 
-class Streamed:
-    """What Polars and others offer: nothing but Arrow's C stream."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -115,7 +106,7 @@ def test_rows_that_have_names_are_matched_by_name(make: Callable[..., Any]) -> N
 def test_columns_of_any_table_are_matched_by_name() -> None:
     source = orders("first string, last string")
     table = pa.table({"last": ["l"], "first": ["f"]})
-    source.insert(Streamed(table))
+    source.insert(polars.from_arrow(table))
     source.insert(table)
     source.insert(table.to_pandas())
     assert read(source) == [("f", "l", 1)] * 3

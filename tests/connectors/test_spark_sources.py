@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+import holdfast as hf
 from holdfast.connectors import Files, Input, file_listing, files, table
+from holdfast.connectors.spark_files import checked_options
 from holdfast.errors import BadFile, DeclarationError, SchemaError
 from holdfast.plan.nodes import Field
 from logged import logged
@@ -157,6 +159,73 @@ def test_a_bad_file_of_any_name_is_the_one_that_is_named(spark: SparkSession, tm
 def test_an_option_is_followed_or_refused(tmp_path: Path, format: Any, option: Any, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
         files(tmp_path, format, SCHEMA, options=option)
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_every_option_of_sparks_readers_is_known(spark: SparkSession, tmp_path: Path, format: Any) -> None:
+    """Each is followed, or refused with the reason: none is ignored, and none is taken for a slip of the pen."""
+    name = f"org.apache.spark.sql.catalyst.{format}.{format.upper()}Options$"
+    assert spark._jvm is not None
+    module = spark._jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)
+    options = str(module.getAllOptions().mkString(" ")).split()
+    assert len(options) > 25
+    for option in options:
+        try:
+            checked_options({option: "x"}, format, "files")
+        except DeclarationError as error:
+            assert "cannot be set; " in str(error) and f"; {format} has" not in str(error), str(error)
+
+
+SAME = {
+    "dateFormat": ("csv", "d date", "31/12/2020\n", {"dateFormat": "dd/MM/yyyy"}),
+    "timestampFormat": ("json", "t timestamp", '{"t": "31.12.2020 07:05"}\n', {"timestampFormat": "dd.MM.yyyy HH:mm"}),
+    "timestampNTZFormat": ("csv", "t timestamp_ntz", "2020 12 31\n", {"timestampNTZFormat": "yyyy MM dd"}),
+    "locale": ("csv", "d date", "31 Dez. 2020\n", {"dateFormat": "dd MMM yyyy", "locale": "de"}),
+    "lineSep": ("json", "id long", '{"id": 1}|{"id": 2}|', {"lineSep": "|"}),
+    "comment": ("csv", "id long, name string", "# no\n1,a\n", {"comment": "#"}),
+    "nullValue": ("csv", "id long, name string", "1,-\n-,b\n", {"nullValue": "-"}),
+    "emptyValue": ("csv", "id long, name string", '1,""\n', {"emptyValue": "nothing"}),
+    "nanValue": ("csv", "x double", "none\nmuch\n", {"nanValue": "none", "positiveInf": "much"}),
+    "negativeInf": ("csv", "x double", "little\n", {"negativeInf": "little"}),
+    "quote": ("csv", "id long, name string", "1,'a,b'\n", {"quote": "'"}),
+    "leading": ("csv", "id long, name string", "1, a \n", {"ignoreLeadingWhiteSpace": True}),
+    "trailing": ("csv", "id long, name string", "1, a \n", {"ignoreTrailingWhiteSpace": True}),
+    "enforceSchema": ("csv", "id long, name string", "a,b\n1,x\n", {"header": True, "enforceSchema": True}),
+    "allowComments": ("json", "id long", '/* one */ {"id": 1}\n', {"allowComments": True}),
+    "allowUnquotedFieldNames": ("json", "id long", "{id: 1}\n", {"allowUnquotedFieldNames": True}),
+    "allowSingleQuotes": ("json", "name string", "{'name': 'x'}\n", {"allowSingleQuotes": True}),
+    "allowNumericLeadingZeros": ("json", "id long", '{"id": 007}\n', {"allowNumericLeadingZeros": True}),
+    "allowNonNumericNumbers": ("json", "x double", '{"x": NaN}\n', {"allowNonNumericNumbers": True}),
+    "multiLine": ("json", "id long", '[{"id": 1},\n {"id": 2}]', {"multiLine": True}),
+    "encoding": ("csv", "name string", "\u00fc\n", {"encoding": "ISO-8859-1"}),
+}  # fmt: skip
+
+
+def test_an_option_means_what_it_means_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    for number, (case, (format, schema, text, options)) in enumerate(SAME.items()):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / f"1.{format}").write_text(text)
+        plain = spark.read.format(format).schema(schema).options(**options).load(str(directory))
+        wanted = [repr(tuple(row)) for row in plain.collect()]
+        found = [repr(row) for row in read(spark, files(directory, format, schema, options=options))]
+        assert sorted(found) == sorted(wanted) and "(None,)" not in wanted, case
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_flow_reads_times_without_a_zone_in_its_sessions_zone(
+    spark: SparkSession, tmp_path: Path, format: Any
+) -> None:
+    tokyo = spark.newSession()
+    tokyo.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in/a", '{"at": "2020-01-01T00:00:00"}\n' if format == "json" else "2020-01-01T00:00:00\n")
+    with hf.Flow("zoned", log=tmp_path / "log", spark=tokyo, partitions=1) as flow:
+        flow.source("t", hf.files(tmp_path / "in", format=format, schema="at timestamp"))
+        flow.view("v", "SELECT at FROM t")
+        flow.step()
+        plain = tokyo.read.schema("at timestamp").format(format).load(str(tmp_path / "in"))
+        assert seconds(flow.read("v")) == seconds(plain) == [1577836800 - 9 * 3600]
 
 
 def test_an_offer_is_read_with_the_options_it_was_made_with(spark: SparkSession, tmp_path: Path) -> None:

@@ -38,6 +38,17 @@ def test_it_gets_nothing_back_while_it_is_there() -> None:
     assert set(ownership.owners) == {"a", "b", "c", "d"}, "one that went and came back is like a new one"
 
 
+def test_it_gets_nothing_back_when_there_are_other_partitions() -> None:
+    before = owned("a", "b", "c")
+    before.leave("b")
+    after = PartitionOwnership(5, before.leaving)
+    after.seen({"a", "b", "c"})
+    assert set(after.owners) == {"a", "c"} and after.able == {"a", "c"}
+    after.seen({"a", "c"})
+    after.seen({"a", "b", "c"}, settle=True)
+    assert "b" in after.owners, "one that went and came back is like a new one"
+
+
 def test_the_last_one_cannot_leave() -> None:
     ownership = owned("a", "b")
     assert ownership.leave("a") and not ownership.leave("b") and not ownership.leave("nobody")

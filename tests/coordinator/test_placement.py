@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.coordinator.partition_assignment import assign, inherit
+from holdfast.coordinator.partition_assignment import assign, changing_hands, inherit
+from holdfast.task.program import partition_range
 
 MEMBERS = st.sets(st.text("abc0123456789.", min_size=1, max_size=8), min_size=1, max_size=12)
 
@@ -78,3 +80,19 @@ def test_one_that_had_nothing_does_not_inherit_everything() -> None:
 def test_without_members_there_is_no_assignment() -> None:
     with pytest.raises(ValueError, match="no member"):
         assign(4, [])
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 8), (8, 3), (3, 5), (5, 5), (1, 7), (7, 1)])
+def test_ranges_that_change_hands_are_those_whose_member_is_another_one(before: int, after: int) -> None:
+    def kept(partitions: int, members: set[str]) -> list[tuple[int, int, str]]:
+        owners = assign(partitions, members)
+        return [(*partition_range(each, partitions), owner) for each, owner in enumerate(owners)]
+
+    old, new = kept(before, {"a", "b"}), kept(after, {"a", "b", "c"})
+    moves = changing_hands(old, new)
+    for left, right in pairwise(sorted({bound for low, high, _ in (*old, *new, *moves) for bound in (low, high)})):
+        was, becomes, moved = (
+            [owner for low, high, owner in some if low <= left and right <= high] for some in (old, new, moves)
+        )
+        assert moved == ([] if was == becomes else becomes)
+    assert changing_hands(old, old) == []

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.retention import Bound, Retention
 from holdfast.guarantees.strategies import NoSync
+from holdfast.guarantees.strategy import Strategy
 from holdfast.log.location import Location
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
@@ -19,6 +20,8 @@ from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSink, SimulatedSource, World, bag_of
 from holdfast.trace.layer import forget_all
 from holdfast.trace.name import ALL
+
+_NOSYNC, _UNBOUND = NoSync(), Bound()
 
 
 class ThreadedRunner(SimulatedRunner):
@@ -48,6 +51,9 @@ class Shop:
         threads: bool = False,
         sinks: bool = True,
         told: ConnectorProgress | None = None,
+        strategy: Strategy = _NOSYNC,
+        bound: Bound = _UNBOUND,
+        on_loss: str = "replay",
         **settings: Any,
     ) -> Engine:
         world = self.world
@@ -59,8 +65,9 @@ class Shop:
             views=plans(world.flow, 0),
             texts={view: VIEWS[view] for view in world.flow},
             sinks=[(view, SimulatedSink(world, view)) for view in world.flow] if sinks else [],
-            settings=DurabilitySettings(NoSync(), min_replicas, Bound(), Retention(epochs=6), **settings),
+            settings=DurabilitySettings(strategy, min_replicas, bound, Retention(epochs=6), **settings),
             expiring=left(world.flow),
+            on_loss=on_loss,
         )
         runner = (ThreadedRunner if threads else SimulatedRunner)(world, 2)
         return Engine(PreparedFlow(declared, runner), told or ConnectorProgress())
@@ -81,7 +88,7 @@ class Shop:
         """The views are what the input says."""
         bags: dict[str, Bag] = self.world.upto(engine.history)
         for view in self.world.flow:
-            kept, last = engine.readable(view, None)
+            kept, last = engine.views.readable(view, None)
             wanted = expected(view, bags["orders"], bags["users"], engine.history[last].clock, 0)
             assert bag_of(kept.rows(0, ALL, last)) == wanted, view
         assert bags["orders"] == self.world.rows["orders"], "input was lost, or taken twice"

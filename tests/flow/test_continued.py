@@ -34,7 +34,7 @@ class Approximate:
         self.recovery.repaired = [4]
         return self.recovery
 
-    def close(self) -> None:
+    def close(self, reopens: bool = False) -> None:
         try:
             self.repair()
         finally:

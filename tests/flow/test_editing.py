@@ -277,6 +277,20 @@ def test_columns_that_a_sink_cannot_take_are_refused_and_nothing_is_lost(shop: S
         shop.check(flow)
 
 
+def test_a_view_whose_columns_change_gets_another_sink_in_the_same_process(shop: Shop) -> None:
+    with shop.open({"spend": SPEND}, "spend") as flow:
+        shop.step(flow, 2)
+        flow.view("spend", "SELECT user, CAST(sum(amount) AS string) AS total FROM orders GROUP BY user")
+        for _ in range(2):
+            with pytest.raises(SinkError, match=r"now \(.*total string\); let go of it \(flow.unsink\('spend'\)\)"):
+                flow.step()
+        flow.unsink("spend")
+        flow.sink("spend", hf.changelog(shop.root / "as-text"))
+        shop.step(flow)
+        given = total_of_changes(shop.spark.read.parquet(str(shop.root / "as-text")))
+        assert_same_rows(given, flow.read("spend").toArrow())
+
+
 def test_a_changed_body_of_a_function_is_a_change_of_meaning(shop: Shop) -> None:
     sql = {"spend": "SELECT id, f(amount) AS total FROM orders", "other": "SELECT user FROM orders"}
     bodies: list[Callable[[Any], Any]] = [lambda x: x * 2, lambda x: x * 3]

@@ -153,6 +153,7 @@ def test_a_failing_row_abandons_the_epoch_and_loses_nothing(flow: hf.Flow, name:
     error = caught.value
     assert case.words in str(error)
     assert f"view '{view}'" in str(error)
+    assert "Nothing of the epoch took effect. Take back the rows on which it fails" in str(error)
     assert (error.fields["condition"], error.fields["view"]) == (case.condition, view)
     assert "\n" not in str(error)
     assert error.__cause__ is None

@@ -6,17 +6,22 @@ import json
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
 from holdfast.inspect.describe import describe
+from holdfast.runtime import engine
 
 from ..durability.shop import SOON
 
 
-def test_what_a_crash_would_cost_is_known_inside_and_outside(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_crash_would_cost_is_known_inside_and_outside(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_SINK_PAUSE", 0.1)  # rates are measured every half a minute
     flow = hf.Flow("told", log=tmp_path / "copy", local=tmp_path / "work", spark=spark, partitions=2)
     orders = flow.input("orders", "user long, amount long")
     flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")

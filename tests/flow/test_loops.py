@@ -330,8 +330,6 @@ REFUSED_INSIDE = {
     " UNION ALL SELECT b FROM edges) SELECT n FROM t)": "not linear.*write UNION",
     "SELECT n FROM (\nWITH RECURSIVE t(n) AS (SELECT a FROM edges UNION SELECT cast(rand() * 5 AS long) FROM t) "
     "TABLE t)": "rand",
-    "SELECT a FROM edges e WHERE EXISTS (\n WITH RECURSIVE t(n) AS (SELECT b FROM edges UNION SELECT n + 1 FROM t "
-    "WHERE n < 5) SELECT 1 FROM t WHERE n = e.b)": "WITH in a subquery that refers to the query around it",
 }
 
 

@@ -3,6 +3,7 @@ that runs it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.errors import LogForeign
+from holdfast.inspect.flow_plan import PlannedChange
 
 SUM = "SELECT k, sum(x) AS s FROM t GROUP BY k"
 
@@ -53,6 +55,9 @@ def test_a_plan_says_what_is_added_rebuilt_and_dropped_and_changes_nothing(spark
     assert set(plan.keeps) == {"same", "t"} and plan.epoch == 0 and plan.running is None and not plan.empty
     reads = {change.name: change.reads for change in plan.changes}
     assert reads["edited"] == ("input 't'",) and reads["new"] == ("view 'same'",)
+    size = {change.name: change.bytes for change in plan.changes}
+    assert size["edited"] > 0 and size["new"] > 0 and size["gone"] == size["same"] == 0
+    assert re.search(r"^  rebuilds edited \(reads input 't' again: [\d.]+ k?B\)$", str(plan), re.M)
     assert "adds new (reads view 'same' again" in str(plan) and "drops gone" in str(plan)
     status = again.status()
     assert status.epoch == running.epoch == 0 and not status.open and running.open
@@ -96,3 +101,9 @@ def test_the_log_of_another_flow_is_said_to_be_one(spark: SparkSession, tmp_path
     other = hf.Flow("other", log=tmp_path / "log", spark=spark)
     with pytest.raises(LogForeign, match="belongs to flow 'looked at', not to 'other'"):
         other.status()
+
+
+def test_a_plan_says_sizes_in_the_unit_that_fits() -> None:
+    rebuilt = PlannedChange("s", "view", "rebuilds", ("input 't'",), 12_000_000_000)
+    assert str(rebuilt) == "rebuilds s (reads input 't' again: 12.0 GB)"
+    assert str(PlannedChange("s", "view", "rebuilds", ("source 'f'",))) == "rebuilds s (reads source 'f' again)"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import statistics
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +21,11 @@ from holdfast.coordinator.auto_partitions import AutoPartitions
 
 def _files(log: Path) -> dict[str, int]:
     """Every local layer, with its inode."""
-    return {str(path.relative_to(log)): os.stat(path).st_ino for path in (log / "traces").rglob("*.arrow")}
+    found = {}
+    for path in (log / "traces").rglob("*.arrow"):
+        with suppress(FileNotFoundError):  # merged meanwhile
+            found[str(path.relative_to(log))] = os.stat(path).st_ino
+    return found
 
 
 def _at_rest(flow: hf.Flow, log: Path) -> dict[str, int]:
@@ -80,6 +86,8 @@ def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSes
         gaps = [after - before for (_, before), (_, after) in pairwise(commits)]
         epochs = [epoch for epoch, _ in commits]
         assert epochs == sorted(set(epochs)), "the sink was given an epoch twice, or out of order"
+        median = statistics.median(gaps)
+        print(f"{len(gaps)} commits, median {median:.2f} s apart, longest {max(gaps):.2f} s")
         assert max(gaps) < 10, f"the sink waited for {max(gaps):.1f} s"
 
 

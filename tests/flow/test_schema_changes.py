@@ -1,13 +1,16 @@
-"""An input that is declared with another schema: what its rows can follow works and keeps them, also when the local
-layers are gone; what they cannot is refused before anything is touched."""
+"""An input or source that is declared with another schema: what its rows can follow works and keeps them, also when the
+local layers are gone; what they cannot is refused before anything is touched."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -101,3 +104,66 @@ def test_a_type_is_wider_if_it_holds_every_value() -> None:
     narrower = [("bigint", "int"), ("bigint", "double"), ("int", "float"), ("int", "decimal(10,1)")]
     narrower += [("decimal(5,2)", "decimal(6,4)"), ("string", "bigint"), ("int", "string")]
     assert all(is_wider(*pair) for pair in wider) and not any(is_wider(*pair) for pair in narrower)
+
+
+def _parquet(path: Path, **columns: pa.Array) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+FILES = {
+    "a type is widened": ("id int, amount int", "id long, amount long", {}, {}),
+    "a column is added": ("id int, amount int", "id int, amount int, note string", {"on_missing": "null"}, {}),
+    "a column is dropped": ("id int, amount int, old int", "id int, amount int", {}, {}),
+    "by key": ("id int, amount int", "id long, amount int, note string", {"on_missing": "null"}, {"key": "id"}),
+    "the files are archived": ("id int, amount int", "id long, amount int, note string", {"keep": "rows"}, {}),
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case if case in ("a column is added", "the files are archived") else pytest.param(case, marks=pytest.mark.slow)
+        for case in FILES
+    ],
+)
+def test_a_source_of_files_may_have_a_column_more_or_less_and_wider_types(
+    case: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    before, after, options, declared = FILES[case]
+    small = pa.array([1, 2], pa.int32())
+    _parquet(tmp_path / "in/1.parquet", id=small, amount=small, **({"old": small} if "old" in before else {}))
+
+    def flow(schema: str) -> hf.Flow:
+        flow = hf.Flow("shop", log=tmp_path / "log", local=tmp_path / "local", spark=spark, partitions=1)
+        flow.source("orders", hf.files(tmp_path / "in", schema=schema, **options), **declared)
+        return flow.view("spend", "SELECT id, sum(amount) AS total FROM orders GROUP BY id")
+
+    with flow(before) as first:
+        first.run(until="idle")
+        first.wait_safe()
+    if "keep" in options:
+        (tmp_path / "in/1.parquet").rename(tmp_path / "archived.parquet")
+    notes = {"note": pa.array(["a", None])} if "note" in after else {}
+    _parquet(tmp_path / "in/2.parquet", id=pa.array([2, 3]), amount=pa.array([5, 5], pa.int32()), **notes)
+    with flow(after) as second:
+        [plan] = [change for change in second.plan().changes if change.name == "spend"]
+        assert plan.action == "rebuilds" and plan.bytes > 0
+        assert re.fullmatch(r"rebuilds spend \(reads source 'orders' again: [\d.]+ k?B\)", str(plan))
+        second.run(until="idle")
+        kept = 5 if "key" in declared else 7
+        assert sorted(map(tuple, second.read("spend").collect())) == [(1, 1), (2, kept), (3, 5)]
+        assert second.last_recovery.otherwise == (), "it is not another Spark that reads it otherwise"
+
+
+def test_files_that_lack_a_new_column_say_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    _parquet(tmp_path / "in/1.parquet", id=pa.array([1]))
+    for schema in ("id long", "id long, note string"):
+        flow = hf.Flow("shop", log=tmp_path / "log", local=tmp_path / "local", spark=spark, partitions=1)
+        flow.source("orders", hf.files(tmp_path / "in", schema=schema)).view("ids", "SELECT id FROM orders")
+        if "note" in schema:
+            with pytest.raises(SchemaChanged, match=r"in epochs 0 to 0 it was \(id bigint\).*on_missing='null'"):
+                flow.step()
+        else:
+            flow.step()
+        flow.close()

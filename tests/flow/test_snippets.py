@@ -79,7 +79,7 @@ def test_snippets_agree_over_a_flow_and_over_plain_frames(spark: SparkSession, t
                 oracle.delete(table, deleted)
             flow.step()
             for name, expected in oracle.expect({name: _over(snippet) for name, snippet in chosen}).items():
-                kept, _ = flow._started().readable(name, epoch)
+                kept, _ = flow._started().views.readable(name, epoch)
                 try:
                     assert_same_rows(kept.rows(0, 2**64, epoch), expected, name)
                 except AssertionError as error:

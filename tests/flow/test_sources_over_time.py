@@ -74,7 +74,7 @@ class Runs:
 
     def rows(self, view: str) -> list[tuple[int, ...]]:
         assert self.engine is not None
-        kept, epoch = self.engine.readable(view, None)
+        kept, epoch = self.engine.views.readable(view, None)
         return sorted(tuple(row.values()) for row in kept.rows(0, 2**64, epoch).to_pylist())
 
     def close(self) -> None:

@@ -84,6 +84,9 @@ def test_log_locations_will_do_and_make_up_for_each_others_damage(shop: Shop) ->
 def test_other_tools_get_the_rows_by_name(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with hf.open_log(shop.work) as reader:
         assert reader.pandas("spend").shape == (4, 2)
+        assert reader.polars("spend").sort("user").rows() == sorted(
+            zip(*reader.arrow("spend").to_pydict().values(), strict=True)
+        )
         joined = "SELECT count(*), sum(spend.total - top.total) FROM spend JOIN top USING (user)"
         assert reader.duckdb().sql(joined).fetchall() == [(2, 0.0)]
         assert reader.duckdb("top", at=0).sql("SELECT user FROM top ORDER BY total DESC").fetchall() == [

@@ -57,9 +57,18 @@ def _world(spark: SparkSession, directory: Path) -> dict[str, Any]:
             pushed.insert([(1,)])
             return sunk.step()
 
+    def viewed(query: str, *rows: tuple[int, str]) -> object:
+        """A flow with a view over rows, run once."""
+        with hf.Flow("viewed", log=directory / "viewed", spark=spark, partitions=1) as viewed:
+            viewed.udf("parsed", int, "int")
+            pushed = viewed.input("t", "x long, s string")
+            viewed.view("v", query)
+            pushed.insert(rows)
+            return viewed.step()
+
     return {
         "hf": hf, "pa": pa, "pd": pd, "d": directory, "spark": spark, "flow": flow, "orders": orders, "users": users,
-        "closed": closed, "gone": gone, "only": only, "written": written,
+        "closed": closed, "gone": gone, "only": only, "written": written, "viewed": viewed,
     }  # fmt: skip
 
 

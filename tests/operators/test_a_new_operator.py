@@ -160,5 +160,5 @@ def test_a_flow_keeps_it_through_deletions_merges_and_the_loss_of_a_host(seed: i
 
 
 def _rows(engine: Engine, view: str) -> Counter[Any]:
-    kept, last = engine.readable(view, None)
+    kept, last = engine.views.readable(view, None)
     return bag_of(kept.rows(0, ALL, last))

@@ -269,7 +269,7 @@ def test_a_global_aggregate_of_nothing_is_zero_and_null_from_the_first_epoch_on(
 def test_a_sum_beyond_bigint_is_an_error_that_names_the_group() -> None:
     with running(keyed(call("sum", 1))) as run:
         run.step([(("x", 2**62, None, None, None), 1)])
-        with pytest.raises(EvaluationError, match=rf"sum\(column 1\) of \('x'\): {2**63} .*int64"):
+        with pytest.raises(EvaluationError, match=rf"sum\(column 1\) of \('x'\): overflow: {2**63} .*int64"):
             run.step([(("x", 2**62, None, None, None), 1)])
 
 

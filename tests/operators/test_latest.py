@@ -146,9 +146,9 @@ def test_a_flow_keeps_it_through_merges_and_the_loss_of_a_host(seed: int, order:
             forget_all()
             engine = _open(world, epoch, order)
         rows = Counter(version[0] for version in current.values() if version is not None and version[0] is not None)
-        kept, last = engine.readable("orders_now", None)
+        kept, last = engine.views.readable("orders_now", None)
         assert bag_of(kept.rows(0, ALL, last)) == rows
-        kept, last = engine.readable("spend", None)
+        kept, last = engine.views.readable("spend", None)
         assert bag_of(kept.rows(0, ALL, last)) == Counter(Counter(row[1] for row in rows).items())
     engine.close()
 

@@ -116,7 +116,7 @@ def _by(path: str) -> Iterator[None]:
 
 def _compare(flow: hf.Flow, view: str, epoch: int, expected: pa.Table) -> None:
     # As flow.read and flow.changes do, but without a Spark job for each.
-    kept, _ = flow._started().readable(view, epoch)
+    kept, _ = flow._started().views.readable(view, epoch)
     assert_same_rows(kept.rows(0, 2**64, epoch), expected, view)
     assert_same_rows(total_of_changes(kept.history(0, 2**64, epoch)), expected, f"changes of {view}")
 

@@ -183,6 +183,20 @@ _JOINS = [
         GROUP,
     ),
     Kept(
+        "WITH in a correlated subquery",
+        "SELECT o.id FROM orders o WHERE o.units > (WITH t AS (SELECT id, name FROM users WHERE age > 1) "
+        "SELECT min(id) FROM t WHERE t.name = o.user)",
+        "its definition written out, then as the subquery without it",
+        CHANGE,
+    ),
+    Kept(
+        "WITH in a correlated subquery, used twice, over a WITH around it",
+        "WITH g AS (SELECT name, max(id) AS m FROM users GROUP BY name) SELECT o.id, (WITH t AS (SELECT m FROM g "
+        "WHERE g.name = o.user) SELECT max(x.m + y.m) FROM t x JOIN t y ON x.m = y.m) AS s FROM orders o",
+        "its definitions written out, then as the subquery without them",
+        CHANGE,
+    ),
+    Kept(
         "LATERAL subquery of the row alone",
         "SELECT o.id, x.v FROM orders o, LATERAL (SELECT o.units + 1 AS v) x",
         ROW,

@@ -326,6 +326,8 @@ INSIDE = {
     f"({_R} SELECT n FROM r) WHERE EXISTS ({_R.replace('links', 'edges')} SELECT 1 FROM r WHERE n < 1000)",
     "in IN": f"SELECT m AS n, 0L AS v FROM (SELECT b AS m FROM links UNION SELECT node FROM starts) "
     f"WHERE m IN ({_R} SELECT n FROM r)",
+    "in EXISTS, correlated": f"SELECT m AS n, 0L AS v FROM (SELECT b AS m FROM links UNION SELECT node FROM starts) o "
+    f"WHERE EXISTS ({_R} SELECT 1 FROM r WHERE r.n = o.m)",
     "as a value": f"SELECT r.n, ({_R} SELECT count(*) - count(*) FROM r) AS v FROM ({_R} SELECT n FROM r) r",
     "lateral": f"SELECT n, v FROM (SELECT count(*) - count(*) AS v FROM links), LATERAL ({_R} SELECT n FROM r)",
     "names used again": f"WITH RECURSIVE r(n) AS ({_R} SELECT n FROM r), t AS ({_R}, t AS (SELECT n FROM r) SELECT n "

@@ -161,6 +161,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "::": lambda sql: _cast_by(sql, _colons),
     "int(x)": lambda sql: _cast_by(sql, _called),
     "GROUP BY 1": lambda sql: _grouped(sql, _by_position),
-    "GROUP BY ALL": lambda sql: _grouped(sql, _all),
+    # Spark has no GROUP BY ALL WITH CUBE.
+    "GROUP BY ALL": lambda sql: sql if re.search(r"(?i)\bWITH (CUBE|ROLLUP)\b", sql) else _grouped(sql, _all),
     "pipe syntax": lambda sql: f"FROM ({sql}) |> WHERE true |> SELECT *",
 }

@@ -113,6 +113,19 @@ PIVOTS = {
         "PIVOT (collect_list(n) AS c, count(*) AS n FOR i IN (1, 2))"
     ),
 }
+NAMES = {
+    "fields_with_marks": "SELECT n, named_struct('a,b', i, 'c:d', s, 'e>f', k, 'g`h', b) AS x FROM t",
+    "fields_that_are_numbers": "SELECT n, arrays_zip(array(i), array('a')) AS x FROM t",
+    "key_with_marks": "SELECT named_struct('a b', i, 'c<d', k) AS x, count(*) AS c FROM t GROUP BY 1",
+    "picked": "SELECT x.`a,b` + 1 AS y FROM (SELECT named_struct('a,b', i, '1', k) AS x FROM t) WHERE x.`1` <> 'q'",
+    "joined_by_marks": (
+        "SELECT v.n, w.i FROM (SELECT n, named_struct('a,b', i) AS x FROM t) v "
+        "JOIN (SELECT i, named_struct('a,b', n) AS x FROM u) w ON v.x = w.x"
+    ),
+    "many_fields": f"SELECT n, struct({', '.join(f'i AS f{each}' for each in range(40))}) AS x FROM t",
+    "deep": "SELECT k, max(map_values(map('m', array(named_struct('a-b', i))))[0]) AS x FROM t GROUP BY k",
+    "columns_with_marks": "SELECT n AS `a b`, i AS `c,d`, k AS `e``f`, s AS `1` FROM t",
+}
 ON = {
     "wide": "t.a = u.a",  # bigint with int: a cast
     "nan": "t.b = u.d",
@@ -174,8 +187,8 @@ def test_picked_sets_and_groups_equal_the_batch_result(spark: SparkSession, tmp_
     run(spark, tmp_path, 1, views, TABLES, _many, told=lambda view: f"{view} = {views[view]}")
 
 
-def test_picked_aggregates_and_pivots_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
-    views = {**WHOLES, **PIVOTS}
+def test_picked_aggregates_pivots_and_names_equal_the_batch_result(spark: SparkSession, tmp_path: Path) -> None:
+    views = {**WHOLES, **PIVOTS, **NAMES}
     run(spark, tmp_path, 2, views, TABLES, _many, told=lambda view: f"{view} = {views[view]}")
 
 

@@ -193,8 +193,13 @@ def test_nothing_goes_around_the_redaction() -> None:
     """Loggers, job properties and descriptions have one way out each; a new one is added here by hand."""
     allowed = {
         r"warnings\.warn\(": set(),
-        # What terminal/events.py prints was redacted when it was logged.
-        r"getLogger\(": {"reporting/redaction.py", "spark/quiet_errors.py", "terminal/events.py"},
+        # What terminal/events.py prints was redacted when it was logged; runtime/interrupts.py only filters.
+        r"getLogger\(": {
+            "reporting/redaction.py",
+            "runtime/interrupts.py",
+            "spark/quiet_errors.py",
+            "terminal/events.py",
+        },
         # What these are told has no location in it: a pool, a group, the name of a view, an epoch without its copies.
         r"setLocalProperty\(|setJobDescription\(|setJobGroup\(": {
             "spark/runner.py",

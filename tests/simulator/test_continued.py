@@ -174,11 +174,11 @@ def test_epochs_go_on_without_what_was_lost_and_say_so(counting: Simulation) -> 
 
 def test_the_rows_that_are_left_are_counted(counting: Simulation) -> None:
     engine = _run(counting, 3)
-    before = {view: bag_of(engine.readable(view, None)[0].rows(0, ALL, 2)) for view in counting.world.flow}
+    before = {view: bag_of(engine.views.readable(view, None)[0].rows(0, ALL, 2)) for view in counting.world.flow}
     _lose(counting)
     assert engine.step().idle
     coverage = engine.approximate.coverage  # type: ignore[union-attr]
-    left = sum(sum(bag_of(engine.readable(view, 2)[0].rows(0, ALL, 2)).values()) for view in before)
+    left = sum(sum(bag_of(engine.views.readable(view, 2)[0].rows(0, ALL, 2)).values()) for view in before)
     assert coverage.rows == left < (coverage.rows_total or 0)
     assert coverage.rows_total == sum(sum(bag.values()) for bag in before.values())
     assert coverage.bytes is None, "the copies do not hold all of it"
@@ -218,7 +218,7 @@ def test_a_repair_brings_back_what_was_lost_and_runs_the_epochs_again(simulation
     assert _commits(simulation) == {7}
     bags, clock = simulation.world.upto(simulation.whole(engine.history)), engine.history[-1].clock
     for view in simulation.world.flow:
-        found = bag_of(engine.readable(view, None)[0].rows(0, ALL, 6))
+        found = bag_of(engine.views.readable(view, None)[0].rows(0, ALL, 6))
         assert found == expected(view, bags["orders"], bags["users"], clock), view
     assert [path for place in simulation.world.members.values() for path in place.glob("*/*-approximate")] == []
     simulation.finish()
@@ -302,7 +302,7 @@ def test_when_nothing_is_left_the_flow_repairs_itself(counting: Simulation) -> N
 def test_reading_finds_out_that_something_was_lost(counting: Simulation) -> None:
     engine = _run(counting, 3)
     _lose(counting)
-    kept, last = engine.readable("spend", None)
+    kept, last = engine.views.readable("spend", None)
     assert last == 2 and engine.approximate is not None and engine.approximate.since == 3
     assert check_approximate(engine, counting.world) == 2
     assert kept.rows(0, ALL, 2).num_rows > 0
@@ -416,7 +416,7 @@ def test_pushed_rows_that_only_approximate_epochs_took_survive(
     assert recovery is not None and recovery.repaired == [3, 4, 5, 6]
     bags, clock = counting.world.upto(counting.whole(engine.history)), engine.history[-1].clock
     for view in counting.world.flow:
-        found = bag_of(engine.readable(view, None)[0].rows(0, ALL, 6))
+        found = bag_of(engine.views.readable(view, None)[0].rows(0, ALL, 6))
         assert found == expected(view, bags["orders"], bags["users"], clock), view
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from nbclient import NotebookClient
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.inspect.verify import verify
 from holdfast.reporting import activity
 from holdfast.reporting.activity import Activity, doing, now
 from notebook_kernel import client_of, prepare
@@ -90,15 +92,29 @@ def test_in_a_notebook_progress_is_shown_below_the_cell_that_waits_and_is_gone_w
         assert [output.data["text/html"] for output in cell.outputs] == [""]
 
 
-def test_a_flow_says_what_it_does(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All that is said to go on, in its order; of how many parts it is, if it has some."""
+    found: list[str] = []
     told = Activity.__init__
 
     def noted(self: Activity, subject: str, what: str, total: int | None = None) -> None:
-        said.append(f"{subject}: {what}")
+        found.append(f"{subject}: {what}" + (f" ({total})" if total else ""))
         told(self, subject, what, total)
 
     monkeypatch.setattr(Activity, "__init__", noted)
+    return found
+
+
+def _shop(spark: SparkSession, root: Path) -> tuple[hf.Flow, hf.Input]:
+    flow = hf.Flow("shop", log=root / "log", local=root / "local", spark=spark, partitions=1)
+    t = flow.input("t", "k long")
+    flow.view("v", "SELECT k FROM t")
+    flow.view("w", "SELECT count(*) AS n FROM t")
+    return flow, t
+
+
+def test_a_flow_says_what_it_does(spark: SparkSession, tmp_path: Path, said: list[str]) -> None:
     with hf.Flow("shop", log=tmp_path, spark=spark, partitions=1) as flow:
         t = flow.input("t", "k long")
         flow.view("v", "SELECT k FROM t")
@@ -108,4 +124,41 @@ def test_a_flow_says_what_it_does(spark: SparkSession, tmp_path: Path, monkeypat
         flow.step()
     assert said[:2] == ["flow 'shop': opening the log", "flow 'shop': epoch 0: filling 1 view"]
     assert "flow 'shop': epoch 1" in said
-    assert "flow 'shop': filling w" in said
+    assert "flow 'shop': filling w (1)" in said
+
+
+def test_recovery_replay_verify_and_repair_say_that_they_go_on(
+    spark: SparkSession, tmp_path: Path, said: list[str]
+) -> None:
+    flow, t = _shop(spark, tmp_path)
+    with flow:
+        for k in range(3):
+            t.insert([(k,)])
+            flow.step()
+            flow.wait_safe()
+    shutil.rmtree(tmp_path / "local")
+
+    said.clear()
+    flow, _ = _shop(spark, tmp_path)
+    with flow:
+        assert flow.read("w").collect()[0].n == 3 and flow.last_recovery.layers_fetched
+    assert said[:2] == ["flow 'shop': opening the log", "flow 'shop': fetching layers from the log's locations"]
+
+    shutil.rmtree(tmp_path / "local")
+    for layer in (tmp_path / "log" / "layers").glob("*.acc/000000000002-*"):
+        layer.unlink()
+    said.clear()
+    flow, _ = _shop(spark, tmp_path)
+    with flow:
+        assert flow.read("w").collect()[0].n == 3 and flow.last_recovery.epochs_replayed == 1
+        flow.wait_safe()
+    assert "flow 'shop': computing epochs again (1)" in said
+
+    for layer in (tmp_path / "log" / "layers").glob("*.acc/000000000001-*"):
+        layer.write_bytes(b"damaged")
+    said.clear()
+    checked: list[tuple[int, int]] = []
+    report = verify([tmp_path / "local", tmp_path / "log"], True, lambda done, total: checked.append((done, total)))
+    assert report.ok and any(finding.repaired for finding in report.findings)
+    assert all(0 < done <= total for done, total in checked) and any(done == total for done, total in checked)
+    assert said == ["log of flow 'shop': filling places (3)"]

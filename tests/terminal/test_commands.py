@@ -6,10 +6,18 @@ import csv
 import io
 import json
 import os
+import pty
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -208,27 +216,196 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable}
 
 
+class Run:
+    """``holdfast run`` of an app, in a process and a process group of its own; its epochs are read as they come."""
+
+    def __init__(self, home: Path, source: str, *options: str) -> None:
+        self.home, self.log = home, home / "log"
+        self.app = home / "app.py"
+        self.app.write_text(source)
+        self.epochs: list[int] = []
+        self.problems = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", "run", str(self.app), "--json", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
+        )  # fmt: skip
+        self._readers = [
+            threading.Thread(target=read, daemon=True) for read in (self._read_epochs, self._read_problems)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_epochs(self) -> None:
+        assert self.process.stdout is not None
+        self.epochs.extend(json.loads(line)["epoch"] for line in self.process.stdout)
+
+    def _read_problems(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.problems += line
+
+    def wait_for(self, reached: Callable[[], bool]) -> None:
+        until = time.monotonic() + 120
+        while not reached():
+            assert self.process.poll() is None, self.problems
+            assert time.monotonic() < until, self.problems
+            time.sleep(0.02)
+
+    def wait_for_more(self, epochs: int = 2) -> None:
+        """Return after so many more epochs; the first of them may have begun before."""
+        enough = len(self.epochs) + epochs
+        self.wait_for(lambda: len(self.epochs) >= enough)
+
+    def interrupt(self) -> None:
+        """As a terminal does it: Ctrl-C goes to every process of the group, Spark's JVM and workers included."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> int:
+        """The status with which the process ends by itself."""
+        status = self.process.wait(timeout=120)
+        for reader in self._readers:
+            reader.join(10)
+        return status
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[list[Run]]:
+    found: list[Run] = []
+    yield found
+    for run in found:
+        run.kill()
+
+
+@pytest.fixture
+def endless(runs: list[Run], tmp_path: Path) -> Run:
+    """A flow that runs and serves its metrics; the tests share it until one of them ends it."""
+    if not runs or runs[-1].process.poll() is not None:
+        source = SOURCE.format(log=str(tmp_path / "log"), epochs=None)
+        runs.append(Run(tmp_path, source, "--metrics", f"127.0.0.1:{free_port()}"))
+    runs[-1].wait_for_more(1)
+    return runs[-1]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_an_app_is_planned_and_explained_while_another_driver_runs_it_and_nothing_changes(
+    endless: Run, tmp_path: Path
+) -> None:
+    driver = describe(endless.log)["running"]
+    edited = tmp_path / "edited.py"
+    kept = SOURCE.format(log=str(endless.log), epochs=None).replace("LIMIT 3", "LIMIT 2")
+    edited.write_text(kept.replace('flow.view("totals"', 'flow.view("sums"').replace("FROM totals", "FROM sums"))
+    code, out, problem = invoke("plan", edited)
+    assert code == 0, problem
+    assert "a driver runs it" in out and "adds sums" in out and "rebuilds top" in out and "drops totals" in out
+    without = tmp_path / "without.py"
+    without.write_text("\n".join(line for line in endless.app.read_text().splitlines() if '"top"' not in line))
+    code, out, problem = invoke("explain", without)
+    assert code == 0 and "view totals(key, n)" in out and "view top" not in out, problem
+    endless.wait_for_more()
+    assert not endless.problems and describe(endless.log)["running"] == driver
+    assert set(describe(endless.log)["collections"]) == {"totals", "top"}
+    assert read(endless.log, "top").num_rows == 3
+
+
+def test_a_run_serves_its_metrics_at_the_address_that_it_is_given(endless: Run) -> None:
+    address = endless.process.args[-1]  # type: ignore[index]  # a list, as we gave it
+    before = len(endless.epochs)
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    epoch = int(re.findall(r'^holdfast_epoch\{flow="rates"\} (\S+)$', text, re.M)[0])
+    rows = float(re.findall(r'^holdfast_rows_in_total\{flow="rates"\} (\S+)$', text, re.M)[0])
+    assert epoch >= before - 1 and rows >= 1000 * before
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(tmp_path: Path, number: signal.Signals) -> None:
-    (tmp_path / "app.py").write_text(SOURCE.format(log=str(tmp_path / "log"), epochs=None))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "app.py"), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        # As a terminal does it: Ctrl-C goes to every process of the group, Spark's JVM and workers included.
-        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        out, problem = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 0, problem
-    assert "Traceback" not in problem
-    printed = [json.loads(line)["epoch"] for line in (first + out).splitlines()]
+def test_a_run_that_is_told_to_stop_finishes_its_epoch_and_ends_well(endless: Run, number: signal.Signals) -> None:
+    endless.interrupt() if number == signal.SIGINT else endless.process.terminate()
+    assert endless.end() == 0, endless.problems
+    assert "Traceback" not in endless.problems
+    assert ("holdfast: stopping after this epoch" in endless.problems) == (number == signal.SIGINT)
+    found = describe(endless.log)
+    assert endless.epochs == list(range(found["epoch"] + 1)) and found["running"] is None
+    assert sum(read(endless.log, "totals")["n"].to_pylist()) == 1000 * len(endless.epochs)
+
+
+STUCK = """
+import os, time
+def stuck(n):
+    if n > 100:
+        open({begun!r}, "a").close()
+        time.sleep(300)
+    return n
+flow.udf("stuck", stuck, "long")
+flow.view("slow", "SELECT key, stuck(n) AS n FROM totals")
+"""
+
+
+def test_a_second_ctrl_c_stops_a_run_at_once(runs: list[Run], tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    source = SOURCE.format(log=str(tmp_path / "log"), epochs=None) + STUCK.format(begun=str(begun))
+    run = Run(tmp_path, source)
+    runs.append(run)
+    run.wait_for(begun.exists)
+    run.interrupt()
+    run.wait_for(lambda: "stopping after this epoch" in run.problems)
+    told = time.monotonic()
+    run.interrupt()
+    assert run.end() == 130, run.problems
+    assert time.monotonic() - told < 30, "the epoch would take 300 s"
+    assert run.problems.split("\n") == ["", "holdfast: stopping after this epoch; Ctrl-C again stops at once", ""]
     found = describe(tmp_path / "log")
-    assert printed == list(range(found["epoch"] + 1)) and found["running"] is None
-    assert sum(read(tmp_path / "log", "totals")["n"].to_pylist()) == 1000 * len(printed)
+    assert found["epoch"] == len(run.epochs) - 1 and found["running"] is None
+
+
+def test_a_run_that_meets_a_bad_file_says_so_in_few_lines_and_without_java(runs: list[Run], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bad.parquet").write_bytes(b"PAR1 is how it begins, and the rest is not there")
+    source = f"""
+import holdfast as hf
+flow = hf.Flow("files", log={str(tmp_path / "log")!r}, partitions=1)
+flow.source("t", hf.files({str(tmp_path / "in")!r}, format="parquet", schema="id long"))
+flow.view("v", "SELECT id FROM t")
+"""
+    run = Run(tmp_path, source, "--until", "idle")
+    runs.append(run)
+    assert run.end() == 1 and not run.epochs
+    assert "bad.parquet" in run.problems and len(run.problems.splitlines()) <= 3, run.problems
+    assert not re.search(r"Traceback|Exception|\bat (org|java|scala)\.|WARN|ERROR", run.problems), run.problems
+
+
+@pytest.mark.slow
+def test_on_a_terminal_one_line_says_that_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(SOURCE.format(log=str(tmp_path / "log"), epochs=2))
+    main, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "app.py"), "--until", "idle"],
+        stdin=terminal, stdout=terminal, stderr=terminal, env={**environment(), "TERM": "xterm", "COLUMNS": "120"},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # that is how the end of a terminal is told
+        while part := os.read(main, 65536):
+            shown += part
+    os.close(main)
+    assert process.wait(timeout=60) == 0, shown
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    starting, begun, rest = text.partition("rates: begins")
+    assert begun and "rates: 2 epochs, 2,000 rows in" in rest
+    assert "flow 'rates': starting Spark, 0 s" in starting and "flow 'rates': starting Spark, 1 s" in starting
+    drawn = re.compile(r". (starting Spark, and reading .*|flow '?rates'?: (starting Spark|opening the log)), \d+ s")
+    other = [line for line in re.split(r"[\r\n]+", starting) if line.strip() and not drawn.fullmatch(line.strip())]
+    assert not other, "one line is drawn again and again in its place"
+    assert not re.search(r"WARN|incubator|native-hadoop|log4j", text), text
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -12,11 +13,21 @@ import pytest
 from rich.console import Console
 
 from holdfast.errors import DeclarationError, UnknownName
+from holdfast.reporting.activity import doing
 from holdfast.reporting.redaction import logger
-from holdfast.results.flow_results import Epoch
+from holdfast.results.flow_results import (
+    DurabilityStatus,
+    Epoch,
+    Latency,
+    MaintenanceStatus,
+    SinkStatus,
+    SourceStatus,
+    Status,
+    Unsafe,
+)
 from holdfast.terminal.app import load_flow
 from holdfast.terminal.events import events_shown
-from holdfast.terminal.live import Jsonl, Lines, Progress, Screen
+from holdfast.terminal.live import Jsonl, Lines, Progress, Screen, beginning
 
 
 def epoch(number: int, rows: int = 100, seconds: float = 0.1) -> Epoch:
@@ -45,15 +56,64 @@ def test_latency_is_median_and_p99() -> None:
 
 def test_the_screen_says_epoch_rates_latency_and_what_waits() -> None:
     progress = Progress()
-    console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
-    console.print(Screen(console, "rates", progress)._table())
+    assert list(_rows(progress)) == ["epoch", "epochs/s", "rows/s", "latency", "waiting", "uptime"]
     progress.add(epoch(7))
     progress.waiting = {"visits": 12, "rankings": 0, "clock": None}
+    found = _rows(progress)
+    assert found["epoch"] == "7" and found["latency"] == "median 100 ms   p99 100 ms"
+    assert found["waiting"] == "visits 12" and found["view top"] == "2 rows changed"
+    assert float(found["epochs/s"].replace(",", "")) > 0 and float(found["rows/s"].replace(",", "")) > 0
+
+
+def test_the_screen_says_what_is_safe_and_at_risk_how_far_sinks_are_and_since_when_it_runs() -> None:
+    progress = Progress()
+    progress._started -= 3 * 3600 + 25 * 60 + 7
+    progress.stands(status(safe=1200, unsafe=Unsafe(34, 5_600_000)))
+    found = _rows(progress)
+    assert found["safe"] == "epoch 1,200" and found["at risk"] == "34 epochs, 5.6 MB"
+    assert found["waiting"] == "visits 3" and found["sinks"] == "top (epoch 1233), all (epoch 1230)"
+    assert found["uptime"] == "3:25:07"
+    progress.stands(status(safe=-1, unsafe=Unsafe(0, 0)))
+    found = _rows(progress)
+    assert found["safe"] == "-" and found["at risk"] == "nothing"
+
+
+def test_the_screen_says_what_takes_its_time_and_for_how_long() -> None:
+    with doing("flow 'rates'", "epoch 0: filling 3 views") as filling:
+        assert "now" not in _rows(Progress()), "what is over soon is not shown"
+        filling.since -= 12
+        assert _rows(Progress())["now"] == "epoch 0: filling 3 views, 12 s"
+
+
+def test_a_run_says_whether_it_begins_or_where_it_goes_on() -> None:
+    assert beginning("rates", -1) == "rates: begins"
+    assert beginning("rates", 1218) == "rates: goes on after epoch 1,218"
+
+
+def _rows(progress: Progress) -> dict[str, str]:
+    """What the screen shows, line by line: the name in front, and what stands behind it."""
+    console = Console(width=100, record=True, force_terminal=True, file=io.StringIO())
     console.print(Screen(console, "rates", progress)._table())
-    text = console.export_text()
-    for word in ("flow rates", "epoch", "7", "epochs/s", "rows/s", "median 100 ms", "p99", "visits 12", "view top"):
-        assert word in text
-    assert "rankings" not in text
+    title, *lines = console.export_text().splitlines()
+    assert title.strip() == "flow rates"
+    return dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines)
+
+
+def status(safe: int, unsafe: Unsafe) -> Status:
+    durability = DurabilityStatus("nosync", safe, safe, {}, (), unsafe, False, 0.0, 0, False, None)
+    return Status(
+        flow="rates",
+        log="log",
+        epoch=1233,
+        views={},
+        sources={"visits": SourceStatus(3), "clock": SourceStatus(None)},
+        sinks=(SinkStatus("top", "Changelog", 1233), SinkStatus("all", "Foreach", 1230)),
+        traces=(),
+        latency=Latency(),
+        partitions=1,
+        maintenance=MaintenanceStatus(),
+        durability=durability,
+    )
 
 
 def test_lines_come_at_most_once_a_second() -> None:
@@ -126,10 +186,19 @@ def test_a_file_without_a_usable_flow_says_why(tmp_path: Path, text: str, messag
         load_flow(write(tmp_path / "a.py", text))
 
 
-def test_an_error_of_the_declaration_itself_comes_through(tmp_path: Path) -> None:
-    text = "f = hf.Flow('a', log='x')\nf.input('t', 'id long')\nf.view('v', 'SELECT idd FROM t')"
-    with pytest.raises(UnknownName, match="idd"):
-        load_flow(write(tmp_path / "a.py", text))
+@pytest.mark.parametrize("build", [False, True])
+def test_an_error_of_a_declaration_says_its_line_in_the_users_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: bool
+) -> None:
+    lines = ["f = hf.Flow('a', log='x')", "f.input('t', 'id long')", "f.view('v', 'SELECT idd FROM t')"]
+    text = "def build():\n    " + "\n    ".join([*lines, "return f"]) if build else "\n".join(lines)
+    write(tmp_path / "a.py", text)
+    monkeypatch.chdir(tmp_path)
+    line = 5 if build else 4
+    for path in (tmp_path / "a.py", Path("a.py")):
+        with pytest.raises(UnknownName, match=rf"column 'idd' not found.*\(a\.py, line {line}\)$") as raised:
+            load_flow(path)
+        assert raised.value.fields["app_line"] == line and raised.value.fields["line"] == 1
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

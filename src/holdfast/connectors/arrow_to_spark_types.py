@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from holdfast.errors import SchemaError
+from holdfast.plan.types import field_name
 
 _NAMES = {
     pa.bool_(): "boolean",
@@ -55,12 +54,8 @@ def spark_type(found: pa.DataType, *, subject: str) -> str:
     if kind.is_list(found) or kind.is_large_list(found) or kind.is_fixed_size_list(found):
         return f"array<{spark_type(found.value_type, subject=subject)}>"
     if kind.is_struct(found):
-        members = [f"{_quoted(field.name)}:{spark_type(field.type, subject=subject)}" for field in found]
+        members = [f"{field_name(field.name)}:{spark_type(field.type, subject=subject)}" for field in found]
         return f"struct<{','.join(members)}>"
     raise SchemaError(
         f"{subject}: Spark has no type for {found}; declare a schema without this column", type=str(found)
     )
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"

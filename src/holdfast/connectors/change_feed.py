@@ -29,6 +29,7 @@ from holdfast.foundation import arguments
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
+from holdfast.plan.types import ddl_type
 from holdfast.trace.physical import Bools
 
 Envelope = Literal["debezium"]
@@ -69,7 +70,7 @@ class FeedForm:
         """The columns of the files, as DDL."""
         if not self.before:
             return _ddl((*self.fields, Field(self.op, "string")))
-        row = f"struct<{', '.join(f'{quoted(field.name)}: {field.type}' for field in self.rows)}>"
+        row = f"struct<{', '.join(f'{quoted(field.name)}: {ddl_type(field.type)}' for field in self.rows)}>"
         columns = [("before", row), ("after", row), ("op", "string"), *_outer(self.fields, self.taken or {})]
         if self.wrapped:
             columns.append(("payload", f"struct<{', '.join(f'{quoted(name)}: {kind}' for name, kind in columns)}>"))
@@ -77,7 +78,7 @@ class FeedForm:
 
 
 def _ddl(fields: Sequence[Field]) -> str:
-    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+    return ", ".join(f"{quoted(field.name)} {ddl_type(field.type)}" for field in fields)
 
 
 def _outer(fields: Sequence[Field], taken: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
@@ -177,6 +178,9 @@ class ChangeFeed(Source):
 
     def without(self, offer: Offer, names: Collection[str]) -> Offer | None:
         return self._inner.without(offer, names)
+
+    def size(self, offer: Offer) -> int | None:
+        return self._inner.size(offer)
 
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return self._inner.fold(offers)

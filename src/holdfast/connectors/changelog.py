@@ -164,7 +164,7 @@ class Changelog(Sink):
             )
             raise self._error(
                 f"{self.path} holds its changelog with other columns: there ({there}), now ({now}); "
-                "use another directory for the new form of the view"
+                f"let go of it (flow.unsink('{self._view}')) and use another directory for the new form of the view"
             )
 
     def _without_leftovers(self) -> list[DataFile]:

@@ -15,6 +15,7 @@ from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
+from holdfast.plan.types import ddl_type, type_text
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class InferredFiles(Source):
     def resolved(self, spark: Any, recorded: Sequence[tuple[str, str]] | None) -> Source:
         """The source with its schema: the one that a log has ``recorded``, or what Spark infers of the files now."""
         if recorded:
-            return self._made(", ".join(f"{quoted(name)} {kind}" for name, kind in recorded))
+            return self._made(", ".join(f"{quoted(name)} {ddl_type(kind)}" for name, kind in recorded))
         if self._format == "parquet":
             return self._made(None)
         listed = self._made("_unknown string")
@@ -105,7 +106,9 @@ class InferredFiles(Source):
             raise SchemaError("files: there is no file yet to infer the schema from; give schema='…'")
         reader = spark.read.options(**self._options, inferSchema="true")
         found = load(reader, self._format, paths).schema
-        return self._made(", ".join(f"{quoted(each.name)} {each.dataType.simpleString()}" for each in found.fields))
+        return self._made(
+            ", ".join(f"{quoted(each.name)} {ddl_type(type_text(each.dataType))}" for each in found.fields)
+        )
 
     def poll(self) -> Offer | None:
         return None

@@ -44,7 +44,7 @@ from holdfast.log.location import Location
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
-from holdfast.plan.types import arrow_type
+from holdfast.plan.types import arrow_type, ddl_type
 from holdfast.reporting import redaction
 from holdfast.reporting.redaction import logger
 
@@ -59,6 +59,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _DECODED = "url_decode(replace(_path, '+', '%2B'))"
+_ADVICE = (
+    "Nothing of it counts. Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip'"
+)
 _CHECKERS = 8
 """Threads that read footers and marks: the time is the disk's."""
 
@@ -378,6 +381,9 @@ class Files(Source):
     def _options_now(self) -> dict[str, str]:
         return {spark_files.ZONE: self._zone or "UTC", **self._options} if self._zoned else self._options
 
+    def size(self, offer: Offer) -> int:
+        return sum(columns_of(offer).sizes)
+
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         return fold_files(offers)
 
@@ -405,6 +411,7 @@ class Files(Source):
             self._skip(file, error if isinstance(error, HoldfastError) else self._bad_file(file, error))
             return True
         if isinstance(error, HoldfastError):
+            _advised(error)
             return False
         raise self._bad_file(file, error) from error
 
@@ -483,7 +490,7 @@ class Files(Source):
             if not self._access.is_there(path):
                 continue  # removed before it was offered: nobody misses it
             if not self._skips or "errno" in outcome.fields:
-                raise outcome
+                raise _advised(outcome)
             self._skip(self._access.described(path), outcome)
         return sound
 
@@ -615,12 +622,19 @@ class Files(Source):
         lines = ", or with on_bad_rows='quarantine'" if self._zoned else ""
         what = f": {shown(text)}" if text else ""
         return BadFile(
-            f"file {file.path!r}{where}: it does not read as {self._format} ({reason}){what}. Nothing of it counts. "
-            f"Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip'{lines}",
+            f"file {file.path!r}{where}: it does not read as {self._format} ({reason}){what}. {_ADVICE}{lines}",
             path=file.path,
             reason=reason,
             line=line,
         )
+
+
+def _advised(error: HoldfastError) -> HoldfastError:
+    """The error of a bad file, with what counts and what to do, unless it says that."""
+    if isinstance(error, BadFile | SchemaError) and "errno" not in error.fields and "on_bad_file" not in str(error):
+        said = str(error)
+        error.args = (f"{said}{'' if said.endswith('?') else '.'} {_ADVICE}",)
+    return error
 
 
 def _listed(path: FilePath | Sequence[FilePath]) -> list[FilePath]:
@@ -633,7 +647,7 @@ def _subject(given: Sequence[FilePath]) -> str:
 
 
 def _ddl(fields: Sequence[Field]) -> str:
-    return ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+    return ", ".join(f"{quoted(field.name)} {ddl_type(field.type)}" for field in fields)
 
 
 def _side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:

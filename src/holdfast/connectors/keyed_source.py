@@ -99,6 +99,9 @@ class KeyedSource(Source):
         left = self.inner.without(offer["of"], names)
         return None if left is None else {**offer, "of": left}
 
+    def size(self, offer: Offer) -> int | None:
+        return self.inner.size(offer["of"])
+
     def fold(self, offers: Sequence[Offer]) -> list[Offer]:
         fewer = self.inner.fold([offer["of"] for offer in offers])
         if len(fewer) == len(offers):

@@ -62,7 +62,7 @@ def check_schema(path: str, found: pa.Schema, fields: Sequence[Field], lenient: 
             continue
         if len(places) != 1:
             what = "is missing" if not places else f"is there {len(places)} times"
-            hint = "" if places else did_you_mean(field.name, found.names)
+            hint = "" if places else f"{did_you_mean(field.name, found.names)}. on_missing='null' takes it as NULL"
             there = ", ".join(found.names)
             raise SchemaError(
                 f"file {path!r}: column {field.name!r} ({field.type}) {what}; the file has {there}{hint}",

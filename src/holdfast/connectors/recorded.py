@@ -38,6 +38,9 @@ class Recorded(Source):
     def parts(self, offer: Offer) -> list[Part]:
         return self.source.parts(offer)
 
+    def size(self, offer: Offer) -> int | None:
+        return self.source.size(offer)
+
     def frame(self, spark: Any, offer: Offer) -> Any:
         return self.source.frame(spark, offer)
 

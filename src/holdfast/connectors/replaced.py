@@ -35,6 +35,7 @@ from holdfast.operators.replaced import HIDDEN
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
+from holdfast.plan.types import ddl_type
 
 _QUERY = re.compile(r"\s*(select|with|table|from|values)\b[\s(]", re.I)
 
@@ -194,7 +195,7 @@ class Replaced(Source):
         rows = self._inner.frame(spark, offer)
         if rows is None:
             return None
-        named = [(quoted(field.name), field.type) for field in self.versions.fields]
+        named = [(quoted(field.name), ddl_type(field.type)) for field in self.versions.fields]
         casts = [f"CAST({name} AS {kind}) AS {name}" for name, kind in named]
         nulls = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in named]
         version = f"{offer['version']}L AS _version"

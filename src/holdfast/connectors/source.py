@@ -132,6 +132,13 @@ class Source(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} must implement parts() or frame()")
 
+    def size(self, offer: Offer) -> int | None:
+        """The bytes that are read if ``offer`` is read again; None (the default): it is not known. For ``flow.plan``.
+
+        When and how often: whenever somebody asks what a change of the flow would cost, for each offer of the past.
+        """
+        return None
+
     def frame(self, spark: Any, offer: Offer) -> Any:
         """``offer`` as a Spark DataFrame, for sources that Spark reads best; None (the default) means `parts`.
 

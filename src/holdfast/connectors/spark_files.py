@@ -32,12 +32,13 @@ def _names(text: str) -> list[str]:
 
 
 _BOTH = _names("""
-    timeZone dateFormat timestampFormat timestampNTZFormat enableDateTimeParsingFallback locale
+    timeZone dateFormat timeFormat timestampFormat timestampNTZFormat enableDateTimeParsingFallback locale
     multiLine lineSep encoding charset
 """)
 _JSON = _names("""
     allowComments allowUnquotedFieldNames allowSingleQuotes allowNumericLeadingZeros allowNonNumericNumbers
     allowBackslashEscapingAnyCharacter allowUnquotedControlChars maxNestingDepth maxNumLen maxStringLen
+    explodeEmbeddedArray
 """)
 _CSV = _names("""
     sep delimiter header enforceSchema quote escape charToEscapeQuoteEscaping comment
@@ -59,7 +60,7 @@ _INFERRING = _names("""
     inferTimestamp singleVariantColumn
 """)
 _WRITING = _names("""
-    compression codec quoteAll escapeQuotes ignoreNullFields pretty writeNonAsciiCharacterAsCodePoint extension
+    compression codec quoteAll escapeQuotes ignoreNullFields pretty writeNonAsciiCharacterAsCodePoint extension sortKeys
 """)
 _REFUSED = {
     **dict.fromkeys(["mode", "ignoreCorruptFiles", "ignoreMissingFiles"], "use on_bad_file to say what to do"),
@@ -68,6 +69,7 @@ _REFUSED = {
     **dict.fromkeys(_INFERRING, "the schema is declared, and nothing is inferred"),
     **dict.fromkeys(_names("avroSchema avroSchemaUrl"), "the schema is declared: schema='id long, name string'"),
     "positionalFieldMatching": "columns go by their names",
+    **dict.fromkeys(_names("columnPruning useUnsafeRow"), "it changes no value"),
     **dict.fromkeys(_WRITING, "it is an option for writing"),
 }
 

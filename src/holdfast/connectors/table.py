@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.connectors.source import Offer, Source
 from holdfast.errors import DeclarationError
 from holdfast.plan.nodes import Field
-from holdfast.plan.types import arrow_type
+from holdfast.plan.types import arrow_type, type_text
 
 
 def table(df: Any) -> Table:
@@ -32,7 +32,7 @@ class Table(Source):
             raise DeclarationError("table: a streaming DataFrame has no fixed rows; use hf.files for arriving files")
         self._frame = df
         self._taken = False
-        self.fields = tuple(Field(field.name, field.dataType.simpleString()) for field in schema.fields)
+        self.fields = tuple(Field(field.name, type_text(field.dataType)) for field in schema.fields)
         names = [field.name.lower() for field in self.fields]
         for field in self.fields:
             if names.count(field.name.lower()) > 1:

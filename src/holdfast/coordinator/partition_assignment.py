@@ -56,5 +56,26 @@ def inherit(owners: Sequence[str], members: Collection[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
+Kept = Sequence[tuple[int, int, str]]
+"""Ranges of key hashes [low, high), and the member that keeps each; in order, and without gaps."""
+
+
+def changing_hands(before: Kept, after: Kept) -> list[tuple[int, int, str]]:
+    """The ranges that have another member after than before, and that member. Each is within one range of either."""
+    found = []
+    places = iter(before)
+    low, high, owner = next(places)
+    for left, right, heir in after:
+        while left < right:
+            if high <= left:
+                low, high, owner = next(places)
+                continue
+            end = min(high, right)
+            if owner != heir:
+                found.append((max(low, left), end, heir))
+            left = end
+    return found
+
+
 def _score(partition: int, member: str) -> bytes:
     return hashlib.blake2b(f"{partition}/{member}".encode(), digest_size=8).digest()

@@ -19,7 +19,8 @@ from holdfast.coordinator.partition_assignment import assign, inherit
 class PartitionOwnership:
     """The owners of a flow's partitions."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, leaving: Collection[str] = ()) -> None:
+        """``leaving``: the members that are to go, as another number of partitions found them."""
         self.partitions = partitions
         self.members: frozenset[str] = frozenset()
         """Who was there at the last look."""
@@ -31,26 +32,30 @@ class PartitionOwnership:
         """The members that have layers of the flow, or may have: not those whose partitions were all handed over, who
         may stand still."""
 
-        self.leaving: frozenset[str] = frozenset()
+        self.leaving: frozenset[str] = frozenset(leaving)
         """The members that are there, and keep nothing any more: they are to go."""
 
         self.is_provisional = False
         """Whether partitions were inherited after a loss, and the assignment at rest is another."""
+
+    @property
+    def able(self) -> frozenset[str]:
+        """The members that may keep partitions. If all that are left were to leave, they stay."""
+        return (self.members - self.leaving) or self.members
 
     def seen(self, members: Collection[str], settle: bool = False) -> bool:
         """These members are there; whether a partition has another one than before. ``settle``: take the assignment at
         rest; otherwise, after a loss, what was lost is inherited, and no more."""
         before, known, found = self.owners, self.members, frozenset(members)
         self.leaving &= found
+        self.members = found
         if found != known or settle:
-            # If all that are left were to leave, they stay.
-            able = (found - self.leaving) or found
+            able = self.able
             inherits = not settle and bool(known - found) and bool(able & set(before))
             rest = assign(self.partitions, able)
             self.owners = inherit(before, able) if inherits else rest
             self.is_provisional = self.owners != rest
             self.asked = found
-        self.members = found
         return self.owners != before
 
     def shared(self, members: Collection[str]) -> bool:

@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast.foundation import arguments
+from holdfast.plan.types import type_text
 
 STYLES = {
     100: "plain",
@@ -64,7 +65,7 @@ def describe(function: Callable[..., Any]) -> Described:
         return Described(function, None, _hinted(function), marked)
     made: Any = function
     marked = marked or not made.deterministic or is_nondeterministic(made.func)
-    return Described(made.func, made.returnType.simpleString(), STYLES.get(kind), marked)
+    return Described(made.func, type_text(made.returnType), STYLES.get(kind), marked)
 
 
 def _hinted(function: Callable[..., Any]) -> str | None:

@@ -33,7 +33,7 @@ from holdfast.guarantees.operator_classes import Classified, OperatorClass, wors
 from holdfast.guarantees.strategy import OnLoss, Strategy, Survives
 
 Failure: TypeAlias = Literal["executor", "process", "host"]
-"""What dies: executors alone; the driver with them; or also the driver's working directory."""
+"""What dies: executors alone, with what they kept; the driver with them; or also the driver's working directory."""
 
 
 class RecoveryType(Enum):
@@ -96,9 +96,9 @@ def predict(
 ) -> Prediction:
     """What a crash can do to the output of a view with these operators, under a strategy, at a kind of sink.
 
-    ``failure``: ``"executor"``, executors are killed and the driver lives; ``"process"``, driver and executors are
-    killed; ``"host"``, the driver's working directory is lost, too. ``anchored``: whether a transactional sink is
-    declared before this one: it holds the lineage for both."""
+    ``failure``: ``"executor"``, executors are killed, what they kept is lost, and the driver lives; ``"process"``,
+    driver and executors are killed; ``"host"``, the driver's working directory is lost, too. ``anchored``: whether a
+    transactional sink is declared before this one: it holds the lineage for both."""
     if not isinstance(strategy, Strategy):
         arguments.refuse("predict", "strategy", "a Strategy such as hf.nosync()", strategy)
     if not isinstance(sink, SinkKind):
@@ -108,8 +108,8 @@ def predict(
     if failure == "executor":
         spoiler = worst(classes)
         if strategy.on_loss is OnLoss.LEAVE_OUT and spoiler.operator_class is not OperatorClass.REPEATABLE:
-            # Without a copy. Where a member that replaces it finds its layers on the host, it is precise.
-            said = f"nothing is copied: state that an executor kept may go with it, and begins anew; {spoiler.what}"
+            # (A replacement that finds the layers on the host goes on precisely; but who says that it does?)
+            said = f"nothing is copied: state that an executor kept goes with it, and begins anew; {spoiler.what}"
             return Prediction(RecoveryType.DIVERGENT, said, spoiler)
         said = "output leaves when its epoch has run; one that was cut short runs again, and nothing of it had left"
         return Prediction(RecoveryType.PRECISE, said)

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from holdfast.coordinator.history import History
 from holdfast.inspect.unopened_flow import UnopenedLog
 from holdfast.results.flow_results import RunningDriver
 from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.known_sources import known_of
 
-Kind: TypeAlias = Literal["view", "source"]
+Kind: TypeAlias = Literal["view", "source", "input"]
 Action: TypeAlias = Literal["adds", "rebuilds", "drops", "keeps"]
 
 
@@ -31,13 +33,17 @@ class PlannedChange:
     """What is read again for it: ``view 'v'`` (from its log), ``source 's'`` (from the beginning)."""
 
     bytes: int = 0
-    """So many bytes of logs; of sources it is not known."""
+    """So many bytes of logs, and of sources that know it (files)."""
+
+    is_all: bool = True
+    """Whether that is all; if not, a source does not know what reading it again costs."""
 
     def __str__(self) -> str:
         what = self.name if self.kind == "view" else f"{self.kind} {self.name}"
         if not self.reads:
             return f"{self.action} {what}"
-        size = f", {_size(self.bytes)} of it in the log" if self.bytes else ""
+        least = "" if self.is_all else "at least "
+        size = f": {least}{_size(self.bytes)}" if self.bytes else ""
         return f"{self.action} {what} (reads {', '.join(self.reads)} again{size})"
 
 
@@ -102,9 +108,10 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
     history = log.history()
     kept: Mapping[str, Any] = log.kept.get("collections", {})
     known = set(log.kept.get("operators", {})) if history else set()
+    sources = known_of(log.kept)
     changes = []
     for name, operator_id in state.flow.views.items():
-        kind: Kind = "view" if name in state.declared.views else "source"
+        kind: Kind = "view" if name in state.declared.views else _kind(state.declared.sources[name].replayable)
         action: Action
         if not history or name not in kept:
             action = "adds"
@@ -112,33 +119,56 @@ def foresee(state: CompiledFlow, log: UnopenedLog) -> FlowPlan:
             action = "keeps"
         else:
             action = "rebuilds"
-        reads, size = ((), 0) if action == "keeps" or not history else _read_again(state, log, operator_id, known)
-        changes.append(PlannedChange(name, kind, action, reads, size))
+        sizes = {} if action == "keeps" or not history else _read_again(state, log, history, operator_id, known)
+        counted = [size for size in sizes.values() if size is not None]
+        is_all = len(counted) == len(sizes)
+        changes.append(PlannedChange(name, kind, action, tuple(sorted(sizes)), sum(counted), is_all))
     for name, entry in kept.items():
         if name not in state.flow.views:
-            changes.append(PlannedChange(name, "source" if entry.get("kind") == "source" else "view", "drops"))
+            is_source = entry.get("kind") == "source"
+            kind = _kind(name in sources and not sources[name].pushed) if is_source else "view"
+            changes.append(PlannedChange(name, kind, "drops"))
     return FlowPlan(state.declared.name, history.last, tuple(changes), log.driver())
 
 
+def _kind(is_replayable: bool) -> Kind:
+    return "source" if is_replayable else "input"
+
+
 def _read_again(
-    state: CompiledFlow, log: UnopenedLog, operator_id: str, known: set[str]
-) -> tuple[tuple[str, ...], int]:
-    """What is read to compute an operator that is not kept, and the bytes of it that logs hold: what the recovery that
+    state: CompiledFlow, log: UnopenedLog, history: History, operator_id: str, known: set[str]
+) -> dict[str, int | None]:
+    """What is read to compute an operator that is not kept, with its bytes, if they are known: what the recovery that
     fills it would read (`CompiledFlow.reading`)."""
     names = {operator: name for name, operator in state.flow.views.items()}
     fresh = ({operator_id} | state.flow.ancestors({operator_id})) & state.flow.operators.keys() - known
     logs = {one for one in state.flow.views.values() if one in known}
     if not fresh:
-        return (), 0
-    reads: dict[str, int] = {}
+        return {}
+    reads: dict[str, int | None] = {}
     filled = state.reading(fresh, logs)[0]
     for one in filled.ancestors({operator_id}) & filled.sources.keys():
         if one in logs:
             kind = "view" if names[one] in state.declared.views else "input"
             reads[f"{kind} '{names[one]}'"] = log.sizes(f"{one}.rows")
+            continue
+        source = state.declared.sources[one]
+        former = log.kept.get("collections", {}).get(one, {}).get("fingerprint")
+        if former and (source.keeps_rows or not source.replayable):
+            # Its schema changed: its rows come from the log that it had.
+            reads[f"{_kind(source.replayable)} '{one}'"] = log.sizes(f"{former}.rows")
         else:
-            reads[f"source '{one}'"] = 0
-    return tuple(sorted(reads)), sum(reads.values())
+            reads[f"source '{one}'"] = _taken(state, history, one)
+    return reads
+
+
+def _taken(state: CompiledFlow, history: History, name: str) -> int | None:
+    """The bytes of all that epochs took of a source; None if it does not know."""
+    base = history.base
+    offers = [] if base is None else [offer for _, offer in base.taken.get(name, ())]
+    offers += [lineage.offers[name] for lineage in history if name in lineage.offers]
+    sizes = [state.declared.sources[name].size(offer) for offer in offers]
+    return None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
 
 
 def _size(count: int) -> str:

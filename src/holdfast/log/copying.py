@@ -158,6 +158,9 @@ class Fetch:
     low: int = 0
     """The partition that needs it begins here."""
 
+    cuts: tuple[tuple[int, int], ...] = ()
+    """The ranges of key hashes that are needed, each of which becomes a local layer; none: the whole layer is."""
+
 
 def fetch_all(fetches: Sequence[Fetch], locations: Sequence[Location]) -> list[ShipResult]:
     """Bring layers back, several at a time."""
@@ -182,10 +185,12 @@ def _fetch(fetch: Fetch, locations: Sequence[Location]) -> list[ShipResult]:
             continue
         name = fetch.name
         try:
-            local = write_layer(
-                host_path(fetch.directory), block, layout, low=name.low, high=name.high, first=name.first,
-                last=name.last, digest=name.digest, since=name.since, metadata=metadata,
-            )  # fmt: skip
+            for low, high in fetch.cuts or ((name.low, name.high),):
+                rows = within(block, Piece(name, low, high, name.first - 1, name.last))
+                local = write_layer(
+                    host_path(fetch.directory), rows, layout, low=low, high=high, first=name.first,
+                    last=name.last, digest=name.digest, since=name.since, metadata=metadata,
+                )  # fmt: skip
         except OSError as error:
             # The copy is good, and no other would fit better.
             results.append(Failed(-1, fetch.trace, _no_room(host_path(fetch.directory), error)))

@@ -34,6 +34,9 @@ from holdfast.reporting import redaction
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
 """Spellings of the same kind of place."""
 
+_ARROW_KINDS = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "mock"})
+"""What pyarrow may open; the rest is fsspec's, with those of installed packages."""
+
 Infos: TypeAlias = list[arrow_fs.FileInfo]
 Credentials: TypeAlias = Callable[[], Mapping[str, str]]
 
@@ -61,6 +64,11 @@ class FilesystemLocation(Location):
         self._credentials = credentials
         self._uri = redaction.shown(uri)
         self._opened: _Opened | None = None
+        scheme = urlsplit(uri).scheme.lower()
+        if scheme not in {*_ARROW_KINDS, *fsspec.available_protocols(), *fsspec.registry}:
+            raise StoreError(
+                f"location {self._uri}: no such kind of place is known; check the part before ://", location=self._uri
+            )
         if redaction.parse(uri).ambiguous:
             raise StoreError(
                 f"location {self._uri}: the credentials in its address have characters that end a part of a URL; "

@@ -12,6 +12,7 @@ import re
 from holdfast.errors import SchemaError
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.plan.nodes import Field
+from holdfast.plan.types import field_name
 
 _ATOMIC = {
     **dict.fromkeys(("boolean", "bool"), "boolean"),
@@ -228,8 +229,7 @@ class _Reader:
                 raise self.fail(f"{of}: the struct has field {name!r} twice (names ignore case)", name=name)
             names.add(name.lower())
             self._take(":")
-            written = name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
-            parts.append(f"{written}:{self._type(f'field {name!r} of {of}')}")
+            parts.append(f"{field_name(name)}:{self._type(f'field {name!r} of {of}')}")
             self._decorations()
             if not self._take(","):
                 break

@@ -1,15 +1,17 @@
 """Spark's types, as DDL text, in Arrow.
 
 The text is Spark's ``simpleString`` (``bigint``, ``decimal(10,2)``, ``struct<a:int,b:array<string>>``), which
-`plan.schema` normalises to. The mapping is the one Spark itself uses when it hands rows to Python, with one
-difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes do not depend
-on who wrote it.
+`plan.schema` normalises to, but that the name of a struct's field is in back-quotes if it is not a plain word: Spark's
+own text of ``struct<`a,b`:int>`` cannot be read again. The mapping is the one Spark itself uses when it hands rows to
+Python, with one difference: a ``timestamp`` is always in UTC, whatever the session's time zone, so that a layer's bytes
+do not depend on who wrote it.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,6 +38,7 @@ _SIMPLE: dict[str, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TEXT = re.compile(r"(var)?char\(\d+\)|string collate \w+")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`[:\s]*")
 _DURATION = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
 
 
@@ -59,6 +62,23 @@ def arrow_type(text: str) -> pa.DataType:
     if text.startswith("struct<") and text.endswith(">"):
         return pa.struct([pa.field(name, arrow_type(kind)) for name, kind in map(_field, _split(text[7:-1]))])
     raise SchemaError(f"type {text!r} is not one that Holdfast can keep", type=text)
+
+
+def field_name(name: str) -> str:
+    """The name of a struct's field, as it is written in a type."""
+    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+
+
+def type_text(kind: Any) -> str:
+    """A type of PySpark's (``pyspark.sql.types.DataType``) as text."""
+    match kind.typeName():
+        case "struct":
+            return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in kind.fields)}>"
+        case "array":
+            return f"array<{type_text(kind.elementType)}>"
+        case "map":
+            return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    return str(kind.simpleString())
 
 
 @lru_cache(maxsize=1024)
@@ -109,8 +129,7 @@ def _split(text: str) -> list[str]:
 
 def _field(text: str) -> tuple[str, str]:
     text = text.strip()
-    if text.startswith("`"):
-        end = text.index("`", 1)
-        return text[1:end], text[end + 1 :].lstrip(": ")
+    if quoted := _QUOTED.match(text):
+        return quoted[1].replace("``", "`"), text[quoted.end() :]
     name, kind = text.split(":", 1)
     return name.strip(), kind

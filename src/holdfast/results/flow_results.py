@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.coordinator.forecast import Forecast
 from holdfast.coordinator.lineage import Lineage
 from holdfast.foundation.choices import EpochPath
+from holdfast.foundation.first_names import first_names
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
 
@@ -81,7 +82,7 @@ class Epoch:
     def __repr__(self) -> str:
         if self.epoch is None:
             return "Epoch(idle)"
-        changed = ", ".join(f"{view} {rows:,}" for view, rows in self.changed.items()) or "nothing"
+        changed = first_names([f"{view} {rows:,}" for view, rows in self.changed.items()]) or "nothing"
         exact = "" if self.approximate is None else f", {self.approximate}"
         return (
             f"Epoch({self.epoch}: {self.rows_in:,} rows in; changed: {changed}; {self.seconds * 1000:,.0f} ms{exact})"
@@ -136,6 +137,10 @@ class Recovery:
     layers_handed: int = 0
     """Layers that a member took from another, where each keeps its own."""
 
+    layers_ahead: int = 0
+    """Layers that members had fetched beside epochs, before partitions changed hands on purpose (``flow.rescale``,
+    ``flow.drain``)."""
+
     damaged: tuple[str, ...] = ()
     """Layers that did not have their checksum, and were set aside."""
 
@@ -172,9 +177,10 @@ class Recovery:
     def __repr__(self) -> str:
         filled = "" if self.filled is None else f"; filled up to epoch {self.filled}"
         lost = f"; lost: {len(self.lost)}" if self.lost else ""
+        ahead = f" and {self.layers_ahead:,} ahead" if self.layers_ahead else ""
         return (
-            f"Recovery(up to epoch {self.epoch}: {self.layers_reused:,} layers there, {self.layers_fetched:,} fetched; "
-            f"{self.epochs_replayed:,} epochs computed again{filled}{lost})"
+            f"Recovery(up to epoch {self.epoch}: {self.layers_reused:,} layers there, {self.layers_fetched:,} fetched"
+            f"{ahead}; {self.epochs_replayed:,} epochs computed again{filled}{lost})"
         )
 
 
@@ -488,9 +494,9 @@ class Status:
             ("epoch", "none yet" if self.epoch < 0 else f"{self.epoch:,}"),
             ("safe", "nothing yet" if self.durability.safe < 0 else f"up to epoch {self.durability.safe:,}"),
             ("at risk", f"{unsafe.epochs:,} epochs, {unsafe.bytes / 1e6:,.1f} MB" if unsafe.epochs else "nothing"),
-            ("waiting", ", ".join(f"{name} {count:,}" for name, count in waiting.items() if count) or "nothing"),
-            ("views", ", ".join(self.views) or "none"),
-            ("sinks", ", ".join(f"{sink.view} → {sink.kind}" for sink in self.sinks) or "none"),
+            ("waiting", first_names([f"{name} {count:,}" for name, count in waiting.items() if count]) or "nothing"),
+            ("views", first_names(self.views) or "none"),
+            ("sinks", first_names([f"{sink.view} → {sink.kind}" for sink in self.sinks]) or "none"),
             ("latency", f"median {self.latency.median * 1000:,.0f} ms, p99 {self.latency.p99 * 1000:,.0f} ms"),
         ]
         found += [(f"a crash of {each.what}", str(each)) for each in self.crash_now[:2]]

@@ -83,3 +83,8 @@ class Background:
             self._thread.join()
             self._thread = None
         self._wanted.clear()
+
+    def resume(self) -> None:
+        """Go on after `close`, with a pass."""
+        self._closing.clear()
+        self.request()

@@ -95,6 +95,10 @@ class Continuing:
         )
         return True
 
+    def gives_up(self, error: Exception) -> bool:
+        """Whether the flow goes on without what an error says is lost."""
+        return isinstance(error, MemberUnreachable) and self.goes_on_without()
+
     def warn_unsafe(self) -> None:
         """Nothing becomes safe before the repair: to wait for that would be to wait for ever."""
         settings, copies = self._state.settings, self._state.copies

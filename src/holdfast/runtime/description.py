@@ -90,16 +90,24 @@ class FlowDescription:
         return set(state.flow.operators) - known.keys() - (former.keys() & state.drawing)
 
     def otherwise(self, state: CompiledFlow) -> list[str]:
-        """The views that have the text that they had when the flow ran last, and another plan."""
+        """The views that have another plan than when the flow ran last although nobody changed their text, nor what
+        they read."""
         before: dict[str, Any] = next((found for one in self._read() if (found := one.get("collections"))), {})
         if not before:
             return []
-        now = state.description()["collections"]
+        now, known = state.description()["collections"], self.sources()
+        changed = {
+            name
+            for name, source in state.declared.sources.items()
+            if name in known and known[name].fields != tuple((field.name, field.type) for field in source.fields)
+        }
+        same = {name: was["fingerprint"] for name, was in before.items() if name in now and was.get("sql")}
+        edited = {now[name]["fingerprint"] for name in same if now[name]["sql"] != before[name]["sql"]}
         return [
             name
-            for name, was in before.items()
-            if was.get("sql") and name in now and now[name]["sql"] == was["sql"]
-            if now[name]["fingerprint"] != was["fingerprint"]
+            for name, fingerprint in same.items()
+            if now[name]["sql"] == before[name]["sql"] and now[name]["fingerprint"] != fingerprint
+            if not state.flow.ancestors({now[name]["fingerprint"]}) & (changed | edited)
         ]
 
     def write(self, description: dict[str, Any], last: int, edited: bool, recovery: RecoveryRecord) -> None:

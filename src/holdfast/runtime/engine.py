@@ -27,21 +27,18 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from holdfast.connectors.source import Offer
 from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.flow_state import FlowState, Mode
-from holdfast.coordinator.forecast import Forecast, forecasts, needed
+from holdfast.coordinator.forecast import Forecast, forecasts
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
-from holdfast.coordinator.partition_assignment import assign, inherit
 from holdfast.coordinator.recovery_plan import Replay
-from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
-    DeclarationError,
     EpochUnavailable,
+    EvaluationError,
     Fenced,
     HoldfastError,
     InputError,
@@ -51,26 +48,21 @@ from holdfast.errors import (
     SchemaChanged,
     SchemaError,
     StoreError,
-    UnknownName,
 )
 from holdfast.foundation import failpoints
-from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.foundation.retries import attempts
 from holdfast.guarantees.strategy import Survives
 from holdfast.log.begun_epochs import FILE, Begun, read_begun
 from holdfast.log.branches import BranchRecord
 from holdfast.log.clean_end import note_end, take_end
-from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.host_paths import traces_of
 from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
 from holdfast.log.working_directory import LogDirectory
-from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation, ClockStatus, Epoch, Status
-from holdfast.results.view_results import Found
 from holdfast.runtime.after_epoch import EpochFollowUp
 from holdfast.runtime.background import Background
 from holdfast.runtime.branches import Branches
@@ -95,6 +87,7 @@ from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.opening import Opening, say, this_driver
 from holdfast.runtime.outcomes import crowded, delivered, due_of, result_of
+from holdfast.runtime.partition_moves import PartitionMoves
 from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
@@ -108,18 +101,22 @@ from holdfast.runtime.runner import Job, Outcome, Work
 from holdfast.runtime.snapshots import Snapshots
 from holdfast.runtime.statistics import Census, Statistics
 from holdfast.runtime.status import status_of
-from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, changes_since
+from holdfast.runtime.view_reading import ViewReading, log_as
 from holdfast.standby.leadership import Leadership
 from holdfast.standby.lease import Lease
-from holdfast.task.key_lookup import Question, find
 from holdfast.task.log_difference import difference
 from holdfast.task.program import partition_range
-from holdfast.task.view_log import ViewLog
 from holdfast.trace.pins import Pin, hold
 
 _LOG = logger("holdfast.epochs")
 
 T = TypeVar("T")
+
+_NOTHING_DONE = (
+    "Nothing of the epoch took effect. Take back the rows on which it fails (delete them or discard() what waits; "
+    "remove a file), or change the view, and the flow goes on"
+)
+"""What to do when an expression fails on a row."""
 
 _REPAIRS = 5
 """So often a rewind is begun again since a member was lost meanwhile."""
@@ -134,8 +131,11 @@ _CLOCK_DRIFT = 60_000_000
 class Engine:
     """Runs a declared flow."""
 
-    def __init__(self, ready: PreparedFlow, told: ConnectorProgress, lease: Lease | None = None) -> None:
-        """With a ``lease``, nothing is completed while it is not held."""
+    def __init__(
+        self, ready: PreparedFlow, told: ConnectorProgress, lease: Lease | None = None, moves: bool = False
+    ) -> None:
+        """With a ``lease``, nothing is completed while it is not held. ``moves``: partitions change hands on purpose;
+        what goes on beside epochs begins with `moved`, or after the next epoch, which should not be late."""
         declared, runner = ready.declared, ready.runner
         self.declared = declared
         self.partitions = runner.partitions
@@ -146,6 +146,7 @@ class Engine:
         """Entered while an epoch waits for storage: others may use the engine then, or close it."""
 
         self.closed = False
+        self._moves = moves
         self._told = told
         self._runner = runner
         self._latencies: deque[float] = deque(maxlen=100)
@@ -266,7 +267,7 @@ class Engine:
         self._beside_sinks = Background(runner, "holdfast-sinks", self._delivery.maintain, _SINK_PAUSE)
         # Not in a lane of copying: a slow location would make the others wait.
         self._measuring = Background(runner, "holdfast-rates", self._measure, _SINK_PAUSE)
-        self._delivery.attach(self._log_as, self._guard, versions)
+        self._delivery.attach(partial(log_as, compiled, self._layers, self._state), self._guard, versions)
         known = KnownSources(descriptions.sources(), compiled, history.last)
         known.check(self._intake.taken)
         absent = {each.version.trace: log_layout(each.version) for each in known.absent.values()}
@@ -306,12 +307,16 @@ class Engine:
         skipped = [each for each in read_begun(begun) if each.epoch > history.last] if strategy.skips_begun else []
         self._begun = Begun(begun, history.since(self._state.copies.flushed))
         self._folding = Folding(self._flow)
+        self.moves = PartitionMoves(self._flow, self._recoverer)
         self.live = LiveViews(compiled, self._state, runner)
         """The views, for readers in other threads."""
 
         self._continuing = Continuing(
             self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
         )
+        self.views = ViewReading(self._flow, self._recoverer, self._continuing)
+        """The views, for readers who have their turn."""
+
         self._rewinding = Rewinding(self._flow, self._job)
         self._epochs = ExactEpochs(
             self._flow,
@@ -333,7 +338,8 @@ class Engine:
         self._rates.opened(began, recovery)
         if runner.threads:
             self._durability.after_round = self._measuring.request
-        self._durability.request()
+        if not self._moves:
+            self._durability.request()
 
     def _survives(self, stash: Path) -> Survives:
         """What of the working directory is used: everything, if the driver before this one closed the flow, or if the
@@ -433,6 +439,8 @@ class Engine:
         except Exception as error:
             if isinstance(error, HoldfastError):
                 error.fields.setdefault("complete", False)
+            if isinstance(error, EvaluationError) and not error.fields["complete"]:
+                error.args = (f"{str(error).removesuffix('.')}. {_NOTHING_DONE}",)
             self._lead.check()  # one that was paused, and leads no more, may fail at anything: that is the reason then
             raise
 
@@ -444,10 +452,7 @@ class Engine:
                 "open it again: the log says whether it was"
             )
         if self._state.may_branch and self._runner.membership_change == "lost":
-            before = self._runner.owners()
-            if not self._continuing.goes_on_without():
-                # Those that were lost are back, or all are lost.
-                self._recoverer.adopted(self._runner.owners() != before)
+            self._go_on_or_inherit()
         if self._state.branch is None:
             try:
                 return self._step_exactly()
@@ -471,9 +476,12 @@ class Engine:
                 return Epoch(None)
             if not self._state.copies.has_room:
                 with self.meanwhile():
-                    waited += self._durability.wait_for_room(lambda: self.stopping or self.closed, self._say_waiting)
+                    waited += self._durability.wait_for_room(
+                        lambda: self.stopping or self.closed or self.is_hindered, self._say_waiting
+                    )
                 if self.stopping or self.closed:
                     return Epoch(None)
+                self.unhinder()
                 continue  # others had their turn: what waited then may be taken
             try:
                 now = self._now()  # which may accept the host's clock, behind or ahead
@@ -529,7 +537,7 @@ class Engine:
         record = self._with_recovery(lambda: self._rewinding.record(to, reason, skip))
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
-        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        waited = self._wait_for_room()
         return self._run_rewind(record, self._now(), self._clock.accepts, None, started, waited)
 
     def _run_rewind(
@@ -563,7 +571,7 @@ class Engine:
         self._settle()
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
-        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        waited = self._wait_for_room()
         if recorded.rewind is not None:
             self._rewinding.check_state(recorded.rewind["to"])
             return self._run_rewind(recorded.rewind, recorded.clock, True, recorded, started, waited)
@@ -603,61 +611,25 @@ class Engine:
                 case instructions.Refresh(settle=settle):
                     self._recoverer.adopt(settle)
 
-    def heirs(self, member: str) -> dict[int, str]:
-        """Who would inherit the partitions of a member that leaves: partition → member. Raises if nobody can."""
-        ownership = self._state.ownership
-        name = self.declared.name
-        if ownership is None:
-            raise DeclarationError(
-                f"flow '{name}', drain: no member keeps layers of its own (all of them are in one place), so none has "
-                "anything to hand over",
-                flow=name,
-            )
-        if member not in ownership.members:
-            known = sorted(ownership.members)
-            raise UnknownName(
-                f"flow '{name}', drain: member '{member}' not found{did_you_mean(member, known)}", name=member
-            )
-        able = ownership.members - ownership.leaving - {member}
-        if not able:
-            raise DeclarationError(
-                f"flow '{name}', drain: member '{member}' is the last one; start another one first", flow=name
-            )
-        after = inherit(ownership.owners, able) if able & set(ownership.owners) else assign(self.partitions, able)
-        return {each: heir for each, heir in enumerate(after) if ownership.owners[each] != heir}
+    def rest(self) -> None:
+        """End what goes on beside epochs, after one more round of copies: the engine is to be closed soon, and whoever
+        closes it need not wait for storage then. From any thread; epochs go on."""
+        self._maintenance.close()
+        self._durability.rest()
 
-    def bring_ahead(self, member: str) -> None:
-        """Have those that will inherit the partitions of a member fetch what copies have of them. Beside epochs, from
-        any thread; what it does not bring comes with the switch."""
-        heirs, last = self.heirs(member), self.history.last
-        if not self.declared.settings.durable or last < 0:
-            return
-        wanted: dict[str, list[Fetch]] = {}
-        holdings = self._durability.holdings
-        for trace in self._compiled.layouts:
-            sizes = {name for holding in holdings.values() for name in holding.layers.get(trace, {})}
-            for partition, heir in heirs.items():
-                low, high = partition_range(partition, self.partitions)
-                for name in needed(sizes, low, high, last):
-                    places = tuple(n for n, each in holdings.items() if name in each.layers.get(trace, {}))
-                    target = str(self._compiled.directory / trace)
-                    wanted.setdefault(heir, []).append(Fetch(trace, name, target, places, low))
-        locations = self.declared.locations
-        with suppress(MemberUnreachable):
-            self._runner.visit("bringing layers ahead", wanted, lambda some: fetch_all(some, locations))
+    def resume(self) -> None:
+        """After `rest`: the engine is not closed after all."""
+        self._durability.resume()
+        self._maintenance.resume()
 
     @speaking
-    def drain(self, member: str) -> RecoveryRecord:
-        """Have others keep what a member keeps; what had to be done for it. Nothing is computed again: what copies do
-        not have, the member itself hands over."""
-        self.heirs(member)
+    def drain(self, member: str, ahead: int = 0) -> RecoveryRecord:
+        """Have others keep what a member keeps; what had to be done for it. ``ahead``: so many layers were fetched for
+        it before."""
+        self.moves.heirs(member)  # raises if nobody can inherit
         self.repair()
         self._settle()
-        for instruction in self._guard.tell(events.MemberLeaves(member)):
-            assert isinstance(instruction, instructions.BringOver)
-            self._recoverer.rebalance()
-            failpoints.reach("drain.brought_over")
-            self._guard.tell(events.MemberLeft(member))
+        self.moves.leave(member, ahead)
         return self._recoverer.recovery
 
     def _step_on_branch(self) -> Epoch:
@@ -733,7 +705,7 @@ class Engine:
         started = time.perf_counter()
         if self._state.edits.is_awaited():
             secure_former(self.declared.name, self._delivery, self._durability, self._with_recovery)
-        waited = self._durability.wait_for_room(lambda: self.stopping, self._say_waiting)
+        waited = self._wait_for_room()
         work = []
         for name, offer in taken.offers.items():
             source = self.declared.sources[name]
@@ -823,7 +795,12 @@ class Engine:
                         self._durability.request()
                 case instructions.AwaitSafe(epoch=epoch):
                     with after.doing("waiting for copies"):
-                        self._await_safe(epoch)
+                        try:
+                            self._await_safe(epoch)
+                        except MemberUnreachable:
+                            if self._state.branch is None:
+                                raise
+                            return  # the flow goes on without that member: sinks get it at the repair
                     if not after.well:
                         return  # nothing is to be seen of it before it is safe; sinks get it before the next epoch
                 case instructions.Commit() | instructions.CatchUp():
@@ -840,10 +817,45 @@ class Engine:
                 # The flow goes on without that member: sinks get it at the repair.
 
     def _await_safe(self, epoch: int) -> None:
-        """Wait until an epoch is safe. Local layers that turn out to be damaged are repaired meanwhile: they could not
-        be copied else."""
-        while not self._durability.wait(epoch, stopping=lambda: bool(self._durability.damaged)):
-            self._repair_damage()
+        """Wait until an epoch is safe. What is damaged or lost is brought back meanwhile: it could not be copied else.
+        `MemberUnreachable` if the flow goes on without it instead."""
+        while not self._durability.wait(epoch, stopping=lambda: self.is_hindered):
+            self.unhinder()
+
+    def _wait_for_room(self) -> float:
+        """Wait while more is unsafe than the flow allows, bringing back what stands in the way. The seconds."""
+        waited = 0.0
+        while not self._state.copies.has_room and not self.stopping:
+            waited += self._durability.wait_for_room(lambda: self.stopping or self.is_hindered, self._say_waiting)
+            self.unhinder()
+        return waited
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether layers that are not copied yet are damaged, or may be lost with a member: then nothing becomes safe,
+        however long one waits."""
+        lost = self._runner.scattered and self._state.branch is None and self._runner.membership_change == "lost"
+        return lost or bool(self._durability.damaged)
+
+    def unhinder(self) -> None:
+        """Bring back what `is_hindered` told of. In the caller's turn. `MemberUnreachable` if the flow goes on without
+        it instead."""
+        self._repair_damage()
+        if not self.is_hindered:
+            return
+        if not self._state.may_branch:
+            self._follow_members()
+        elif self._go_on_or_inherit():
+            raise MemberUnreachable(f"flow '{self.declared.name}' goes on without what it lost")
+
+    def _go_on_or_inherit(self) -> bool:
+        """Members were lost, and the flow may go on without them: whether it does. Else what they had is inherited."""
+        before = self._runner.owners()
+        if self._continuing.goes_on_without():
+            return True
+        # Those that were lost are back, or all are lost.
+        self._recoverer.adopted(self._runner.owners() != before)
+        return False
 
     def _repair_damage(self) -> None:
         if found := [*self._maintenance.damaged, *self._durability.damaged]:
@@ -856,11 +868,7 @@ class Engine:
 
     def _with_recovery(self, work: Callable[[], T]) -> T:
         """Do ``work`` on the exact history. What it meets that is lost is brought back, and it is done again."""
-        return self._recoverer.repairing(work, self._gives_up)
-
-    def _gives_up(self, error: Exception) -> bool:
-        """Whether the flow goes on without what the error says is lost."""
-        return isinstance(error, MemberUnreachable) and self._continuing.goes_on_without()
+        return self._recoverer.repairing(work, self._continuing.gives_up)
 
     def _say_waiting(self) -> None:
         size, epochs = self._state.copies.unsafe
@@ -934,8 +942,9 @@ class Engine:
     def _maintain(self, outcome: Outcome) -> None:
         for instruction in self._guard.tell(events.TasksRan(self._layers.ran(outcome.reports))):
             assert isinstance(instruction, instructions.HandOver)
-            self._runner.hand_over(instruction.moves)
-            self._recoverer.rebalance()
+            before = self._runner.owners()
+            self._runner.hand_over(instruction.moves)  # those that ran it may be gone by now
+            self._recoverer.adopted(self._runner.owners() != before)
         if self._delivery.is_maintained:
             self._beside_sinks.request()
         if many := crowded(outcome, self._maintenance.tolerated):
@@ -962,9 +971,9 @@ class Engine:
         self._beside_sinks.now()
         self._durability.upkeep()
 
-    def wait_safe(self, epoch: int | None, timeout: float | None) -> int:
-        """Wait until ``epoch`` (by default the last) is safe, or the engine was closed by another thread. The safe
-        point."""
+    def wait_safe(self, epoch: int | None, timeout: float | None, may_help: Callable[[], bool] = lambda: False) -> int:
+        """Wait until ``epoch`` (by default the last) is safe, or the engine was closed by another thread, or
+        `is_hindered` while ``may_help`` says that the caller may do something about it. The safe point."""
         wanted = self.last if epoch is None else epoch
         if (said := self.approximate) is not None and self.safe < wanted <= self.last:
             raise EpochUnavailable(
@@ -978,7 +987,14 @@ class Engine:
             raise LogError(
                 f"flow '{self.declared.name}': with strategy {self.declared.settings.strategy} nothing is ever safe"
             )
-        if not self._durability.wait(wanted, timeout, lambda: self.closed) and not self.closed:
+        began = time.monotonic()
+
+        def stopping() -> bool:
+            return self.closed or (self.is_hindered and may_help())
+
+        if self._durability.wait(wanted, timeout, stopping) or stopping():
+            return self.safe
+        if timeout is not None and time.monotonic() - began >= timeout:
             why = self._durability.why_not()
             raise StoreError(
                 f"flow '{self.declared.name}': epoch {wanted} is not safe after {timeout:.3g} s: {why}", epoch=wanted
@@ -994,87 +1010,6 @@ class Engine:
         return self._durability.is_whole(location)
 
     # -- views ----------------------------------------------------------------------------------------------------
-
-    def _log_as(self, view: str, version: ViewVersion) -> ViewLog:
-        """The log of a view in a version that it has, or had."""
-        return self._layers.readable(self._compiled.kept_as(view, version, self._state.epochs.chain()))
-
-    @speaking
-    def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
-        """The log of a view, and the epoch as of which it is to be read: by default the last."""
-        epoch = self.last if at is None else at
-        if epoch > self.last:
-            raise EpochUnavailable(
-                f"view '{view}': epoch {epoch} is not there yet; the last is {self.last}", view=view, epoch=epoch
-            )
-        if epoch < 0:
-            if at is None:
-                raise EpochUnavailable(
-                    f"view '{view}': no epoch has run yet, so there is nothing to read; flow.step() runs the first",
-                    view=view,
-                    epoch=epoch,
-                )
-            raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
-        return self._checked(view, epoch), epoch
-
-    @speaking
-    def lookup(self, view: str, asked: Question, at: int | None) -> Found:
-        """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
-        kept, epoch = self.readable(view, at)
-        return Found(view, epoch, find(kept, epoch, asked), asked.scan)
-
-    def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
-        """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
-        if self._state.branch is None and 0 <= since <= self.last and past:
-            index = self._state.versions.at(view, since)
-            if index < len(past) - 1 or past[-1].version != now:
-                return changes_since(view, since, self.last, past, index, partial(self._log_as, view), now)
-        return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self.last)]
-
-    @speaking
-    def changes_table(self, view: str, since: int) -> pa.Table:
-        """The same as a table with ``_epoch`` and ``_diff``, read in this process. In the caller's turn."""
-        return as_table(self.changes(view, since), self._compiled.fields(view))
-
-    def _checked(self, view: str, epoch: int) -> ViewLog:
-        """The log of a view, which can be read as of an epoch."""
-        lost = self._state.may_branch and self._runner.membership_change == "lost"
-        if self._state.branch is None and not (lost and self._continuing.goes_on_without()):
-            try:
-                return self._checked_exactly(view, epoch)
-            except MemberUnreachable:
-                if self._state.branch is None:
-                    raise
-        branch = self._continuing.branch
-        assert branch is not None
-        try:
-            branch.stay()
-            branch.insist(lambda: branch.log_of(view).check(view, epoch))
-        except (LogDamaged, MemberUnreachable):
-            self.repair()
-            return self._checked_exactly(view, epoch)
-        return branch.log_of(view)
-
-    def _checked_exactly(self, view: str, epoch: int) -> ViewLog:
-        self._with_recovery(lambda: self._flow.log_of(view).check(view, epoch))
-        return self._flow.log_of(view)
-
-    def fields(self, view: str) -> tuple[nodes.Field, ...]:
-        """The columns of a view, with Spark's types."""
-        return self._compiled.fields(view)
-
-    def order(self, view: str) -> tuple[nodes.Order, ...]:
-        """The order in which a person expects to see the rows of a view, or of a source, which has none."""
-        return self.declared.views[view].shown_order if view in self.declared.views else ()
-
-    def keeps(self, name: str) -> bool:
-        """Whether the rows of a collection are kept: those of a view, and of some sources."""
-        return name in self._compiled.flow.views
-
-    def taken(self, source: str, at: int) -> list[Offer]:
-        """What epochs up to this one took of a source, but for what was undone by then."""
-        return [offer for _, offer in self._intake.in_effect(source, at, self._state.rewinds)]
 
     def explain(self, view: str) -> str:
         """The dataflow of a view, as text."""
@@ -1187,14 +1122,15 @@ class Engine:
         return self._state.epochs.is_torn
 
     @speaking
-    def close(self) -> None:
+    def close(self, reopens: bool = False) -> None:
         """Stop. What is approximate is repaired first; if that fails, the log ends where it is exact: whoever opens it
         takes from the sources again what came after that, and only rows that code pushed since are lost. What is not
-        durable yet is given one more round. Whatever fails, the log is let go of."""
+        durable yet is given one more round, unless the log is opened again at once (``reopens``). Whatever fails, the
+        log is let go of."""
         try:
             self.repair()
         finally:
-            self._let_go()
+            self._let_go(reopens)
 
     def _note_end(self) -> None:
         """The flow was closed, and did not die: the next driver may use all that is here."""
@@ -1207,7 +1143,7 @@ class Engine:
         if self._state.fenced is None and self._state.settings.strategy.waits:
             self._with_recovery(lambda: self._delivery.catch_up(self._state.deliverable))
 
-    def _let_go(self) -> None:
+    def _let_go(self, reopens: bool) -> None:
         self.closed = True
         with ExitStack() as closing:  # last in, first out, whatever the others raise; the lock is released in any case
             closing.callback(self.abandon)
@@ -1218,9 +1154,10 @@ class Engine:
                 closing.callback(self._durability.abandon)
             else:
                 closing.callback(self._deliver_held)
-                closing.callback(self._durability.close)
+                closing.callback(self._durability.abandon if reopens else self._durability.close)
                 closing.callback(self._epochs.remove_undone)
             closing.callback(self._beside_sinks.close)
+            closing.callback(self._rates.keep)
             closing.callback(self._measuring.close)
             closing.callback(self._maintenance.close)
             closing.callback(self._continuing.close)

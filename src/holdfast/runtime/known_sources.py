@@ -3,8 +3,8 @@
 It is part of the flow's description (``collections.json``). Rows that code pushed are in the log and nowhere else, so
 the log of an *input* outlives its declaration: a flow that runs without it for a while keeps it as it was, and makes it
 durable, and when the input is declared again it goes on where it was. An input whose schema is not what its rows were
-pushed with goes on if its rows can follow (`runtime/schema_changes.py`); if not, that is said as such, before anything
-is touched.
+pushed with goes on if its rows can follow (`runtime/schema_changes.py`), and so does a source that keeps its rows; if
+not, that is said as such, before anything is touched. Any other source is read again.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class KnownSources:
         now = self._now[name]
         why = why_not(before.fields, now.fields)
         draws = [each for each in state.drawing if name in state.flow.ancestors({each})]
-        if now.pushed and why is None and before.log is not None and not draws:
+        is_kept = now.pushed or state.declared.sources[name].keeps_rows
+        if is_kept and why is None and before.log is not None and not draws:
             names = [column for column, _ in before.fields]
             kinds = before.version.types
             fields = tuple(Field(column, kind) for column, kind in zip(names, kinds, strict=False))
@@ -193,7 +194,8 @@ def _schema_changed(name: str, before: Known, now: Known, last: int, why: str | 
         f"Rows that were pushed cannot be read as that{f': {why}' if why else ''}. Declare it as it was; or give what "
         "comes from now on another name, and have views read both (UNION ALL)"
         if now.pushed
-        else "Declare it as it was, or give it another name"
+        else "What was taken of it is read again, and does not read as that. Declare it as it was, or give it another "
+        "name"
     )
     return SchemaChanged(
         f"{kind} '{name}': its schema changed: in epochs {before.since} to {upto} it was ({before.columns()}), and now "

@@ -29,8 +29,11 @@ from holdfast.log.working_directory import LogDirectory
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.trace.name import LayerName
 
-_SOON = 600.0
+_SOON = 120.0
 """Seconds: a flow that is opened later than this after its process began was not what the process was started for."""
+
+_processes_with_flows: set[int] = set()
+"""This process, once it has opened a flow: the next one it opens does not show how long a start takes."""
 
 _MOST = 16_000_000
 """Bytes that are fetched at most to see how fast that is."""
@@ -60,8 +63,11 @@ class MeasuredRates:
     def opened(self, began: float, recovery: RecoveryRecord) -> None:
         """The flow is open; it began to be so at ``began`` (`time.perf_counter`)."""
         recovered = sum(recovery.seconds.get(phase, 0.0) for phase in ("fetch", "replay", "hand"))
-        age = process_age()
-        took = age if age is not None and age < _SOON else time.perf_counter() - began
+        age = None if os.getpid() in _processes_with_flows else process_age()
+        _processes_with_flows.add(os.getpid())
+        # Opening alone says little; a process that was started for the flow knew better.
+        opening = max(time.perf_counter() - began, self._written.start or 0.0)
+        took = age if age is not None and age < _SOON else opening
         self._opened = max(0.0, took - recovered)
         self.recovered(recovery)
 
@@ -93,6 +99,12 @@ class MeasuredRates:
                 self._probe(locations, holdings, target)
             if self._own.differs(self._written):
                 self._write(self.rates)
+
+    def keep(self) -> None:
+        """Write down on this host what the rounds of copying have not. A failure changes nothing."""
+        with suppress(HoldfastError, OSError):
+            if self._own.differs(self._written):
+                self._directory.write_rates(self.rates.to_json())
 
     def _probe(self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path) -> None:
         layers = sorted(

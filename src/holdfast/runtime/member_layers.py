@@ -17,7 +17,7 @@ from holdfast.log.host_paths import host_path, take
 from holdfast.log.working_directory import LogDirectory
 from holdfast.results.flow_results import PlacementStatus
 from holdfast.runtime.compiled_flow import CompiledFlow
-from holdfast.runtime.recovery.fetch_layers import local_layers, remove_stale
+from holdfast.runtime.recovery.fetch_layers import has_set_aside, local_layers, remove_stale
 from holdfast.runtime.recovery.scattered_log import ScatteredViewLog
 from holdfast.runtime.runner import Runner
 from holdfast.runtime.statistics import Local, local_state, together
@@ -52,6 +52,9 @@ class MemberLayers:
         self._without = frozenset(compiled.layouts) - compiled.inputs if without_state else frozenset()
         """Traces whose layers are not taken over."""
 
+        self.set_aside = True
+        """Whether damaged layers may have been set aside."""
+
         if runner.scattered:
             runner.refresh()
             runner.await_members(directory.read_members())
@@ -63,7 +66,8 @@ class MemberLayers:
         """Have the layers of all members for this driver, without those of other histories."""
         if self._runner.scattered:
             directory, history, without = self._compiled.directory, self._history.copy(), self._without
-            self._runner.everywhere("taking layers over", lambda: _take(directory, history, without))
+            aside = self._runner.everywhere("taking layers over", lambda: _take(directory, history, without))
+            self.set_aside = any(aside.values())
             self._without = frozenset()
             self._directory.write_members(sorted(set(self._runner.owners())))
 
@@ -114,10 +118,12 @@ def remove_all_stale(directory: Path, history: History) -> None:
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
-def _take(directory: Path, history: History, without: frozenset[str]) -> None:
+def _take(directory: Path, history: History, without: frozenset[str]) -> bool:
+    """On a member; whether layers were set aside there."""
     take(directory)
     remove_all_stale(directory, history)
     _remove_traces(directory, without)
+    return has_set_aside(directory)
 
 
 def _is_empty(directory: Path, layouts: Sequence[tuple[str, Layout]], chain: Chain) -> bool:

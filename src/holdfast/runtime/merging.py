@@ -131,6 +131,10 @@ class Merging:
     def close(self) -> None:
         self._background.close()
 
+    def resume(self) -> None:
+        """Go on after `close`."""
+        self._background.resume()
+
 
 def _low(item: Upkeep) -> int:
     return item.low

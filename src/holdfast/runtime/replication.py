@@ -81,6 +81,11 @@ class Replication:
 
         self.disk = LocalSync(runner, list(layouts), directory)
         self.rounds = 0
+        self._rests = False
+        """Whether nothing is done in the background."""
+
+        self._one_round = threading.Lock()
+        """Held during a round that is not one of the background."""
 
     @property
     def removing(self) -> Sequence[threading.Lock]:
@@ -201,6 +206,9 @@ class Replication:
         return why or self.failure or "the copies are not finished"
 
     def _advance(self, seconds: float) -> None:
+        if self._rests:
+            self._last_round()  # an epoch may have to wait for it
+            return
         self._background.request()
         self._background.hurry([number for number in range(len(self.locations)) if number not in self.troubles])
         if not self._runner.threads:
@@ -231,6 +239,17 @@ class Replication:
         """One round in this thread, for those who drive without threads."""
         self._background.now()
 
+    def rest(self) -> None:
+        """Make one more round, and then none in the background, until `resume`. From any thread; epochs go on."""
+        self._rests = True
+        self._background.close()
+        self._last_round()
+
+    def resume(self) -> None:
+        """Make rounds in the background again."""
+        self._rests = False
+        self._background.resume()
+
     def abandon(self) -> None:
         """End, and leave everything as it is."""
         self._background.close()
@@ -238,6 +257,13 @@ class Replication:
     def close(self) -> None:
         """End; what is not safe yet is given one more round."""
         self._background.close()
+        self._last_round()
+
+    def _last_round(self) -> None:
+        with self._one_round:
+            self._make_last_round()
+
+    def _make_last_round(self) -> None:
         if self.is_durable and self._state.fenced is None and self.safe < self._state.history.last:
             self._guard.tell(events.SafetyWanted(self._state.history.last))
             self._places.try_again()

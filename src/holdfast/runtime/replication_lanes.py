@@ -57,3 +57,8 @@ class Lanes:
             lane.stop()
         for lane in self._lanes:
             lane.close()
+
+    def resume(self) -> None:
+        """Go on after `close`."""
+        for lane in self._lanes:
+            lane.resume()

@@ -47,24 +47,34 @@ class Turns:
         return self._holder == _me()
 
     @property
+    def is_free(self) -> bool:
+        """Whether nobody is at work in the flow, nor waits for that."""
+        return self._holder is None and not self._queue
+
+    @property
     def inside_another(self) -> bool:
         """Whether this thread's call came from inside another one of its own."""
         return self.inside and len(self._doing) > 1
+
+    def refuse_inside(self, what: str) -> None:
+        """Raise if this thread is at work in the flow already: ``what`` would wait for itself."""
+        if self.inside:
+            raise FlowBusy(
+                f"flow '{self._flow}': {what} was called from inside {self._doing[-1]}, by code that the flow "
+                "itself called (a function of a sink or a source): it would wait for itself; call it after that, "
+                "or in a thread that nobody waits for",
+                flow=self._flow,
+                called=what,
+                inside=self._doing[-1],
+            )
 
     @contextmanager
     def taken(self, what: str, *, looks: bool = False) -> Iterator[None]:
         """Wait for this thread's turn, and have it. ``looks``: what is done then may also be done in the middle of
         something else of the same thread."""
+        if not looks:
+            self.refuse_inside(what)
         if self.inside:
-            if not looks:
-                raise FlowBusy(
-                    f"flow '{self._flow}': {what} was called from inside {self._doing[-1]}, by code that the flow "
-                    "itself called (a function of a sink or a source): it would wait for itself; call it after that, "
-                    "or in a thread that nobody waits for",
-                    flow=self._flow,
-                    called=what,
-                    inside=self._doing[-1],
-                )
             self._doing.append(what)
             try:
                 yield

@@ -28,7 +28,7 @@ from holdfast.spark import spark_expressions
 from holdfast.spark.decorrelation import decorrelated
 from holdfast.spark.jvm import CATALYST, jvm_class, scala_object
 from holdfast.spark.python_functions import function_of
-from holdfast.spark.schemas import fields_of
+from holdfast.spark.schemas import fields_of, type_of_json
 from holdfast.spark.statements import unpacked
 from holdfast.spark.static_tables import static
 
@@ -99,7 +99,9 @@ class Analysed:
         return str(self._read.textAt(_text((*path, *methods))))
 
     def type_of(self, expression: CatalystExpression) -> str:
-        return self._asked(expression.path, "dataType", "catalogString")
+        found = self._asked(expression.path, "dataType", "catalogString")
+        # Spark's text of a struct says nothing of where the names of its fields end.
+        return type_of_json(self._asked(expression.path, "dataType", "json")) if "struct<" in found else found
 
     def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
         origin = self.object(node.path).origin()
@@ -200,8 +202,15 @@ class Analysed:
             if "exprId" in part.parameters:
                 name = part.parameters.get("name", "scalar-subquery")
                 text = text.replace(f"{name}#{part.id}", "#")
+            if part.kind == "GetStructField" and (spelled := part.parameters.get("name")) is not None:
+                # The statement's spelling of the field's name; the struct may have another, since names ignore case.
+                text = re.sub(rf"\.{re.escape(spelled)}(?!\w)", f".{self._field(part)}".replace("\\", r"\\"), text)
         modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
         return f"{shape}\n{_NUMBERS.sub('', text)}\n{modes}"
+
+    def _field(self, expression: CatalystExpression) -> str:
+        """The name of the field that is taken out of a struct, as the struct has it."""
+        return str(self.object(expression.path).childSchema().fields()[expression.parameters["ordinal"]].name())
 
     def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
         if isinstance(value, CatalystExpression):

@@ -22,6 +22,7 @@ from holdfast.operators.step import NativeStep
 from holdfast.plan.dataflow import Dataflow
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field, Step
+from holdfast.plan.types import ddl_type
 from holdfast.spark.epoch_property import current_epoch
 from holdfast.spark.spark_expressions import known_to
 from holdfast.spark.stretches import Round, SparkStretch, rounds, struct_of
@@ -232,7 +233,9 @@ def _pack(messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
 
 def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -> DataFrame:
     """A source's DataFrame as wide rows with that one producer."""
-    columns = [f"CAST({quoted(field.name)} AS {field.type}) AS c{index}" for index, field in enumerate(fields)]
+    columns = [
+        f"CAST({quoted(field.name)} AS {ddl_type(field.type)}) AS c{index}" for index, field in enumerate(fields)
+    ]
     diff = "_diff" if retracts else "1L AS _diff"
     return frame.selectExpr(
         "CAST(NULL AS int) AS __owner", "CAST(NULL AS int) AS __channel", "CAST(NULL AS binary) AS __buffer",

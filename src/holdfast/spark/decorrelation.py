@@ -33,13 +33,32 @@ _INWARDS = "optimizer.BooleanSimplification"
 
 def decorrelated(session: SparkSession, plan: Any) -> Any:
     """An analysed plan whose correlated subqueries are joins."""
-    return _Rules(session).applied(plan)
+    rules = _Rules(session)
+    return rules.applied(rules.inlined(plan))
 
 
 class _Rules:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._subquery = self._pattern("PLAN_EXPRESSION")
+
+    def inlined(self, plan: Any) -> Any:
+        """The plan, if a correlated subquery in it has a WITH of its own, with the definitions of the statement written
+        out where they are used: the rules pull no condition out of a definition."""
+        if not plan.containsPattern(self._subquery) or not self._has_with(plan, False):
+            return plan
+        return jvm_class(self._session, f"{CATALYST}.optimizer.InlineCTE")(False, False, False).apply(plan)
+
+    def _has_with(self, plan: Any, correlated: bool) -> bool:
+        """Whether a correlated subquery below here, which this is if ``correlated``, defines something by WITH."""
+        if not plan.containsPattern(self._pattern("CTE")):
+            return False
+        if correlated and plan.nodeName() == "WithCTE":
+            return True
+        for subquery in _each(plan.subqueries()):
+            if self._has_with(subquery, subquery.containsPattern(self._pattern("OUTER_REFERENCE"))):
+                return True
+        return any(self._has_with(child, correlated) for child in _each(plan.children()))
 
     def applied(self, plan: Any) -> Any:
         plan = without_laterals(self._session, plan)

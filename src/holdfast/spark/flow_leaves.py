@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.plan.nodes import Field
+from holdfast.plan.types import type_text
 from holdfast.runtime.turns import acting_for
 from holdfast.spark.jvm import compiled, jvm_class
 from holdfast.spark.schemas import ddl
@@ -188,7 +189,7 @@ class FlowLeaves:
         wanted = StructType.fromJson(json.loads(schema))
         caller = self._callers.get(thread, threading.get_ident())
         try:
-            fields = [Field(field.name, field.dataType.simpleString()) for field in wanted.fields]
+            fields = [Field(field.name, type_text(field.dataType)) for field in wanted.fields]
             with acting_for(caller):
                 frame: Any = self._read(name, fields, query)
                 return frame._jdf.queryExecution().toRdd()

@@ -81,11 +81,11 @@ class FlowTables:
                 columns=missing,
             )
         columns = [field.name for field in wanted]
-        if engine.keeps(name):
+        if engine.views.keeps(name):
             if at < 0:
                 return empty_frame(spark, wanted)
-            kept, _ = engine.readable(name, at)
-            order = engine.order(name)
+            kept, _ = engine.views.readable(name, at)
+            order = engine.views.order(name)
             known = [field.name for field in fields]
             hidden = [field.name for field in kept.fields if field.name == DELETED.name not in known]
             wanted_too = [*columns, *hidden]
@@ -97,7 +97,7 @@ class FlowTables:
         source = engine.declared.sources[name]
         if source.retracts or name in engine.declared.expiring:
             raise _unread(name, "its rows are not kept")
-        return offered_frame(spark, source, engine.taken(name, at), columns)
+        return offered_frame(spark, source, engine.views.taken(name, at), columns)
 
 
 def _unread(name: str, why: str) -> DeclarationError:

@@ -44,12 +44,13 @@ GRACE = 3.0
 class PlacedWork:
     """The members of a Spark application that have directories, and what belongs to whom."""
 
-    def __init__(self, context: SparkContext, partitions: int) -> None:
+    def __init__(self, context: SparkContext, partitions: int, leaving: Collection[str] = ()) -> None:
+        """``leaving``: the members that are to go, and get no partition."""
         self._context = context
         self._hosts: dict[str, str] = {}
         """Member → its host."""
 
-        self.ownership = PartitionOwnership(partitions)
+        self.ownership = PartitionOwnership(partitions, leaving)
         """Who keeps which partition."""
 
         self._executors: dict[str, str] = {}
@@ -71,11 +72,18 @@ class PlacedWork:
         self._executors[executor] = host
 
     def lost(self, executor: str) -> bool:
-        """Spark says so; whether its host has none now."""
+        """Spark says so; whether its host has none now, and layers that are needed."""
         host = self._executors.pop(executor, "")
         gone = host not in self._executors.values()
         self.losses += gone
-        return gone
+        has_left = any(name not in self.ownership.asked for name, each in self._hosts.items() if each == host)
+        return gone and not has_left
+
+    def executors(self) -> dict[str, frozenset[str]]:
+        """Member → its executors, as far as they are known."""
+        known = list(self._executors.items())
+        found = {name: frozenset(one for one, at in known if at == host) for name, host in list(self._hosts.items())}
+        return {name: some for name, some in found.items() if some}
 
     def is_cause(self, error: Exception, losses: int, heals: bool) -> bool:
         """Whether a job failed since its layers are elsewhere, in a way that can be mended: a member was lost since

@@ -24,6 +24,7 @@ from holdfast.frontend.user_functions import STYLES, Described
 from holdfast.plan.nodes import Function, UserFunction
 from holdfast.spark.declared_functions import described
 from holdfast.spark.jvm import scala_object
+from holdfast.spark.schemas import type_of_json
 
 _EVAL_TYPES = {style: kind for kind, style in reversed(STYLES.items())}
 
@@ -68,7 +69,7 @@ def function_of(
     name = re.sub(r"\W+", "_", str(call.name())).strip("_") or "function"
     if any(names):
         function = NamedFunction(function, tuple(names))
-    found = Described(function, call.dataType().simpleString(), style, not call.udfDeterministic())
+    found = Described(function, type_of_json(call.dataType().json()), style, not call.udfDeterministic())
     return described(f"{subject}: function {name!r}", name, found)
 
 

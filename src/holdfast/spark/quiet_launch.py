@@ -2,7 +2,8 @@
 
 The JVM writes to the standard error that it inherits. While it is launched, that is a pipe, and a thread passes on what
 comes through it for as long as the JVM lives, except for lines that are the same at each start and tell nobody
-anything. Whatever else the JVM has to say is seen as before.
+anything. Whatever else the JVM has to say is seen as before. So is a line that this process draws in place meanwhile:
+its progress.
 """
 
 from __future__ import annotations
@@ -60,5 +61,8 @@ def _pass_on(reading: int, real: int) -> None:
             for line in lines:
                 if not any(noise in line for noise in _NOISE):
                     os.write(real, line + b"\n")
+            if b"\r" in left:  # drawn in place: it has no end to wait for, and the JVM writes none of these
+                os.write(real, left)
+                left = b""
         if left:
             os.write(real, left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,15 @@ class SparkRunner:
         partitions: int,
         heals: bool = True,
         copies: tuple[Location, ...] = (),
+        leaving: Collection[str] = (),
     ) -> None:
         """``own`` is the session for Holdfast's queries, with its settings. ``heals``: a loss is made up for, at once;
-        if not, whoever asked for it stops the flow. ``copies``: the log's locations, for tasks."""
+        if not, whoever asked for it stops the flow. ``copies``: the log's locations, for tasks.
+        ``leaving``: the members that are to go, and get no partition."""
         self._copies = copies
         self._heals = heals
         self._news = ""
-        self.placement = PlacedWork(spark.sparkContext, partitions)
+        self.placement = PlacedWork(spark.sparkContext, partitions, leaving)
         self.scattered = self.placement.scattered
         if self.scattered:
             listener_of(spark.sparkContext).add(self._hear)
@@ -106,7 +108,7 @@ class SparkRunner:
     def refresh(self, settle: bool = False) -> bool:
         if not self.scattered:
             return False
-        before, known = self.placement.owners(), self.placement.members
+        before, known = self.placement.owners(), self.placement.ownership.members - self.placement.ownership.leaving
         lost, self._news = self._news == "lost", ""
         self.placement.refresh(settle)
         if lost:

@@ -57,6 +57,8 @@ CLUSTER_SETTINGS = {
     "spark.rpc.askTimeout": "20s",
     # A task that is cancelled while its Python worker is busy ends so soon.
     "spark.python.task.killTimeout": "500ms",
+    # An executor that is decommissioned stays so long at least, in which it can hand over what its host keeps.
+    "spark.test.executor.decommission.initial.sleep.millis": "10000",
 }
 """Beside `SETTINGS`, for a session on a cluster."""
 

@@ -24,6 +24,7 @@ from holdfast.operators.linear_step import native_step
 from holdfast.operators.step import NativeStep
 from holdfast.plan.expression import Literal, quoted, sql
 from holdfast.plan.nodes import Field, Linear, Step
+from holdfast.plan.types import ddl_type
 
 # Spark has variant_explode in lateral joins alone, which it may plan as joins.
 _VARIANT = (
@@ -62,7 +63,7 @@ class Round:
 
 def struct_of(fields: Iterable[Field]) -> str:
     """The type of rows of these fields."""
-    columns = [f"c{index}:{field.type}" for index, field in enumerate(fields)]
+    columns = [f"c{index}:{ddl_type(field.type)}" for index, field in enumerate(fields)]
     return f"struct<{','.join([*columns, '_diff:bigint'])}>"
 
 
@@ -203,7 +204,7 @@ def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
     if function == "variant_explode":
         made = ["__made0", "__made1.key", "__made1.value"]
         return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
-    fields = ",".join(f"f{index}:{field.type}" for index, field in enumerate(types))
+    fields = ",".join(f"f{index}:{ddl_type(field.type)}" for index, field in enumerate(types))
     whole = arguments[0] if function == "inline" else _stacked(step)
     # A cast of structs goes by position: it gives the fields names that are known here.
     rows = f"CAST({whole} AS array<struct<{fields}>>)"

@@ -51,7 +51,8 @@ class LeaseEvent:
             case "acquired":
                 return "the lease is ours: opening the log"
             case "leading":
-                return f"leading, after epoch {self.epoch}; the log was opened in {self.seconds['open']:.2f} s"
+                begun = "from epoch 0 on" if self.epoch is None or self.epoch < 0 else f"after epoch {self.epoch}"
+                return f"leading, {begun}; the log was opened in {self.seconds['open']:.2f} s"
             case "lost":
                 return "the lease is lost: another driver leads"
         return "the lease is given back"

@@ -52,7 +52,8 @@ def _imported(path: Path) -> ModuleType:
     ship_by_value(module)
     try:
         spec.loader.exec_module(module)
-    except HoldfastError:
+    except HoldfastError as error:
+        _say_where(path, error)
         raise
     except Exception as error:
         raise _failed(path, error) from error
@@ -62,7 +63,8 @@ def _imported(path: Path) -> ModuleType:
 def _built(path: Path, name: str, builder: Any) -> Flow:
     try:
         flow = builder()
-    except HoldfastError:
+    except HoldfastError as error:
+        _say_where(path, error)
         raise
     except Exception as error:
         raise _failed(path, error) from error
@@ -75,6 +77,21 @@ def _failed(path: Path, error: Exception) -> DeclarationError:
     """The user's own error, with the line of the user's own file."""
     if isinstance(error, SyntaxError):
         return DeclarationError(f"app {path}, line {error.lineno}: {error.msg}", path=str(path), line=error.lineno)
-    own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    where = f", line {own[-1]}" if own else ""
-    return DeclarationError(f"app {path}{where}: {type(error).__name__}: {error}", path=str(path))
+    line = _line(path, error)
+    where = f", line {line}" if line is not None else ""
+    return DeclarationError(f"app {path}{where}: {type(error).__name__}: {error}", path=str(path), line=line)
+
+
+def _say_where(path: Path, error: HoldfastError) -> None:
+    """Add the line of the user's own file to an error of Holdfast."""
+    line = _line(path, error)
+    if line is not None:
+        error.args = (f"{error} ({path.name}, line {line})",)
+        error.fields |= {"app": str(path), "app_line": line}
+
+
+def _line(path: Path, error: Exception) -> int | None:
+    """The innermost line of the user's own file that the error passed."""
+    file = str(path.absolute())
+    own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return own[-1] if own else None

@@ -201,5 +201,10 @@ class Jsonl:
         print(json.dumps({"flow": self._flow, "at": time.time(), **redacted(event.to_dict())}), flush=True)
 
 
+def beginning(flow: str, last: int) -> str:
+    """Where a run begins; ``last`` is the last epoch of the log, -1 if there is none."""
+    return f"{flow}: begins" if last < 0 else f"{flow}: goes on after epoch {last:,}"
+
+
 def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:,.0f} ms"

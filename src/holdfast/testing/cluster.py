@@ -49,6 +49,7 @@ WORKER = "HOLDFAST_CLUSTER_WORKER"
 DRIVER = "HOLDFAST_CLUSTER_DRIVER"
 LOCAL = "HOLDFAST_LOCAL"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
 _SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Many JVMs on few cores, for seconds: compile little, collect with one thread."""
 
@@ -132,17 +133,26 @@ class Handle:
 
     # -- what goes wrong ----------------------------------------------------------------------------------------------
 
-    def kill_executor(self, which: int | str) -> Executor:
-        """SIGKILL an executor and its Python workers: the one at that place of `members`, or of that id."""
+    def kill_executor(self, which: int | str, *, with_directory: bool = False) -> Executor:
+        """SIGKILL an executor and its Python workers: the one at that place of `members`, or of that id.
+        ``with_directory``: delete its worker's directory, too, so that whoever replaces it finds nothing."""
         executor = self._executor(which)
         pids = below(executor.pid, self.processes())
         self._kill(lambda process: process.pid in pids)
+        if with_directory:
+            shutil.rmtree(self.local(executor.worker), ignore_errors=True)
         return executor
 
     def kill_worker(self, which: int) -> None:
         """SIGKILL a worker and all that it started, at once, and delete its directory."""
         self._kill(lambda process: process.environment.get(WORKER) == str(which))
         shutil.rmtree(self.local(which), ignore_errors=True)
+
+    def decommission_worker(self, which: int) -> None:
+        """Have Spark decommission a worker and its executors, as a host that is announced to go. Sessions need
+        ``spark.decommission.enabled=true`` for their executors to end; the worker's directory stays."""
+        mine = [process for process in self.processes() if process.environment.get(WORKER) == str(which)]
+        send([process.pid for process in mine if _WORKER in process.command], signal.SIGPWR)
 
     def _kill(self, whom: Callable[[Process], bool]) -> None:
         """SIGKILL, and wait until they are gone."""
@@ -374,7 +384,8 @@ class Cluster(Handle):
         home = Path(pyspark.__file__).parent
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else "java"
         command = [
-            str(java), *_SMALL_JVM, "-Xmx192m", "-cp", str(home / "jars" / "*"), *_OPENED,
+            str(java), *_SMALL_JVM, "-Xmx192m", "-Dspark.decommission.enabled=true",
+            "-cp", str(home / "jars" / "*"), *_OPENED,
             f"org.apache.spark.deploy.{what}", *arguments,
         ]  # fmt: skip
         environment = {**self._marked(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": self._address(name), **own}

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.frontend.sql_words import words
 from holdfast.plan.expression import quoted
 from holdfast.plan.schema import parse_schema
-from holdfast.plan.types import arrow_type
+from holdfast.plan.types import arrow_type, ddl_type
 
 Row = tuple[Any, ...]
 Query = str | Callable[[Callable[[str], DataFrame]], DataFrame]
@@ -92,7 +92,7 @@ class Oracle:
             ]
             table = pa.table(columns, names=[field.name for field in fields])
             # By name: from Arrow alone, Spark would take a timestamp without zone for one with a zone.
-            schema = ", ".join(f"{quoted(field.name)} {field.type}" for field in fields)
+            schema = ", ".join(f"{quoted(field.name)} {ddl_type(field.type)}" for field in fields)
             frame = self._spark.createDataFrame(table, schema).coalesce(1)
             if clock is not None and name in self._expires:
                 expires = self._expires[name]

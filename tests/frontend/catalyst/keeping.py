@@ -67,7 +67,7 @@ def check(
             oracle.insert("o", inserted)
             flow.step()
             for name, expected in oracle.expect({**views, **(spelled or {})}).items():
-                kept, _ = flow._started().readable(name, epoch)  # as flow.read does, without a Spark job
+                kept, _ = flow._started().views.readable(name, epoch)  # as flow.read does, without a Spark job
                 assert_same_rows(kept.rows(0, 2**64, epoch), expected, name)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.plan.types import field_name
+
 Path = tuple[int | str, ...]
 """The way from the root to a value: the index of a child, or the name of a parameter, then its index in a list."""
 
@@ -94,7 +96,7 @@ def sql_type(kind: Any) -> str | None:
             inner = [sql_type(kind["keyType"]), sql_type(kind["valueType"])]
         case "struct" if not any("__COLLATIONS" in each["metadata"] for each in kind["fields"]):
             types = [(each["name"], sql_type(each["type"])) for each in kind["fields"]]
-            inner = [None if own is None else f"{name}:{own}" for name, own in types]
+            inner = [None if own is None else f"{field_name(name)}:{own}" for name, own in types]
         case _:
             return None
     known = [each for each in inner if each is not None]

@@ -232,4 +232,11 @@ def _fitting(fits: Bools, present: Bools, digits: Digits, kind: pa.DataType, exp
         return present & fits
     place = int(np.argmin(good))
     total = sum(int(column[0]) << BASE * q for q, column in take(digits, np.array([place])).items())
-    raise EvaluationError(f"{explain(place)}: {total} (unscaled) does not fit {kind}", total=total, type=str(kind))
+    unscaled = " (unscaled)" if pa.types.is_decimal(kind) else ""
+    raise EvaluationError(
+        f"{explain(place)}: overflow: {total}{unscaled} does not fit {kind}. Use `try_sum` or `try_avg` to tolerate it "
+        "and return NULL instead",
+        total=total,
+        type=str(kind),
+        condition="ARITHMETIC_OVERFLOW",
+    )

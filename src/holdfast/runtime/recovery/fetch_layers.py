@@ -7,7 +7,9 @@ its checksum is set aside, and another one used.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import pairwise
 from pathlib import Path
 
 from holdfast.coordinator.copy_plan import Copied, Failed, Holding, trusting
@@ -28,6 +30,10 @@ from holdfast.trace.name import LayerName
 
 local_layers = list_layers
 """The name under which the driver's modules have it."""
+
+
+_ASIDE = "damaged"
+"""The directory of what was set aside, beside that of the layers."""
 
 
 def remove_stale(directories: Sequence[Path], history: History) -> None:
@@ -52,7 +58,7 @@ def remove_others(directory: Path, owners: Sequence[str]) -> None:
 def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
     """Move a damaged local layer out of the way; whether there was one. Unless it is ``unfit`` although it is what its
     name says, it must be damaged at a second look: then the first was wrong, and it stays."""
-    target = root / "damaged" / path.parent.name
+    target = root / _ASIDE / path.parent.name
     try:
         if not unfit:
             try:
@@ -67,10 +73,15 @@ def set_aside(path: Path, root: Path, unfit: bool = False) -> bool:
     return True
 
 
+def has_set_aside(directory: Path) -> bool:
+    """On a member: whether anything was set aside."""
+    return bool(_names(host_path(directory).parent / _ASIDE))
+
+
 def look_again(directory: Path) -> int:
     """On a member: put back what was set aside once and is what its name says after all; how many layers."""
     own = host_path(directory)
-    aside, found = own.parent / "damaged", 0
+    aside, found = own.parent / _ASIDE, 0
     for trace in _names(aside):
         for name in _names(aside / trace):
             if LayerName.parse(name) is None:
@@ -115,7 +126,9 @@ class Layers:
         last: int,
         holdings: Mapping[int, Holding],
         history: History,
+        owners: Mapping[tuple[int, int], str] | None = None,
     ) -> None:
+        """``owners``: who is to keep which range of key hashes, if not the runner's own members its partitions."""
         self._directory = directory
         self._chain = trusting(last)
         self.last = last
@@ -125,8 +138,15 @@ class Layers:
             for member, listing in found.items()
         }
         count = runner.partitions
-        self._owners = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
+        kept = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
+        self._owners = kept if owners is None else dict(owners)
         self._holdings = holdings
+
+    def beside(self, holdings: Mapping[int, Holding]) -> Layers:
+        """The same local layers, with what the log locations hold."""
+        found = copy(self)
+        found._holdings = dict(holdings)
+        return found
 
     @property
     def count(self) -> int:
@@ -162,22 +182,29 @@ class Layers:
         """How far all partitions are covered by what is where they are kept."""
         return min(covered(self._local(trace, *each), *each, self._chain) for each in self._pieces(0, 2**64))
 
-    def elsewhere(self, trace: str, low: int, high: int) -> dict[str, list[LayerName]]:
-        """Member → the layers that the range's own one lacks to be covered as far as members can."""
+    def elsewhere(self, trace: str, low: int, high: int) -> list[tuple[str, Piece]]:
+        """(member, a piece of a layer that it has): what the range's own member lacks to be covered as far as members
+        can."""
         if len(self._members) == 1:
-            return {}
-        local = self._local(trace, low, high)
-        names = [*local, *self._others(trace)]
-        there = covered(names, low, high, self._chain)
-        have = covered(local, low, high, self._chain)
-        if there <= have:
-            return {}
-        found: dict[str, list[LayerName]] = {}
-        for piece in self._cover(names, low, high, there, have):
-            if piece.name not in local:
-                giver = min(one for one, listing in self._members.items() if piece.name in listing[trace])
-                found.setdefault(giver, []).append(piece.name)
+            return []
+        found = []
+        for piece in self._lacking(self._local(trace, low, high), self._others(trace), low, high):
+            giver = min(one for one, listing in self._members.items() if piece.name in listing[trace])
+            found.append((giver, piece))
         return found
+
+    def _lacking(self, local: Sequence[LayerName], more: Sequence[LayerName], low: int, high: int) -> Iterator[Piece]:
+        """What ``more`` has to add for ``local`` to cover the range as far as both can. Where the number of partitions
+        changed, a part of the range may be whole: of that nothing is needed."""
+        here = set(local)
+        inner = {each for name in here for each in (name.low, name.high) if low < each < high}
+        for left, right in pairwise([low, *sorted(inner), high]):
+            have = covered(local, left, right, self._chain)
+            there = covered([*local, *more], left, right, self._chain)
+            if there > have:
+                for piece in self._cover([*local, *more], left, right, there, have):
+                    if piece.name not in here:
+                        yield piece
 
     def _cover(self, names: Sequence[LayerName], low: int, high: int, upto: int, after: int) -> list[Piece]:
         try:
@@ -222,20 +249,19 @@ class Layers:
 
     def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
         """What to fetch so that the local layers cover as much as the log's copies can."""
-        wanted: dict[tuple[LayerName, int], None] = {}
+        wanted: dict[tuple[str, LayerName], tuple[int, list[tuple[int, int]]]] = {}
         remote = self._remote(trace)
         alone = len(self._members) == 1
         for low, high in ranges:
-            local = self._local(trace, low, high)
-            have = covered(local, low, high, self._chain)
-            there = covered([*local, *remote], low, high, self._chain)
-            if there <= have:
-                continue
-            pieces = self._cover([*local, *remote], low, high, there, have)
-            mine = set(local)
-            # One host needs a layer once, whichever of its partitions want it.
-            some = ((piece.name, 0 if alone else low) for piece in pieces if piece.name not in mine)
-            wanted.update(dict.fromkeys(some))
+            for piece in self._lacking(self._local(trace, low, high), remote, low, high):
+                # One host needs a layer once, whichever of its partitions want it; a member, what it keeps of it.
+                whole = (piece.name.low, piece.name.high)
+                owner, cut = ("", whole) if alone else (self._owners[low, high], (piece.low, piece.high))
+                _, cuts = wanted.setdefault((owner, piece.name), (low, []))
+                if cuts and cuts[-1][1] == cut[0]:
+                    cuts[-1] = (cuts[-1][0], cut[1])
+                elif cut not in cuts:
+                    cuts.append(cut)
         return [
             Fetch(
                 trace,
@@ -243,8 +269,9 @@ class Layers:
                 str(self._directory / trace),
                 tuple(n for n, holding in self._holdings.items() if name in holding.layers.get(trace, {})),
                 low,
+                tuple(cuts),
             )
-            for name, low in wanted
+            for (_, name), (low, cuts) in wanted.items()
         ]
 
 

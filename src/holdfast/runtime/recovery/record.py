@@ -29,6 +29,7 @@ class RecoveryRecord:
     layers_fetched: int = 0
     bytes_fetched: int = 0
     layers_handed: int = 0
+    layers_ahead: int = 0
     damaged: list[str] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)

@@ -142,6 +142,10 @@ class Recoverer:
         if not self._together:
             self.recovery = RecoveryRecord(epoch=self._state.epochs.last)
         self.open()
+        self.remove_others()
+
+    def remove_others(self) -> None:
+        """Have members remove the layers of partitions that others keep."""
         directory, owners = self._compiled.directory, self._runner.owners()
         with suppress(MemberUnreachable):  # one that cannot be reached keeps it
             self._runner.everywhere("removing what others keep", lambda: remove_others(directory, owners))
@@ -201,6 +205,7 @@ class Recoverer:
         if not self._runner.scattered and name.parent.parent != directory:
             return False
         self._runner.everywhere("setting a damaged layer aside", aside)
+        self._flow.layers.set_aside = True
         self.recovery.damaged.append(str(error))
         return True
 
@@ -214,19 +219,28 @@ class Recoverer:
         ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
         self._fetch_former(ranges)
 
+        listed: list[Layers] = []  # what members have, when they were asked a moment ago
+
         def look() -> Layers:
             self._durability.look()
+            if listed:
+                return listed.pop().beside(self._durability.holdings)
             return self._layers(traces, self._durability.holdings)
+
+        def is_whole(layers: Layers) -> bool:
+            return all(layers.has(trace) >= last for trace in traces)
 
         with timed(recovery, "look"):
             layers = self._layers(traces, {})
-            whole = all(layers.has(trace) >= last for trace in traces)
+            whole = is_whole(layers)
             if not whole and self._look_again():
                 layers = self._layers(traces, {})
-                whole = all(layers.has(trace) >= last for trace in traces)
+                whole = is_whole(layers)
+        listed.append(layers)
         if not whole and self._durability.is_durable:
             with timed(recovery, "fetch"), doing(self._subject, "fetching layers from the log's locations"):
                 layers = self._fetch(look, traces, ranges)
+                whole = is_whole(layers)
         if not whole and self._runner.scattered:
             with timed(recovery, "hand"):
                 layers = hand_over(self._runner, look, traces, ranges, directory, recovery)
@@ -246,6 +260,8 @@ class Recoverer:
             return False
         self._looked = True
         self._durability.look_again(self._compiled.layouts)
+        if not self._flow.layers.set_aside:
+            return False
         directory = self._compiled.directory
         found = self._runner.everywhere("looking again at what was set aside", lambda: look_again(directory))
         return any(found.values())

@@ -33,7 +33,7 @@ def check_approximate(engine: Engine, world: World, whole: Callable[[History], S
         if view == DRAWN or engine._compiled.flow.operators[log].stage > 1:
             continue  # drawn again; or it has contributions of other partitions, some as old as the loss
         try:
-            kept, last = engine.readable(view, None)
+            kept, last = engine.views.readable(view, None)
         except (StoreError, SinkError):
             break  # nothing is left to read, and the repair failed
         if engine._state.branch is not branch or branch.lost != set(said.lost):

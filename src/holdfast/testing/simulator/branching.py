@@ -130,8 +130,8 @@ def check(world: World, engine: Engine, compare: Callable[[str, Engine, int], No
         if fed:
             compare(f"branch {each.name}", branch, branch.last)
         for view in world.flow if fed else ():
-            kept, at = branch.readable(view, None)
-            main, _ = engine.readable(view, at)
+            kept, at = branch.views.readable(view, None)
+            main, _ = engine.views.readable(view, at)
             if (found := bag_of(kept.rows(0, ALL, at))) != (wanted := bag_of(main.rows(0, ALL, at))):
                 raise Broken(f"view {view} of branch {each.name} is not the main line's: {difference(found, wanted)}")
         branch.close()

@@ -317,7 +317,7 @@ class FaultySimulation:
         bags, clock = self.world.rows, engine.history[engine.last].clock
         for view in self.world.flow:
             wanted = expected(view, bags["orders"], bags["users"], clock)
-            kept, last = engine.readable(view, None)
+            kept, last = engine.views.readable(view, None)
             found = bag_of(kept.rows(0, ALL, last))
             _compare(f"view {view}", without_draws(view, found), wanted)
             _compare(f"changelog of {view}", self._delivered(view), found)

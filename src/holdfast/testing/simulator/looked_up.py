@@ -27,13 +27,13 @@ def check_beside(engine: Engine) -> None:
 def check_in_turn(engine: Engine) -> None:
     """As a flow looks rows up in its turn, wherever members keep them."""
     for view in engine.declared.views:
-        kept, at = engine.readable(view, None)
+        kept, at = engine.views.readable(view, None)
         _check(view, kept, at, engine, beside=False)
 
 
 def _check(view: str, kept: ViewLog, at: int, engine: Engine, *, beside: bool) -> None:
     rows = kept.rows(0, ALL, at)
     asked = question(view, kept.fields, kept.spec.key, rows, {}, scan=not kept.spec.key)
-    found = engine.live.lookup(view, asked, at) if beside else engine.lookup(view, asked, at)
+    found = engine.live.lookup(view, asked, at) if beside else engine.views.lookup(view, asked, at)
     if bag_of(found.table) != bag_of(rows):
         raise Broken(f"view {view} as of epoch {at}: {len(found)} rows are found by their keys, of {rows.num_rows}")

@@ -286,7 +286,7 @@ class Simulation:
         leaving = chance.choice(sorted(self.world.members))
         before = set(self.world.members)
         with suppress(UnknownName, DeclarationError):  # it is gone, or the others are leaving, too
-            engine.bring_ahead(leaving)
+            engine.moves.bring_ahead(engine.moves.heirs(leaving))
             done = engine.drain(leaving)
             if done.epochs and before == set(self.world.members) and not done.damaged:
                 raise Broken(f"member {leaving} left, and epochs {done.epochs} were computed again")
@@ -491,7 +491,7 @@ class Simulation:
             if name in engine.sources and bag != self.world.rows[name]:
                 raise Broken(f"input of {name} was lost or taken twice: {difference(bag, self.world.rows[name])}")
         for view in self.world.flow:
-            kept, last = engine.readable(view, None)
+            kept, last = engine.views.readable(view, None)
             found, edition = bag_of(kept.rows(0, ALL, last)), self.world.edition
             self._compare(f"view {view}", view, found, bags, in_effect(history)[-1].clock, edition)
             self._compare_draws(f"view {view}", view, found, last)
@@ -502,7 +502,7 @@ class Simulation:
             bags = self.world.upto(history[: back + 1])
             for view in self.world.flow:
                 try:
-                    kept, at = engine.readable(view, back)
+                    kept, at = engine.views.readable(view, back)
                 except EpochUnavailable:
                     if back >= self.filled:
                         raise
@@ -529,7 +529,7 @@ class Simulation:
         whole = self.whole(engine.history)[: at + 1]
         bags, clock = self.world.upto(whole), in_effect(whole)[-1].clock
         for view in self.world.flow:
-            found = bag_of(engine.readable(view, at)[0].rows(0, ALL, at))
+            found = bag_of(engine.views.readable(view, at)[0].rows(0, ALL, at))
             self._compare(f"{subject}: view {view}", view, found, bags, clock, self.world.edition)
 
     @staticmethod

@@ -1,0 +1,123 @@
+"""Reading the views of an open flow, in the caller's turn: as of an epoch, by key, and as changes since one.
+
+A view is read from its log, wherever the layers are. What a read meets that is lost or damaged is brought back first,
+and it is read then; a flow that goes on without what it lost reads the partitions that are left. (Readers in other
+threads, who have no turn, use `runtime/live_views.py`.)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from holdfast.connectors.source import Offer
+from holdfast.coordinator.flow_state import FlowState
+from holdfast.coordinator.view_versions import ViewVersion
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable
+from holdfast.plan import nodes
+from holdfast.results.view_results import Found
+from holdfast.runtime.compiled_flow import CompiledFlow
+from holdfast.runtime.continuing import Continuing
+from holdfast.runtime.file_errors import speaking
+from holdfast.runtime.member_layers import MemberLayers
+from holdfast.runtime.open_flow import OpenFlow
+from holdfast.runtime.recovery.recoverer import Recoverer
+from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, changes_since
+from holdfast.task.key_lookup import Question, find
+from holdfast.task.view_log import ViewLog
+
+
+def log_as(compiled: CompiledFlow, layers: MemberLayers, state: FlowState, view: str, version: ViewVersion) -> ViewLog:
+    """The log of a view in a version that it has, or had."""
+    return layers.readable(compiled.kept_as(view, version, state.epochs.chain()))
+
+
+class ViewReading:
+    """Reads the views of an open flow."""
+
+    def __init__(self, flow: OpenFlow, recoverer: Recoverer, continuing: Continuing) -> None:
+        self._flow = flow
+        self._state = flow.state
+        self._compiled = flow.compiled
+        self._recoverer = recoverer
+        self._continuing = continuing
+        self.declared = flow.compiled.declared
+
+    @speaking
+    def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
+        """The log of a view, and the epoch as of which it is to be read: by default the last."""
+        epoch = self._state.last if at is None else at
+        if epoch > self._state.last:
+            raise EpochUnavailable(
+                f"view '{view}': epoch {epoch} is not there yet; the last is {self._state.last}", view=view, epoch=epoch
+            )
+        if epoch < 0:
+            if at is None:
+                raise EpochUnavailable(
+                    f"view '{view}': no epoch has run yet, so there is nothing to read; flow.step() runs the first",
+                    view=view,
+                    epoch=epoch,
+                )
+            raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
+        return self._checked(view, epoch), epoch
+
+    @speaking
+    def lookup(self, view: str, asked: Question, at: int | None) -> Found:
+        """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
+        kept, epoch = self.readable(view, at)
+        return Found(view, epoch, find(kept, epoch, asked), asked.scan)
+
+    def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
+        """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
+        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        if self._state.branch is None and 0 <= since <= self._state.last and past:
+            index = self._state.versions.at(view, since)
+            if index < len(past) - 1 or past[-1].version != now:
+                log = partial(log_as, self._compiled, self._flow.layers, self._state, view)
+                return changes_since(view, since, self._state.last, past, index, log, now)
+        return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self._state.last)]
+
+    @speaking
+    def changes_table(self, view: str, since: int) -> pa.Table:
+        """The same as a table with ``_epoch`` and ``_diff``, read in this process. In the caller's turn."""
+        return as_table(self.changes(view, since), self._compiled.fields(view))
+
+    def _checked(self, view: str, epoch: int) -> ViewLog:
+        """The log of a view, which can be read as of an epoch."""
+        lost = self._state.may_branch and self._flow.runner.membership_change == "lost"
+        if self._state.branch is None and not (lost and self._continuing.goes_on_without()):
+            try:
+                return self._checked_exactly(view, epoch)
+            except MemberUnreachable:
+                if self._state.branch is None:
+                    raise
+        branch = self._continuing.branch
+        assert branch is not None
+        try:
+            branch.stay()
+            branch.insist(lambda: branch.log_of(view).check(view, epoch))
+        except (LogDamaged, MemberUnreachable):
+            self._continuing.repair()
+            return self._checked_exactly(view, epoch)
+        return branch.log_of(view)
+
+    def _checked_exactly(self, view: str, epoch: int) -> ViewLog:
+        self._recoverer.repairing(lambda: self._flow.log_of(view).check(view, epoch), self._continuing.gives_up)
+        return self._flow.log_of(view)
+
+    def fields(self, view: str) -> tuple[nodes.Field, ...]:
+        """The columns of a view, with Spark's types."""
+        return self._compiled.fields(view)
+
+    def order(self, view: str) -> tuple[nodes.Order, ...]:
+        """The order in which a person expects to see the rows of a view, or of a source, which has none."""
+        return self.declared.views[view].shown_order if view in self.declared.views else ()
+
+    def keeps(self, name: str) -> bool:
+        """Whether the rows of a collection are kept: those of a view, and of some sources."""
+        return name in self._compiled.flow.views
+
+    def taken(self, source: str, at: int) -> list[Offer]:
+        """What epochs up to this one took of a source, but for what was undone by then."""
+        return [offer for _, offer in self._flow.intake.in_effect(source, at, self._state.rewinds)]

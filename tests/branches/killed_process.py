@@ -1,0 +1,58 @@
+"""A flow in a process of its own that is killed on the way, and what its sinks were given in the end.
+
+The process is one of the programs beside this file: ``before`` takes what it finds, another word does what is tested
+(it says so, and is killed at the mark that it is given, counted from there), ``after`` takes what is left and prints
+what its views hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.connectors.changelog import committed
+from holdfast.testing import total_of_changes
+
+KILLED_AT = "KILLED_AT"
+
+
+def given(out: Path) -> Counter[Any]:
+    """What a changelog adds up to; every epoch of it was committed once."""
+    changes = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("*.parquet"))])
+    assert len(committed(out)) == len(set(committed(out)))
+    return Counter(zip(*total_of_changes(changes).to_pydict().values(), strict=True))
+
+
+def check_killed(app: Path, root: Path, what: str, said: str, mark: str, spend: list[list[Any]]) -> None:
+    """Kill the program at a mark; a process after it ends with ``spend`` in both views, and each sink has it once.
+    ``said``: what it prints when it begins with ``what``."""
+    before = _run(app, root, "before")
+    assert before.returncode == 0, before.stderr[-2000:]
+    killed = _run(app, root, what, **{KILLED_AT: mark})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert said in killed.stdout
+    (root / "orders" / "4.csv").write_text("ada,100\n")
+    done = _run(app, root, "after")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"spend": spend, "top": spend}
+    for view in ("spend", "top"):
+        assert given(root / "out" / view) == Counter(map(tuple, spend)), view
+
+
+def _run(app: Path, root: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(app), str(root), what],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
