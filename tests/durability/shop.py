@@ -175,6 +175,7 @@ def stop_rounds(flow: hf.Flow) -> None:
     """From now on nothing happens in the background."""
     engine(flow)._maintenance.close()
     engine(flow)._durability._background.close()
+    engine(flow)._measuring.close()
 
 
 def one_round(flow: hf.Flow) -> None:

@@ -124,6 +124,17 @@ def test_a_directory_of_other_things_is_never_taken_for_a_log(tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
+def test_what_a_log_keeps_beside_its_header_is_not_foreign_when_the_header_is_lost(tmp_path: Path) -> None:
+    log = open_exclusive(tmp_path / "log")
+    log.write_collections({})
+    log.write_rates({"epoch": 0.1})
+    log.write_clock("2026-01-01", 7)
+    log.write_members(["a"])
+    log.close()
+    (tmp_path / "log" / "holdfast.json").unlink()
+    open_exclusive(tmp_path / "log").close()
+
+
 def test_a_log_that_is_only_read_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="does not exist"):
         LogDirectory.open(tmp_path / "log")

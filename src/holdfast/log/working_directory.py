@@ -5,6 +5,8 @@
     <log>/collections.json      name → kind, sql, fields, fingerprint, key; for tools that only read
     <log>/lineage/              the lineage of every complete epoch
     <log>/members.json          on a cluster whose hosts have directories of their own: who has the layers
+    <log>/rates.json            how fast the flow is, for forecasts
+    <log>/clock.json            by how much the clocks of this host differ
     <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `fencing.py`
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
@@ -26,7 +28,7 @@ from holdfast.foundation.os_errors import fix
 from holdfast.log import fencing, header
 
 _OWN = (
-    header.FILE, "lock", "collections.json", "members.json", "lineage", "traces",
+    header.FILE, "lock", "collections.json", "members.json", "rates.json", "clock.json", "lineage", "traces",
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster", "branches",
     # One of a branch says what it is.

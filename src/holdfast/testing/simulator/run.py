@@ -472,7 +472,9 @@ class Simulation:
         for driver in self.drivers:
             driver.die()
         driver = self.drivers[0]
-        self._drive(0, lambda driver: driver.open().step())
+        # The last disaster may strike in the first step; the second is told what to do about it.
+        for _ in range(2):
+            self._drive(0, lambda driver: driver.open().step())
         engine = driver.open()
         self.world.stopped = True
         while not engine.step().idle or engine.repair() is not None:
