@@ -49,6 +49,25 @@ def test_what_a_crash_would_cost_is_known_inside_and_outside(
     assert "if the driver is lost" in shown.output and "first output after" in shown.output
 
 
+def test_a_flow_that_was_only_opened_says_what_a_crash_would_cost_where_no_rate_was_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for rows in ([(1, 1)], []):
+        flow = hf.Flow("told", log=tmp_path / "log", spark=spark, partitions=2)
+        orders = flow.input("orders", "user long, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        if rows:
+            orders.insert(rows)
+            flow.step()
+            flow.wait_safe()
+        assert flow.read("spend").count() == 1
+        flow.close()
+        if rows:
+            for file in tmp_path.rglob("rates.json"):
+                file.unlink()
+    assert [each["what"] for each in describe([tmp_path / "log"])["crash_now"]][:2] == ["driver", "driver's host"]
+
+
 def _rates(place: Path) -> dict[str, float]:
     file = place / "rates.json"
     found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}

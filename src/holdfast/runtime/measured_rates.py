@@ -103,6 +103,9 @@ class MeasuredRates:
     def keep(self) -> None:
         """Write down on this host what the rounds of copying have not. A failure changes nothing."""
         with suppress(HoldfastError, OSError):
+            if self.rates.start is None and self._opened is not None:
+                # No epoch ran, now or before: of a start, opening is all that is known.
+                self._own = replace(self._own, start=self._opened)
             if self._own.differs(self._written):
                 self._directory.write_rates(self.rates.to_json())
 
