@@ -24,7 +24,7 @@ TWO := -n 2 --no-loadscope-reorder
 setup: $(STAMP)
 	@scripts/ensure-java.sh
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt setup.py src/holdfast/trace/_inner_loops.c
 	python="$$(scripts/ensure-python.sh)" && { test -x $(VENV)/bin/python || "$$python" -m venv $(VENV); }
 	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
@@ -76,4 +76,4 @@ bench: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -rf src/*.egg-info
+	rm -rf src/*.egg-info src/holdfast/trace/*.so

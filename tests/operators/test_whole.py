@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.connectors.source import Part
+from holdfast.errors import NegativeMultiplicity
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
 from holdfast.task import single_task
@@ -19,6 +20,7 @@ from holdfast.task.program import Program, compile_program
 from holdfast.task.read_sources import read_parts
 from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
 from holdfast.testing.simulator.model import plans
+from holdfast.trace import inner_loops
 from holdfast.trace.cover import Chain
 
 FLOW = ("placed", "cities")
@@ -79,6 +81,52 @@ def test_one_task_writes_the_layers_of_all_stages_byte_for_byte(program: Program
         many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
         assert files(tmp_path / "one") == files(tmp_path / "many")
         assert _rows(one) == _rows(many)
+
+
+@pytest.mark.parametrize("large", [1, 17, 1_000])
+def test_threads_write_the_same_layers_byte_for_byte(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    """Batches of so many rows, and partitions, are worked on by several threads."""
+    monkeypatch.setattr(single_task, "_SIDE_BY_SIDE", large)
+    for number in range(3):
+        run = single_task.run_single_task(program, epoch_of(tmp_path / "one", number), items(number), threads=3)
+        one = reports_of(run)
+        many = in_stages(program, epoch_of(tmp_path / "many", number), items(number))
+        assert files(tmp_path / "one") == files(tmp_path / "many")
+        assert _rows(one) == _rows(many)
+
+
+def test_numpy_writes_the_layers_of_the_compiled_loops_byte_for_byte(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if inner_loops.compiled is None:
+        pytest.skip("the package was installed without a compiler")
+    for number in range(3):
+        list(single_task.run_single_task(program, epoch_of(tmp_path / "compiled", number), items(number)))
+    monkeypatch.setattr(inner_loops, "compiled", None)
+    for number in range(3):
+        list(single_task.run_single_task(program, epoch_of(tmp_path / "numpy", number), items(number)))
+    assert files(tmp_path / "compiled") == files(tmp_path / "numpy")
+
+
+def test_threads_give_up_too_when_there_is_too_much(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_task, "_SIDE_BY_SIDE", 10)
+    much = Rows(tuple((each, each, 1, 1) for each in range(300)))
+    with pytest.raises(single_task.TooManyRows):
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), [("orders", much)], limit=100, threads=2))
+
+
+def test_an_error_in_a_thread_is_that_of_the_epoch(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single_task, "_SIDE_BY_SIDE", 1)
+    wrong = Rows(((1, 1, 1, -1), (2, 1, 1, 1)))
+    with pytest.raises(NegativeMultiplicity):
+        given = [("orders", wrong), ("users", Rows(((1, 1, 1),)))]
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), given, threads=2))
 
 
 def _rows(reports: tuple[TaskReport, ...]) -> dict[tuple[int, int, str], int]:

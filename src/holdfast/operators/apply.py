@@ -16,7 +16,7 @@ import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -107,6 +107,8 @@ class Called:
 @dataclass(frozen=True)
 class FunctionCalls(NativeStep):
     """The calls of an `Apply`."""
+
+    calls_users: ClassVar[bool] = True
 
     calls: tuple[Called, ...]
 

@@ -34,6 +34,9 @@ def arrow_types(fields: Iterable[Field]) -> tuple[pa.DataType, ...]:
 class NativeStep(ABC):
     """A linear step as the tasks run it. A frozen dataclass: it travels to them as it is."""
 
+    calls_users: ClassVar[bool] = False
+    """True: it calls functions of the user's, which may not bear to be called by two threads."""
+
     @abstractmethod
     def run(self, change: pa.Table) -> pa.Table:
         """The change (``c0…``, ``_diff``) behind the step: a function of each row alone, with the row's diff."""

@@ -57,7 +57,7 @@ from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
 from holdfast.task.messages import Message
 from holdfast.task.program import Program, bounds
-from holdfast.task.single_task import SMALL, STAYING, weight
+from holdfast.task.single_task import SMALL, weight
 from holdfast.task.stage import EpochSpec, reports_of
 
 EPOCHS = "holdfast-epochs"
@@ -149,21 +149,23 @@ class EpochJob:
         """The parts to read in one task; None if the epoch is not one for a single task. It is taken to be like the
         last one. Replays are few, and write what they are told to."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
-        small = self._allowed("resident", STAYING) or self._allowed("task", SMALL)
+        small = self._may_stay or self._allowed("task", SMALL)
         return self._items(work) if usual and self._may_be_together and small else None
 
     def _allowed(self, path: str, limit: int) -> bool:
         """Whether an epoch like the last one may take this path."""
-        if path == "resident" and self._resident is None:
-            return False
         return os.environ.get(_ONLY, path) == path and self._size is not None and self._size <= limit
+
+    @property
+    def _may_stay(self) -> bool:
+        return self._resident is not None and self._allowed("resident", self._resident.limit)
 
     def _stayed(self, epoch: EpochSpec, items: list[tuple[str, bytes]]) -> list[Message] | None:
         """What the task that stays answers; None if a job is needed."""
-        if self._resident is None or not self._allowed("resident", STAYING):
+        if self._resident is None or not self._may_stay:
             return None
         told = replace(epoch, owners=(), copies=(), senders=0)
-        found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items, STAYING)
+        found = self._resident.ask(self._key, lambda: cloudpickle.dumps(self._program), told, items)
         return [ENOUGH] if found is TOO_MANY else found  # type: ignore[return-value]  # TOO_MANY is the one TooMany
 
     @property

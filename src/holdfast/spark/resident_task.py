@@ -31,6 +31,7 @@ from holdfast.reporting.redaction import logger
 from holdfast.spark.background_slots import spare
 from holdfast.task.messages import Message
 from holdfast.task.resident import Answer, Closed, Request, receive, send, serve
+from holdfast.task.single_task import staying
 from holdfast.task.stage import EpochSpec
 
 GROUP = "holdfast-resident"
@@ -67,6 +68,10 @@ class ResidentTask:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
+        self._threads: int = context.defaultParallelism
+        self.limit = staying(self._threads)
+        """Rows up to which an epoch is one for this task."""
+
         self._turn = threading.Lock()
         self._listener: socket.socket | None = None
         self._connection: socket.socket | None = None
@@ -76,7 +81,7 @@ class ResidentTask:
         self._last = 0.0
 
     def ask(
-        self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]], limit: int
+        self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]]
     ) -> list[Message] | TooMany | None:
         """The messages of an epoch, `TOO_MANY`, or None: run it as a job. ``key`` names the program."""
         if not self._turn.acquire(blocking=False):
@@ -84,7 +89,7 @@ class ResidentTask:
         try:
             if not self._ready():
                 return None
-            return self._asked(key, program, epoch, items, limit)
+            return self._asked(key, program, epoch, items)
         except (OSError, Closed) as error:
             _LOG.info("the resident task is gone, the epoch runs as a job: %s", error or "connection closed")
             self._end()
@@ -93,12 +98,13 @@ class ResidentTask:
             self._turn.release()
 
     def _asked(
-        self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]], limit: int
+        self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]]
     ) -> list[Message] | TooMany | None:
         assert self._connection is not None
         began = time.perf_counter()
         self._connection.settimeout(max(_PATIENCE, _SLOWER * self._last))
-        send(self._connection, Request(key, None if key in self._sent else program(), epoch, items, limit))
+        told = None if key in self._sent else program()
+        send(self._connection, Request(key, told, epoch, items, self.limit, self._threads))
         answer = receive(self._connection)
         assert isinstance(answer, Answer)
         self._sent.add(key)

@@ -18,11 +18,16 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
+from holdfast.trace.inner_loops import keep_memory
+
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",  # otherwise one per core, as soon as numpy is imported
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # otherwise jemalloc's own, as soon as Arrow is imported
 }
 """Environment that numpy and Arrow read while they are loaded. (What they start later, in a worker, is their own.)"""
+
+KEPT_MEMORY = 512 << 20
+"""Bytes that a worker keeps although they are free. (It ends after a minute without work, and gives back all.)"""
 
 LOADED = (
     "pandas",
@@ -40,6 +45,7 @@ def load() -> None:
     os.environ.update(ONE_THREAD)
     for module in LOADED:
         import_module(module)
+    keep_memory(KEPT_MEMORY)
     gc.collect()
     gc.freeze()
 

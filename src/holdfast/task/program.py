@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +78,12 @@ class Program:
 
     stages: int
     sources: dict[str, pa.Schema]
+
+    @cached_property
+    def calls_users(self) -> bool:
+        """Whether tasks call functions of the user's."""
+        steps = [step for routes in self.routes.values() for route in routes for step in route.steps + route.after]
+        return any(step.calls_users for step in steps) or any(operator.spec.asks for operator in self.operators)
 
     def at(self, stage: int) -> list[Compiled]:
         return [operator for operator in self.operators if operator.stage == stage]

@@ -20,6 +20,7 @@ import pickle
 import socket
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.connectors.source import Part
@@ -28,11 +29,26 @@ from holdfast.task.messages import Message, failure
 from holdfast.task.program import Program
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import EpochSpec
+from holdfast.trace.inner_loops import give_back_memory
 
 IDLE = 60.0
 """After so many seconds without an epoch the task ends."""
 
-MEMORY = 1 << 30
+_LEAST_MEMORY, _MOST_MEMORY, _SHARE = 1 << 30, 4 << 30, 6
+
+
+def _allowed_memory() -> int:
+    """A sixth of what the machine has, but 1 GB at least and 4 GB at most."""
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            there = min(there, int(file.read()))  # a container has less; "max" is no number
+    except (OSError, ValueError):
+        there = 0
+    return min(max(there // _SHARE, _LEAST_MEMORY), _MOST_MEMORY)
+
+
+MEMORY = _allowed_memory()
 """With more bytes of its own than this (mapped layers do not count) the task ends after its answer."""
 
 _PROGRAMS = 16
@@ -51,6 +67,7 @@ class Request:
     epoch: EpochSpec
     items: Sequence[tuple[str, bytes]]
     limit: int
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +122,7 @@ def serve(path: str) -> int:
                 request = receive(connection)
                 assert isinstance(request, Request)
                 answer = _answered(request, programs)
-                ends = bool(answer.failed) or _memory() > MEMORY
+                ends = bool(answer.failed) or _holds_too_much()
                 send(connection, Answer(answer.messages, answer.too_many, answer.failed, ends))
                 count += 1
         except (Closed, TimeoutError, ConnectionError, FileNotFoundError):
@@ -122,7 +139,9 @@ def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
         while len(programs) > _PROGRAMS:
             programs.popitem(last=False)
         items = ((name, _part(part)) for name, part in request.items)
-        return Answer(tuple(run_single_task(program, request.epoch, items, limit=request.limit)))
+        return Answer(
+            tuple(run_single_task(program, request.epoch, items, limit=request.limit, threads=request.threads))
+        )
     except TooManyRows:
         return Answer(too_many=True)
     except HoldfastError as error:
@@ -134,6 +153,13 @@ def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
 def _part(packed: bytes) -> Part:
     part: Part = pickle.loads(packed)
     return part
+
+
+def _holds_too_much() -> bool:
+    if _memory() <= MEMORY:
+        return False
+    give_back_memory()
+    return _memory() > MEMORY
 
 
 def _memory() -> int:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import MultiplicityOverflow
+from holdfast.trace.inner_loops import run_sums
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +39,7 @@ def sums(values: Ints, starts: npt.NDArray[np.integer]) -> Ints:
     """The sum of each run of values; runs begin at ``starts``, the first of them at 0."""
     if not len(starts):
         return np.zeros(0, np.int64)
-    found: Ints = np.add.reduceat(values, starts)
+    found = run_sums(values, starts)
     if largest(values) * len(values) > MOST:
         high = np.add.reduceat(values >> _BITS, starts)
         low = np.add.reduceat(values & _MASK, starts)

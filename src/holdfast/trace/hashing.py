@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from holdfast.errors import Unsupported
 from holdfast.trace import physical
+from holdfast.trace.inner_loops import mix
 from holdfast.trace.order import order_prefix
 from holdfast.trace.physical import AnyArray, Bools, Ints, Words
 
@@ -34,9 +35,6 @@ __all__ = ["hash_columns", "normalise_keys", "order_prefix", "weak_bits"]
 _G = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x6A09E667F3BCC908)
 _NULL = np.uint64(0xB5C0FBCFEC4D3B2F)
-_M1 = np.uint64(0xBF58476D1CE4E5B9)
-_M2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _CHUNK = 16384
 _LONG = 32
 """Strings of more words than this are finished all at once instead of word by word."""
@@ -68,31 +66,14 @@ def hash_columns(columns: Sequence[AnyArray], *, normalise: bool = True, rows: i
         return np.zeros(rows or 0, np.uint64)
     first, *others = columns
     hashes = _words(physical.plain(first), normalise) ^ _SEED
-    _mix(hashes)
+    mix(hashes)
     for column in others:
         hashes ^= _words(physical.plain(column), normalise)
-        _mix(hashes)
+        mix(hashes)
     kept = _kept_bits()
     if kept < 64:
         hashes &= np.uint64(((1 << kept) - 1) << (64 - kept))
     return hashes
-
-
-def _mix(words: Words) -> None:
-    """Splitmix64's finaliser, in place."""
-    scratch = np.empty(min(_CHUNK, len(words)), np.uint64)
-    for start in range(0, len(words), _CHUNK):
-        part = words[start : start + _CHUNK]
-        shifted = scratch[: len(part)]
-        part += _G
-        np.right_shift(part, _S30, out=shifted)
-        part ^= shifted
-        part *= _M1
-        np.right_shift(part, _S27, out=shifted)
-        part ^= shifted
-        part *= _M2
-        np.right_shift(part, _S31, out=shifted)
-        part ^= shifted
 
 
 def _words(array: pa.Array, normalise: bool) -> Words:
@@ -124,10 +105,10 @@ def _folded(parts: list[Words], rows: int = 0) -> Words:
     if not parts:
         return np.zeros(rows, np.uint64)
     hashes = parts[0] ^ _SEED
-    _mix(hashes)
+    mix(hashes)
     for part in parts[1:]:
         hashes ^= part
-        _mix(hashes)
+        mix(hashes)
     return hashes
 
 
@@ -154,7 +135,7 @@ def _list_words(array: pa.Array, normalise: bool) -> Words:
 
 def _span_sums(terms: Words, ends: Ints, lengths: Ints) -> Words:
     """Sums of mixed terms per span, modulo 2^64: differences of one running sum, exact because it wraps."""
-    _mix(terms)
+    mix(terms)
     running = np.zeros(len(terms) + 1, np.uint64)
     np.cumsum(terms, out=running[1:])
     sums: Words = running[ends] - running[ends - lengths]
@@ -163,7 +144,7 @@ def _span_sums(terms: Words, ends: Ints, lengths: Ints) -> Words:
 
 def _sealed(sums: Words, lengths: Ints) -> Words:
     sums += lengths.view(np.uint64)
-    _mix(sums)
+    mix(sums)
     return sums
 
 
@@ -193,7 +174,7 @@ def _chunk_sums(raw: np.ndarray, start: Ints, length: Ints) -> Words:
             shortest = int(length.min())
         terms = physical.tail_masked(view[start + 8 * k], length - 8 * k, shortest - 8 * k)
         terms += np.uint64((k + 1) * int(_G) & (1 << 64) - 1)
-        _mix(terms)
+        mix(terms)
         if rows is None:
             sums += terms
         else:

@@ -26,6 +26,7 @@ import pyarrow as pa
 from holdfast.trace import exact, physical
 from holdfast.trace.equality import content_ranks, equal_rows
 from holdfast.trace.hashing import hash_columns
+from holdfast.trace.inner_loops import argsort, gather
 from holdfast.trace.physical import AnyArray, Bools, Ints, Words
 
 __all__ = ["Block", "Layout", "consolidate", "equal_rows", "group_rows", "sub_hash"]
@@ -86,11 +87,11 @@ class Block:
 
     def take(self, indices: npt.NDArray[np.integer]) -> Block:
         return Block(
-            self.hash[indices],
-            None if self.sub is None else self.sub[indices],
+            gather(self.hash, indices),
+            None if self.sub is None else gather(self.sub, indices),
             physical.take_all(self.columns, indices),
             constant_epoch(int(self.epoch[0]), len(indices)) if is_constant(self.epoch) else self.epoch[indices],
-            {name: values[indices] for name, values in self.adds.items()},
+            {name: gather(values, indices) for name, values in self.adds.items()},
         )
 
     def filter(self, mask: Bools) -> Block:
@@ -170,7 +171,7 @@ def consolidate(block: Block, layout: Layout) -> Block:
     merged = len(starts) < block.rows
     adds = {}
     for name, values in block.adds.items():
-        values = values if order is None else values[order]
+        values = values if order is None else gather(values, order)
         adds[name] = exact.sums(values, starts) if merged else values
     alive = np.zeros(len(starts), np.bool_)
     for values in adds.values():
@@ -241,7 +242,7 @@ def _runs(same: Bools) -> Ints:
 
 
 def _neighbours_equal(values: np.ndarray, order: Order | None) -> Bools:
-    values = values if order is None else values[order]
+    values = values if order is None else gather(values, order)
     equal: Bools = values[1:] == values[:-1]
     return equal
 
@@ -263,7 +264,7 @@ def _sorting(major: Words, minor: Words | None) -> Order | None:
     count = int(np.count_nonzero(falls))
     order: Order | None = None
     if count:
-        order = np.argsort(major, kind="stable" if count < _FEW_RUNS else "quicksort")
+        order = np.argsort(major, kind="stable") if count < _FEW_RUNS else argsort(major)
     if minor is None:
         return order
     same = _neighbours_equal(major, order)
@@ -286,7 +287,7 @@ def _sorting_in_runs(run: Ints, values: Words) -> Order:
     if runs:
         key |= run.view(np.uint64) << np.uint64(min(spread, room))
     long = len(run) > _SHORT * (runs + 1)
-    order: Order = np.argsort(key, kind="quicksort" if long else "stable")
+    order: Order = argsort(key) if long else np.argsort(key, kind="stable")
     if cut:
         key, values_there = key[order], values[order]
         if ((key[1:] == key[:-1]) & (values_there[1:] < values_there[:-1])).any():

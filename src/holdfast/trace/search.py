@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import LogDamaged
-from holdfast.trace import physical
+from holdfast.trace import inner_loops, physical
 from holdfast.trace.cover import Piece
 from holdfast.trace.layer import Layer, open_layer
 from holdfast.trace.physical import Bools, Ints, Words
@@ -69,20 +69,8 @@ def subs(piece: Slice) -> Words:
 def hash_runs(piece: Slice, hashes: Words) -> tuple[Ints, Ints, Ints]:
     """For the hashes (sorted, unique) that are in the piece: which they are, and the rows [left, right) of the layer
     that have them."""
-    column = piece.layer.hash[piece.start : piece.stop]
-    if not len(column) or not len(hashes):
-        none = np.zeros(0, np.int64)
-        return none, none, none
-    left = np.searchsorted(column, hashes)
-    which = np.flatnonzero(column[np.minimum(left, len(column) - 1)] == hashes)
-    which = which[left[which] < len(column)]
-    left = left[which]
-    right = left + 1
-    longer = np.flatnonzero(column[np.minimum(right, len(column) - 1)] == hashes[which])
-    longer = longer[right[longer] < len(column)]
-    if len(longer):
-        right[longer] = np.searchsorted(column, hashes[which[longer]], side="right")
-    return which, left + piece.start, right + piece.start
+    which, left, right = inner_loops.runs_of(piece.layer.hash[piece.start : piece.stop], hashes)
+    return (which, left + piece.start, right + piece.start) if piece.start else (which, left, right)
 
 
 def hits(piece: Slice, hashes: Words) -> tuple[Slice, Ints, Ints]:
@@ -91,8 +79,8 @@ def hits(piece: Slice, hashes: Words) -> tuple[Slice, Ints, Ints]:
     if size and len(hashes) and size < len(hashes):
         # Fewer rows than keys: look the rows up among the keys.
         column = piece.layer.hash[piece.start : piece.stop]
-        index = np.minimum(np.searchsorted(hashes, column), len(hashes) - 1)
-        rows = np.flatnonzero(hashes[index] == column)
+        index = np.minimum(inner_loops.lower_bounds(hashes, column), len(hashes) - 1)
+        rows = np.flatnonzero(inner_loops.gather(hashes, index) == column)
         return piece, index[rows], rows + piece.start
     which, left, right = hash_runs(piece, hashes)
     if len(which) and int((right - left).max()) == 1:

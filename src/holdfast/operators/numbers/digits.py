@@ -23,6 +23,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.trace.inner_loops import run_sums
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -155,7 +157,7 @@ def sum_groups(digits: Digits, starts: npt.NDArray[np.intp], weights: Ints | Non
             digits, weights = balance(multiply(digits, from_int64(weights))), None
     sums: Digits = {}
     for q, column in digits.items():
-        sums[q] = np.add.reduceat(column if weights is None else column * weights, starts)
+        sums[q] = run_sums(column if weights is None else column * weights, starts)
     return without_zeros(sums)
 
 
