@@ -105,6 +105,10 @@ def main() -> int:
             trees[revision] = home / f"tree-{number}"
             subprocess.run(["git", "clone", "-q", str(ROOT), str(trees[revision])], check=True)
             subprocess.run(["git", "checkout", "-q", _hash(revision)], cwd=trees[revision], check=True)
+            if (trees[revision] / "setup.py").exists():  # it has a compiled part
+                subprocess.run(
+                    [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=trees[revision], check=True
+                )
         return report(arguments, measured(arguments, trees, home))
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -123,7 +123,7 @@ def test_an_error_in_a_thread_is_that_of_the_epoch(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_task, "_SIDE_BY_SIDE", 1)
-    wrong = Rows(((1, 1, 1, -1), (2, 1, 1, 1)))
+    wrong = Rows(((1, 1, 1, -1), (2, 2, 1, 1)))
     with pytest.raises(NegativeMultiplicity):
         given = [("orders", wrong), ("users", Rows(((1, 1, 1),)))]
         list(single_task.run_single_task(program, epoch_of(tmp_path, 0), given, threads=2))
