@@ -18,8 +18,6 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
-from holdfast.trace.inner_loops import keep_memory
-
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",  # otherwise one per core, as soon as numpy is imported
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # otherwise jemalloc's own, as soon as Arrow is imported
@@ -45,7 +43,7 @@ def load() -> None:
     os.environ.update(ONE_THREAD)
     for module in LOADED:
         import_module(module)
-    keep_memory(KEPT_MEMORY)
+    import_module("holdfast.trace.inner_loops").keep_memory(KEPT_MEMORY)
     gc.collect()
     gc.freeze()
 
