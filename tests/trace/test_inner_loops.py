@@ -77,6 +77,8 @@ def test_bounds_and_runs_are_found_where_numpy_finds_them(column: list[int], wan
     assert ours.tolist() == numpy.tolist()
     ours, numpy = both(inner_loops.lower_bounds, sorted_column, array(wanted))  # not sorted
     assert ours.tolist() == numpy.tolist()
+    for one, other in zip(*both(inner_loops.spans, sorted_column, array(wanted)), strict=True):
+        assert one.tolist() == other.tolist()
     for one, other in zip(*both(inner_loops.runs_of, sorted_column, keys), strict=True):
         assert one.tolist() == other.tolist()
 

@@ -38,6 +38,7 @@ from holdfast.plan.nodes import Field, KeyedPart, Node, OneInput, Order, Outside
 from holdfast.plan.types import arrow_type
 from holdfast.trace import exact, physical
 from holdfast.trace.equality import equal_rows
+from holdfast.trace.inner_loops import spans
 from holdfast.trace.order import order_prefix
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch
 from holdfast.trace.trace import Trace
@@ -280,8 +281,7 @@ def _gone(spec: DrawSpec, rows: Block, trace: Trace, context: Context) -> Block:
 
 def _meet(rows: Block, kept: Block, width: int) -> tuple[Indices, Indices]:
     """(remembered copy, row) for each copy that is of one of the rows. The hash finds candidates, equality decides."""
-    starts = np.searchsorted(rows.hash, kept.hash, side="left")
-    lengths = np.searchsorted(rows.hash, kept.hash, side="right") - starts
+    starts, lengths = spans(rows.hash, kept.hash)
     copy = np.repeat(np.arange(kept.rows), lengths)
     row = physical.ranges(starts, lengths)
     left, right = physical.take_all(kept.columns[:width], copy), physical.take_all(rows.columns, row)

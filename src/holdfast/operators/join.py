@@ -41,6 +41,7 @@ from holdfast.plan.nodes import Field, KeyedPart, TwoInputs, touches
 from holdfast.plan.placement import Placement
 from holdfast.trace import physical
 from holdfast.trace.equality import equal_rows
+from holdfast.trace.inner_loops import lower_bounds
 from holdfast.trace.physical import Bools
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
@@ -187,7 +188,7 @@ def _collide(left: Side, right: Side) -> bool:
             return True
     if not len(left.at) or not len(right.at):
         return False
-    place = np.minimum(np.searchsorted(right.hash, left.hash), len(right.at) - 1)
+    place = np.minimum(lower_bounds(right.hash, left.hash), len(right.at) - 1)
     met = np.flatnonzero(right.hash[place] == left.hash)
     return not _agree(left, met, right, place[met]).all()
 

@@ -25,6 +25,7 @@ from holdfast.operators.arrangement import Arrangement
 from holdfast.operators.step import KeyedOperator
 from holdfast.trace import exact, physical
 from holdfast.trace.hashing import normalise_keys
+from holdfast.trace.inner_loops import spans
 from holdfast.trace.physical import AnyArray, Bools, Words
 from holdfast.trace.rows import Block, Layout, consolidate, constant_epoch, group_rows
 from holdfast.trace.trace import Trace
@@ -135,8 +136,7 @@ def distinct(hashes: Words) -> Words:
 def pairs_by_hash(left: Side, right: Side, some: Indices, others: Indices) -> tuple[Indices, Indices]:
     """The pairs of rows, of those left and right rows (ascending), whose hashes are equal."""
     left_hash, right_hash = left.hash[some], right.hash[others]
-    starts = np.searchsorted(right_hash, left_hash, side="left")
-    lengths = np.searchsorted(right_hash, left_hash, side="right") - starts
+    starts, lengths = spans(right_hash, left_hash)
     return np.repeat(some, lengths), others[physical.ranges(starts, lengths)]
 
 

@@ -225,6 +225,34 @@ static PyObject *runs_of(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     return PyLong_FromSsize_t(there);
 }
 
+/* For each wanted word (any order, any number of times): the first row that has it, or would, and how many do. */
+static PyObject *spans(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
+{
+    Buffers held;
+    if (take(&held, arguments, given, 3, 2) < 0) return NULL;
+    Py_ssize_t rows = length(&held, 0), count = length(&held, 1);
+    if (too_short(&held, 2, 2 * count)) return NULL;
+    const uint64_t *words = held.views[0].buf, *wanted = held.views[1].buf;
+    int64_t *starts = held.views[2].buf, *lengths = starts + count;
+    Py_BEGIN_ALLOW_THREADS
+    Py_ssize_t step = count ? rows / count / 2 + 1 : 1, at = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (i && wanted[i] == wanted[i - 1]) {
+            starts[i] = starts[i - 1];
+            lengths[i] = lengths[i - 1];
+            continue;
+        }
+        if (i && wanted[i] < wanted[i - 1]) at = 0; /* not sorted: begin anew */
+        starts[i] = at = not_below(words, at, rows, step, wanted[i]);
+        if (at < rows && words[at] == wanted[i])
+            at = wanted[i] == UINT64_MAX ? rows : not_below(words, at, rows, 1, wanted[i] + 1);
+        lengths[i] = at - starts[i];
+    }
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
 /* -- mixing, gathering, summing ------------------------------------------------------------------------------------ */
 
 static PyObject *mix(PyObject *self, PyObject *const *arguments, Py_ssize_t given)
@@ -330,6 +358,7 @@ static PyMethodDef functions[] = {
     {"argsort", (PyCFunction)(void (*)(void))argsort, METH_FASTCALL, "argsort(words, order)"},
     {"lower_bounds", (PyCFunction)(void (*)(void))lower_bounds, METH_FASTCALL, "lower_bounds(sorted, wanted, found)"},
     {"runs_of", (PyCFunction)(void (*)(void))runs_of, METH_FASTCALL, "runs_of(sorted, wanted, found) -> count"},
+    {"spans", (PyCFunction)(void (*)(void))spans, METH_FASTCALL, "spans(sorted, wanted, found)"},
     {"mix", (PyCFunction)(void (*)(void))mix, METH_FASTCALL, "mix(words)"},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, "gather(values, indices, found)"},
     {"run_sums", (PyCFunction)(void (*)(void))run_sums, METH_FASTCALL, "run_sums(values, starts, found)"},

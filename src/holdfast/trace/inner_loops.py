@@ -90,6 +90,17 @@ def runs_of(column: Words, wanted: Words) -> tuple[Ints, Ints, Ints]:
     return which, left, right
 
 
+def spans(column: Words, wanted: Words) -> tuple[Ints, Ints]:
+    """For each wanted word the first row of the sorted column that has it, or would have it, and how many rows do.
+    Sorted words are found sooner."""
+    if compiled is not None and _plain(column, wanted):
+        found = np.empty((2, len(wanted)), np.int64)
+        compiled.spans(column, wanted, found)
+        return found[0], found[1]
+    starts = np.searchsorted(column, wanted)
+    return starts, np.searchsorted(column, wanted, side="right") - starts
+
+
 def mix(words: Words) -> None:
     """Splitmix64's finaliser, in place."""
     if compiled is not None and _plain(words):

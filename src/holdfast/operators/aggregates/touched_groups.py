@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from holdfast.operators.numbers.digits import Ints, Words
 from holdfast.trace import exact, physical
+from holdfast.trace.inner_loops import lower_bounds
 from holdfast.trace.rows import Block, equal_rows, group_rows
 
 
@@ -50,7 +51,7 @@ class Groups:
         keys = block.columns[: len(self.keys)]
         if len(self.hashes) == len(self.hash):
             if candidates is None:
-                candidates = np.minimum(np.searchsorted(self.hash, block.hash), len(self) - 1)
+                candidates = np.minimum(lower_bounds(self.hash, block.hash), len(self) - 1)
             same = (self.hash[candidates] == block.hash) & equal_rows(physical.take_all(self.keys, candidates), keys)
             return np.where(same, candidates, -1)
         arranged, starts = group_rows(

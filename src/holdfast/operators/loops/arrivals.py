@@ -6,11 +6,11 @@ thousand rounds make a dozen tables, and a row is copied O(log rows) times.
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.arrived_rows import zero_filled
 from holdfast.trace import physical
+from holdfast.trace.inner_loops import argsort, spans
 from holdfast.trace.physical import Words
 
 _FACTOR = 2
@@ -31,7 +31,7 @@ class Arrivals:
             table = zero_filled([self._tables.pop()[1], table], self._schema)
         hashes = physical.fixed(physical.plain(table.column("_hash")))
         if (hashes[1:] < hashes[:-1]).any():
-            order = np.argsort(hashes, kind="stable")
+            order = argsort(hashes)
             table, hashes = table.take(pa.array(order)), hashes[order]
         self._tables.append((hashes, table.combine_chunks()))
 
@@ -47,9 +47,7 @@ class Arrivals:
         """The rows with these hashes (sorted, unique)."""
         found = []
         for mine, table in self._tables:
-            left = np.searchsorted(mine, hashes)
-            right = np.searchsorted(mine, hashes, side="right")
-            rows = physical.ranges(left, right - left)
+            rows = physical.ranges(*spans(mine, hashes))
             if len(rows):
                 found.append(table.take(pa.array(rows)))
         return self.together(found)
