@@ -24,9 +24,6 @@ ONE_THREAD = {
 }
 """Environment that numpy and Arrow read while they are loaded. (What they start later, in a worker, is their own.)"""
 
-KEPT_MEMORY = 512 << 20
-"""Bytes that a worker keeps although they are free. (It ends after a minute without work, and gives back all.)"""
-
 LOADED = (
     "pandas",
     "pyarrow.compute",
@@ -43,7 +40,6 @@ def load() -> None:
     os.environ.update(ONE_THREAD)
     for module in LOADED:
         import_module(module)
-    import_module("holdfast.trace.inner_loops").keep_memory(KEPT_MEMORY)
     gc.collect()
     gc.freeze()
 

@@ -29,7 +29,7 @@ from holdfast.task.messages import Message, failure
 from holdfast.task.program import Program
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import EpochSpec
-from holdfast.trace.inner_loops import give_back_memory
+from holdfast.trace.inner_loops import give_back_memory, keep_memory
 
 IDLE = 60.0
 """After so many seconds without an epoch the task ends."""
@@ -113,6 +113,7 @@ def serve(path: str) -> int:
     """Run the epochs that are asked for at the socket ``path`` until the task may end; how many there were."""
     programs: OrderedDict[str, Program] = OrderedDict()
     count = 0
+    keep_memory(MEMORY // 4)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(path)
