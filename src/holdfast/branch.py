@@ -109,6 +109,7 @@ class Branch(Flow):
         trunk = self._trunk
         with trunk._turns.taken("promote()"):
             main = trunk._started()
+            main.make_exact()  # what a repair runs again is to be fed, too
             self.replay()
             with self._turns.taken("promote()"):
                 engine = self._started()
