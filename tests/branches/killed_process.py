@@ -24,6 +24,22 @@ from holdfast.testing import total_of_changes
 
 KILLED_AT = "KILLED_AT"
 
+ROUNDS = [f"round.before_{each}" for each in ("look", "layers", "lineage", "removal", "forgetting")]
+"""Marks that copying beside epochs comes to, any number of times."""
+
+
+def every(marks: dict[str, int]) -> list[str]:
+    """All marks as a process is told them: how often each is reached, one by one, and those of copying."""
+    return [f"{name}:{each + 1}" for name, times in marks.items() for each in range(times)] + ROUNDS
+
+
+def check_marks(app: Path, root: Path, what: str, marks: dict[str, int]) -> None:
+    """The program, if it is not killed, reaches these marks so often, and no others but those of copying."""
+    before, done = _run(app, root, "before"), _run(app, root, what, **{KILLED_AT: ""})
+    assert (before.returncode, done.returncode) == (0, 0), before.stderr[-2000:] + done.stderr[-2000:]
+    lines = [line.removeprefix("reached ") for line in done.stdout.splitlines() if line.startswith("reached ")]
+    assert Counter(line for line in lines if line not in ROUNDS) == marks
+
 
 def given(out: Path) -> Counter[Any]:
     """What a changelog adds up to; every epoch of it was committed once."""
