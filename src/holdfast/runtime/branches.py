@@ -44,7 +44,7 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
-from holdfast.log import branches
+from holdfast.log import branches, header
 from holdfast.log.branch_location import DIRECTORY, BranchLocation, Reference
 from holdfast.log.branch_making import BranchMaking, is_readable
 from holdfast.log.branches import BranchRecord
@@ -53,6 +53,7 @@ from holdfast.log.linked_layers import link_traces
 from holdfast.log.location import Location
 from holdfast.log.replica import layer_path
 from holdfast.log.snapshots import NAME
+from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
 from holdfast.runtime.open_flow import OpenFlow
@@ -413,6 +414,9 @@ class Branches:
                 f"flow '{self._name}': branch '{name}' not found{did_you_mean(name, self._known)}", name=name
             )
         self._check_durable(self._known[name])
+        own = branches.directory_of(self._log, name)
+        if (own / header.FILE).exists():
+            LogDirectory.open(own, exclusive=True).close()  # LogBusy if another process runs the branch
         self._remove(self._known.pop(name))
 
     def _remove(self, record: BranchRecord) -> None:
