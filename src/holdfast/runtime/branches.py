@@ -7,9 +7,7 @@ Making one copies no layer. Its steps, each of which only adds:
 3. each location gets references to its own layers as of the root, and the lineage;
 4. each location and the working directory get ``branch.json``: from the first of these on, the branch is there.
 
-Views and inputs must be readable as of the root. The state of an operator reaches back a few epochs only: where it does
-not, it is left out, and made again from rows that views and inputs have, when the branch is opened, as that of a new
-view is.
+`runtime/branch_roots.py` says from which epochs there can be one.
 
 A crash before step 4 leaves directories of a branch that is not there; opening the flow removes them.
 
@@ -21,10 +19,9 @@ epochs. It ends with the repair, or with the driver: the next one removes it.
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -35,7 +32,6 @@ from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import (
     DeclarationError,
-    EpochUnavailable,
     LogDamaged,
     MemberUnreachable,
     StoreError,
@@ -46,7 +42,7 @@ from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
 from holdfast.log import branches, header
 from holdfast.log.branch_location import DIRECTORY, BranchLocation, Reference
-from holdfast.log.branch_making import BranchMaking, is_readable
+from holdfast.log.branch_making import BranchMaking
 from holdfast.log.branches import BranchRecord
 from holdfast.log.host_paths import host_path, scattered, traces_of
 from holdfast.log.linked_layers import link_traces
@@ -56,10 +52,9 @@ from holdfast.log.snapshots import NAME
 from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
+from holdfast.runtime.branch_roots import BranchRoots
 from holdfast.runtime.open_flow import OpenFlow
-from holdfast.trace.cover import cover, garbage
-from holdfast.trace.layer import list_layers
-from holdfast.trace.name import ALL, LayerName
+from holdfast.trace.cover import garbage
 
 _LOG = logger("holdfast.recovery")
 
@@ -79,6 +74,7 @@ class Branches:
         self._log = flow.directory.path
         self._locations = list(flow.compiled.declared.locations)
         self._state = flow.state
+        self._roots = BranchRoots(flow)
         self._known: dict[str, BranchRecord] = {}
 
     # -- what there is ------------------------------------------------------------------------------------------------
@@ -182,7 +178,7 @@ class Branches:
         if (known := self.find(name, at)) is not None:
             return known
         self._check(name)
-        root = self._epoch(at)
+        root = self._roots.epoch(at)
         held = f"branch {name}"  # no snapshot can have that name
         self._flow.guard.tell(events.SnapshotTaken(held, root))
         try:
@@ -197,7 +193,7 @@ class Branches:
         if known is None:
             return None
         self._check_durable(known)
-        if at is None or self._epoch(at) == known.root:
+        if at is None or self._roots.epoch(at) == known.root:
             return known
         raise DeclarationError(
             f"flow '{self._name}': there is a branch '{name}' already, from epoch {known.root}; remove it first "
@@ -223,37 +219,6 @@ class Branches:
                 flow=self._name,
             )
 
-    def _epoch(self, at: int | datetime | None) -> int:
-        history = self._state.history
-        if history.last < 0:
-            raise DeclarationError(f"flow '{self._name}': there is no epoch yet to branch from", flow=self._name)
-        if at is None:
-            return history.last
-        if isinstance(at, datetime):
-            moment = int(at.timestamp() * 1e6)
-            before = [record.epoch for record in history if record.clock <= moment]
-            if not before:
-                raise self._gone(history.first - 1, history.first, f"what was at {at}")
-            return before[-1]
-        if at > history.last:
-            raise EpochUnavailable(
-                f"flow '{self._name}': epoch {at} is not there yet; the last is {history.last}",
-                epoch=at,
-                latest=history.last,
-            )
-        if at < history.first:
-            raise self._gone(at, history.first, f"epoch {at}")
-        return at
-
-    def _gone(self, epoch: int, earliest: int, what: str) -> EpochUnavailable:
-        kept = self._state.history.last - max(epoch, 0)
-        return EpochUnavailable(
-            f"flow '{self._name}': no branch can begin with {what} any more: it is behind what the flow retains; the "
-            f"earliest epoch from which one can is {earliest}. retain={kept} (or more) would have kept it",
-            epoch=epoch,
-            earliest=earliest,
-        )
-
     def _await_safe(self, name: str, root: int) -> None:
         """What a branch refers to must be all that it needs, should its working directory be lost."""
         durability, attempts = self._flow.durability, iter(range(_ATTEMPTS))
@@ -271,7 +236,7 @@ class Branches:
         # What is safe may have been released, by this driver or one before.
         released = self._state.copies.safe
         record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
-        making = BranchMaking(record, history, self._shared(root), self._flow.directory.read_collections())
+        making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
         link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
@@ -344,49 +309,6 @@ class Branches:
                 branch=record.name,
             )
 
-    def _shared(self, root: int) -> set[str]:
-        """The traces that the branch begins with; `EpochUnavailable` if one that it must have was compacted."""
-        compiled, state = self._flow.compiled, self._state
-        directory, digests = compiled.directory, state.history.digests()
-        listed: dict[str, set[LayerName]] = {}
-        for found in self._flow.runner.everywhere("listing layers", partial(_listed, directory)).values():
-            for trace, names in found.items():
-                listed.setdefault(trace, set()).update(names)
-        whole = {trace for trace, names in listed.items() if is_readable(names, digests, root)}
-        required = self._required(root)
-        for trace in sorted(required.keys() - whole):
-            true = [name for name in listed.get(trace, ()) if digests.get(name.last) == name.digest]
-            try:
-                cover(true, 0, ALL, root, trusting(state.history.last))  # LogDamaged: something is missing here
-            except EpochUnavailable:
-                raise self._gone(root, self._earliest(listed, root), f"epoch {root} of '{required[trace]}'") from None
-        # An operator is made again as a whole.
-        halves = {each for each, traces in compiled.traces.items() if not whole.issuperset(traces)}
-        return {trace for trace in whole if trace.partition(".")[0] not in halves}
-
-    def _earliest(self, listed: Mapping[str, Collection[LayerName]], root: int) -> int:
-        """The first epoch after ``root`` from which a branch can be made of these layers."""
-        history = self._state.history
-        digests = history.digests()
-        for epoch in range(root + 1, history.last):
-            if all(is_readable(listed.get(trace, ()), digests, epoch) for trace in self._required(epoch)):
-                return epoch
-        return history.last
-
-    def _required(self, root: int) -> dict[str, str]:
-        """The traces that cannot be made again as of an epoch, each with a view or input that needs it: rows, and
-        values that were drawn."""
-        compiled, versions = self._flow.compiled, self._state.versions
-        required: dict[str, str] = {}
-        for view, version in compiled.versions().items():
-            past = versions.of(view)
-            if not past or past[versions.at(view, root)].version != version:
-                continue  # it was another one then: the branch makes it anew, as an edited view
-            drawn = compiled.flow.ancestors({version.log}) & compiled.drawing
-            for trace in [version.trace, *(trace for operator in drawn for trace in compiled.traces[operator])]:
-                required.setdefault(trace, view)
-        return required
-
     def _refer(self, number: int, making: BranchMaking) -> bool:
         """Have a location say what the branch shares with it; whether it could."""
         location = self._locations[number]
@@ -453,9 +375,3 @@ class Branches:
             error,
             extra={"flow": self._name, "location": location.uri, "error": str(error)},
         )
-
-
-def _listed(directory: Path) -> dict[str, list[LayerName]]:
-    own = host_path(directory)
-    found = sorted(os.listdir(own)) if own.is_dir() else []
-    return {trace: list_layers(own / trace) for trace in found if (own / trace).is_dir()}
