@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import VIEWS, Shop, die, engine
-from .killed_process import check_killed, check_marks, every, given
+from .killed_process import Stage, every, given
 
 DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
 APP = Path(__file__).with_name("promoted_flow.py")
@@ -126,15 +126,20 @@ def _orders(root: Path) -> None:
         (root / "orders" / f"{n}.csv").write_text(f"ada,{n}\nbob,{10 - n}\n")
 
 
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    root = tmp_path_factory.mktemp("killed")
+    _orders(root)
+    return Stage(APP, root)
+
+
 @pytest.mark.slow
-def test_every_mark_that_a_promotion_comes_to_is_one_at_which_it_is_killed(tmp_path: Path) -> None:
-    _orders(tmp_path)
-    check_marks(APP, tmp_path, "promote", MARKS)
+def test_every_mark_that_a_promotion_comes_to_is_one_at_which_it_is_killed(stage: Stage) -> None:
+    stage.check_marks("promote", MARKS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", every(MARKS))
-def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
-    _orders(tmp_path)
+def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(stage: Stage, mark: str) -> None:
     spend = [["ada", 2 * (0 + 1 + 2 + 3 + 100)], ["bob", 2 * (10 + 9 + 8 + 7)]]
-    check_killed(APP, tmp_path, "promote", "promoting", mark, spend)
+    stage.check_killed("promote", "promoting", mark, spend)

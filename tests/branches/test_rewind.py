@@ -16,7 +16,7 @@ from holdfast.cli import app
 from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import Shop, die
-from .killed_process import check_killed, check_marks, every, given
+from .killed_process import Stage, every, given
 from .test_what_if import VIEWS, Market, rows
 
 APP = Path(__file__).with_name("rewound_flow.py")
@@ -195,15 +195,20 @@ def _orders(root: Path) -> None:
     os.utime(root / "orders" / "bad.csv", (1_700_000_002, 1_700_000_002))
 
 
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    root = tmp_path_factory.mktemp("killed")
+    _orders(root)
+    return Stage(APP, root)
+
+
 @pytest.mark.slow
-def test_every_mark_that_a_rewind_comes_to_is_one_at_which_it_is_killed(tmp_path: Path) -> None:
-    _orders(tmp_path)
-    check_marks(APP, tmp_path, "rewind", MARKS)
+def test_every_mark_that_a_rewind_comes_to_is_one_at_which_it_is_killed(stage: Stage) -> None:
+    stage.check_marks("rewind", MARKS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", every(MARKS))
-def test_a_process_that_is_killed_while_it_rewinds_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
-    _orders(tmp_path)
+def test_a_process_that_is_killed_while_it_rewinds_has_given_each_row_once(stage: Stage, mark: str) -> None:
     spend = [["ada", 0 + 1 + 2 + 3 + 100], ["bob", 10 + 9 + 8 + 7]]
-    check_killed(APP, tmp_path, "rewind", "rewinding", mark, spend)
+    stage.check_killed("rewind", "rewinding", mark, spend)
