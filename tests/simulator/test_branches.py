@@ -111,6 +111,35 @@ def test_a_crash_in_any_step_of_removal_leaves_what_branches_need_and_nothing_el
     simulation.finish()
 
 
+def test_what_members_keep_of_branches_goes_with_them(tmp_path: Path) -> None:
+    """Of a branch of a branch, too, and of one that a crash has cut off."""
+    simulation = Simulation(2, tmp_path, scattered=True)
+    simulation.world.elsewhere = 0.0
+
+    def kept() -> set[str]:
+        found = [path for place in simulation.world.members.values() for path in place.glob("**/branches/*")]
+        return {path.name for path in found}
+
+    for number in range(4):
+        simulation.world.feed("orders", [((number, number % 12, 7), 1)])
+        simulation.do(act.Step(0))
+        simulation.do(act.Upkeep(0))
+    engine = simulation.drivers[0].open()
+    engine.make_branch("first", 3)
+    first = opened(simulation.world, engine, "first", 2)
+    first.make_branch("second", 3)
+    first.close()
+    assert kept() == {"first", "second"}
+    assert [(each.name, each.bytes > 0) for each in engine.branches.listed()] == [("first", True)]
+    engine.branches.remove("first")
+    assert kept() == set()
+    simulation.do(act.CrashAt(0, "branches.linked", 1))
+    simulation._drive(0, lambda driver: driver.open().make_branch("cut", 3))
+    assert kept() == {"cut"} and simulation.drivers[0].engine is None
+    assert simulation.drivers[0].open().branches.listed() == () and kept() == set()
+    simulation.finish()
+
+
 def _referred(engine: Engine, name: str) -> set[str]:
     """The layers of the main line that a branch refers to."""
     return {
