@@ -105,10 +105,14 @@ class Branch(Flow):
         It is an edit of the main line: if the process dies in the middle, the views are the old ones or the new ones,
         as the next process declares them. So your program must declare the new ones from then on.
 
+        A branch of a branch is promoted to that. It is declared there, and no epoch is run: its sinks are given the
+        difference with the next epoch that it is fed.
+
         From any thread; waits for the epoch at hand of both. Not from code that an epoch calls."""
         trunk = self._trunk
         with trunk._turns.taken("promote()"):
             main = trunk._started()
+            main.make_exact()  # what a repair runs again is to be fed, too
             self.replay()
             with self._turns.taken("promote()"):
                 engine = self._started()
@@ -120,6 +124,8 @@ class Branch(Flow):
                     hand_over()
             failpoints.reach("promote.linked")
             main = trunk._started()
+            if isinstance(trunk, Branch):
+                return Epoch(None)  # an epoch of its own, which its main line did not run, would end its being fed
             with trunk._members.watched(lambda: main.safe), trunk._telling(main):
                 result = main.step()
             trunk._tell_epoch(result)

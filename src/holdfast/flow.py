@@ -1420,7 +1420,8 @@ class Flow:
         copied. Views may be changed on it; `Branch.replay` feeds it what this flow took since. It is kept, under its
         name, until `remove_branch`, and with it the input since its root. Asking for one that there is gives that one.
 
-        `EpochUnavailable` says from which epoch on there can be one, if the views as of ``at`` are gone.
+        `EpochUnavailable` says from which epoch on there can be one, if the views as of ``at`` are gone. A flow that
+        goes on without lost members is repaired first.
 
         From any thread; waits for the epoch at hand, and until ``at`` is safe. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
@@ -1436,8 +1437,8 @@ class Flow:
             return found
 
     def branches(self) -> tuple[BranchInfo, ...]:
-        """The branches that there are, by root, with the space that each holds. From any thread, also in the middle of
-        an epoch."""
+        """The branches that there are, by root, with the space that each holds; also the one with which the flow goes
+        on without lost members (``on_loss="continue"``). From any thread, also in the middle of an epoch."""
         return self._opened("branches()").branches.listed()
 
     def remove_branch(self, name: str) -> None:

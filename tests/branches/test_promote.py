@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import VIEWS, Shop, die, engine
-from .killed_process import check_killed, given
+from .killed_process import Stage, every, given
 
 DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
 APP = Path(__file__).with_name("promoted_flow.py")
@@ -113,17 +113,33 @@ def test_a_crash_in_the_middle_leaves_the_old_views_or_the_new_ones(
     flow.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mark", ["promote.linked", "epoch.ran", "epoch.ran:3", "epoch.complete:3", "sink.before_commit",
-             "sink.before_commit:2", "sink.after_commit", "sink.after_commit:2", "branches.linked", "branches.written",
-             "recovery.found_history", "recovery.found_history:2", "recovery.before_replay",
-             "round.before_look", "round.before_layers", "round.before_lineage", "round.before_removal",
-             "round.before_forgetting"],
-)  # fmt: skip
-def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(tmp_path: Path, mark: str) -> None:
-    (tmp_path / "orders").mkdir()
+MARKS = {
+    "branches.linked": 1, "branches.written": 1, "recovery.found_history": 2, "recovery.before_replay": 1,
+    "promote.linked": 1, "epoch.ran": 3, "epoch.complete": 3, "sink.before_commit": 2, "sink.after_commit": 2,
+}  # fmt: skip
+"""How often a promotion comes to which mark: two epochs are fed to the branch, one is the main line's."""
+
+
+def _orders(root: Path) -> None:
+    (root / "orders").mkdir()
     for n in range(4):
-        (tmp_path / "orders" / f"{n}.csv").write_text(f"ada,{n}\nbob,{10 - n}\n")
+        (root / "orders" / f"{n}.csv").write_text(f"ada,{n}\nbob,{10 - n}\n")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    root = tmp_path_factory.mktemp("killed")
+    _orders(root)
+    return Stage(APP, root)
+
+
+@pytest.mark.slow
+def test_every_mark_that_a_promotion_comes_to_is_one_at_which_it_is_killed(stage: Stage) -> None:
+    stage.check_marks("promote", MARKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", every(MARKS))
+def test_a_process_that_is_killed_while_it_promotes_has_given_each_row_once(stage: Stage, mark: str) -> None:
     spend = [["ada", 2 * (0 + 1 + 2 + 3 + 100)], ["bob", 2 * (10 + 9 + 8 + 7)]]
-    check_killed(APP, tmp_path, "promote", "promoting", mark, spend)
+    stage.check_killed("promote", "promoting", mark, spend)

@@ -485,12 +485,16 @@ def continued(handle: Handle, workers: int) -> dict[str, Any]:
     found["lost"] = lose()
     found["epochs"] = run(2)
     found |= {"status": flow.status(), "said": flow.approximate, "history": len(engine(flow).history)}
+    found["branches"] = flow.branches()
     exact, kept = counting.expected(), engine(flow).views.readable("counts", None)[0]
     left = set(range(8)) - set(found["lost"][1])
     found["counts"] = (counts(), in_partitions(exact, kept, 8, left), exact)
     found["changes"] = flow.changes("counts", since=flow.approximate.since - 1).count()
     found["sinks"] = sinks()
-    found |= {"repair": flow.repair(), "after": flow.approximate}
+    found |= {"repair": flow.repair(), "after": flow.approximate, "no branches": flow.branches()}
+    found["left over"] = [
+        str(path) for one in handle.members() for path in handle.local(one.worker).glob("*/branches/*")
+    ]
     found |= {"right": _right(root, shop), "all counts": (counts(), exact), "all sinks": sinks()}
     found["went on"] = run(1)
     shop.check(flow)

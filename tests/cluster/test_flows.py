@@ -186,6 +186,9 @@ def _check_continued(seen: dict[str, Any]) -> None:
     assert 0 < said.coverage.rows < said.coverage.rows_total
     assert said.views == ("cities", "top", "counts") and said.sources == ("orders", "pushed", "users")
     assert seen["status"].approximate == said and seen["status"].epoch == 4
+    (branch,) = seen["branches"]
+    assert (branch.root, branch.approximate) == (2, True) and branch.bytes > 0 and seen["no branches"] == ()
+    assert seen["left over"] == []
     assert all(view.approximate for view in seen["status"].views.values())
     assert seen["history"] == 3 and seen["sinks"] == dict.fromkeys(RIGHT, 2), "nothing after the loss"
     found, left, exact = seen["counts"]

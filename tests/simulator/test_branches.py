@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.coordinator import copy_plan
+from holdfast.log.branch_location import BranchLocation
+from holdfast.runtime.engine import Engine
 from holdfast.testing.simulator import actions as act
+from holdfast.testing.simulator.branching import feed, opened
 from holdfast.testing.simulator.run import Simulation
+from holdfast.testing.simulator.world import bag_of
+from holdfast.trace.name import ALL
 
 from .seeds import check
 
@@ -26,6 +32,125 @@ def test_branches_of_many_seeds_come_to_the_rows_of_the_main_line(first: int) ->
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_branches_whose_layers_are_kept_by_members_come_to_the_rows_of_the_main_line(first: int) -> None:
     check(range(first, first + 10), branches=True, scattered=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_branches_of_flows_that_go_on_without_lost_members_come_to_the_rows_of_the_main_line(first: int) -> None:
+    check(range(first, first + 10), branches=True, scattered=True, on_loss="continue")
+
+
+STEPS = [
+    "branches.unnaming", "branches.unnaming:2", "branches.unnamed", "branches.removing", "branches.removing:2",
+    "branches.removed", "round.before_removal", "round.before_removal:2",
+]  # fmt: skip
+"""All that is done when a branch is removed, and what it held with it."""
+
+
+@pytest.mark.parametrize(
+    ("mark", "scattered"),
+    [
+        pytest.param(
+            mark, scattered, marks=[] if (mark, scattered) == ("branches.removing:2", True) else pytest.mark.slow
+        )
+        for mark in STEPS
+        for scattered in (False, True)
+    ],
+)
+def test_a_crash_in_any_step_of_removal_leaves_what_branches_need_and_nothing_else(
+    tmp_path: Path, mark: str, scattered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two branches from an old epoch; one of them is removed. Copies are merged meanwhile, so that both hold layers
+    that the main line needs no more."""
+    monkeypatch.setattr(copy_plan, "COMPACT_FROM", 3)
+    simulation = Simulation(2, tmp_path, scattered=scattered)
+
+    def epochs(first: int, last: int) -> None:
+        for number in range(first, last):
+            simulation.world.feed("orders", [((number, number % 12, 7), 1)])
+            simulation.do(act.Step(0))
+            simulation.do(act.Upkeep(0))
+
+    epochs(0, 8)
+    engine = simulation.drivers[0].open()
+    engine.make_branch("kept", 7)
+    engine.make_branch("removed", 7)
+    epochs(8, 24)
+    engine = simulation.drivers[0].open()
+    held = _referred(engine, "kept")
+    assert held and held <= _blobs(simulation), "nothing that a branch needs is gone"
+    name, _, times = mark.partition(":")
+    simulation.do(act.CrashAt(0, name, int(times or 1)))
+    simulation._drive(0, lambda driver: driver.open().branches.remove("removed"))
+    epochs(24, 28)
+    engine, before = simulation.drivers[0].open(), engine
+    assert engine is not before, "it has crashed"
+    if any(each.name == "removed" for each in engine.branches.listed()):
+        assert name == "branches.unnaming", "a place still said that it is there"
+        assert _referred(engine, "removed") <= _blobs(simulation), "so all that it needs is there"
+        engine.branches.remove("removed")
+    epochs(28, 32)
+    engine = simulation.drivers[0].open()
+    assert held <= _blobs(simulation), "nothing that the other branch needs is gone"
+    for _ in range(2):
+        simulation.do(act.Upkeep(0))
+    left = {path for path in _blobs(simulation) if "removed" in path}
+    assert left == set() and not (engine.declared.local / "branches" / "removed").exists()
+    for place in simulation.world.members.values() if scattered else ():
+        assert not list(place.glob("*/branches/removed"))
+    branch = opened(simulation.world, engine, "kept", 2)
+    assert feed(branch, engine, engine.last)
+    for view in simulation.world.flow:
+        rows = [bag_of(each.views.readable(view, None)[0].rows(0, ALL, engine.last)) for each in (branch, engine)]
+        assert rows[0] == rows[1], view
+    branch.close()
+    engine.branches.remove("kept")
+    epochs(32, 36)
+    assert not {path for path in _blobs(simulation) if path.startswith("branches")}
+    assert not held & _blobs(simulation), "what it alone had held is gone"
+    simulation.finish()
+
+
+def test_what_members_keep_of_branches_goes_with_them(tmp_path: Path) -> None:
+    """Of a branch of a branch, too, and of one that a crash has cut off."""
+    simulation = Simulation(2, tmp_path, scattered=True)
+    simulation.world.elsewhere = 0.0
+
+    def kept() -> set[str]:
+        found = [path for place in simulation.world.members.values() for path in place.glob("**/branches/*")]
+        return {path.name for path in found}
+
+    for number in range(4):
+        simulation.world.feed("orders", [((number, number % 12, 7), 1)])
+        simulation.do(act.Step(0))
+        simulation.do(act.Upkeep(0))
+    engine = simulation.drivers[0].open()
+    engine.make_branch("first", 3)
+    first = opened(simulation.world, engine, "first", 2)
+    first.make_branch("second", 3)
+    first.close()
+    assert kept() == {"first", "second"}
+    assert [(each.name, each.bytes > 0) for each in engine.branches.listed()] == [("first", True)]
+    engine.branches.remove("first")
+    assert kept() == set()
+    simulation.do(act.CrashAt(0, "branches.linked", 1))
+    simulation._drive(0, lambda driver: driver.open().make_branch("cut", 3))
+    assert kept() == {"cut"} and simulation.drivers[0].engine is None
+    assert simulation.drivers[0].open().branches.listed() == () and kept() == set()
+    simulation.finish()
+
+
+def _referred(engine: Engine, name: str) -> set[str]:
+    """The layers of the main line that a branch refers to."""
+    return {
+        each.path
+        for location in engine.declared.locations
+        for each in BranchLocation(location, name).references().values()
+    }
+
+
+def _blobs(simulation: Simulation) -> set[str]:
+    return {path for store in simulation.world.stores for path in store.snapshot()}
 
 
 def test_input_and_lineage_since_the_root_are_kept_until_the_branch_is_removed(tmp_path: Path) -> None:

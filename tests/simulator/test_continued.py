@@ -16,13 +16,15 @@ import pytest
 
 from amounts import times
 from holdfast.connectors.source import Offer, Part
-from holdfast.errors import EpochUnavailable, InputError, StoreError
+from holdfast.errors import DeclarationError, EpochUnavailable, InputError, StoreError
+from holdfast.inspect.branching import list_branches
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.merging import Merging
 from holdfast.testing.simulator import actions as act
 from holdfast.testing.simulator import run
 from holdfast.testing.simulator.actions import CONTINUING, Action
 from holdfast.testing.simulator.approximate import check_approximate
+from holdfast.testing.simulator.branching import feed, opened
 from holdfast.testing.simulator.model import expected
 from holdfast.testing.simulator.run import Simulation
 from holdfast.testing.simulator.world import SimulatedSource, bag_of
@@ -220,7 +222,7 @@ def test_a_repair_brings_back_what_was_lost_and_runs_the_epochs_again(simulation
     for view in simulation.world.flow:
         found = bag_of(engine.views.readable(view, None)[0].rows(0, ALL, 6))
         assert found == expected(view, bags["orders"], bags["users"], clock), view
-    assert [path for place in simulation.world.members.values() for path in place.glob("*/*-approximate")] == []
+    assert _branch_directories(simulation) == set()
     simulation.finish()
 
 
@@ -327,7 +329,7 @@ def test_a_driver_that_dies_while_approximate_loses_nothing_exact(simulation: Si
     simulation.do(act.Kill(0))
     engine = _engine(simulation)
     assert engine.last == 2 and engine.approximate is None
-    assert [path for place in simulation.world.members.values() for path in place.glob("*/*-approximate")] == []
+    assert _branch_directories(simulation) == set()
     simulation.finish()
 
 
@@ -383,6 +385,80 @@ def test_an_approximate_epoch_does_not_become_safe_and_nobody_waits_for_it(simul
     assert engine.safe < 2 and simulation.world.forgotten["orders"] == 0
     engine.repair()
     assert engine.wait_safe(None, 5.0) == 3
+
+
+def _branch_directories(simulation: Simulation) -> set[str]:
+    """What members have of branches."""
+    return {path.name for place in simulation.world.members.values() for path in place.glob("*/branches/*")}
+
+
+def test_the_flow_goes_on_with_a_branch_that_is_listed_and_goes_with_the_repair(counting: Simulation) -> None:
+    engine = _run(counting, 3)
+    assert engine.branches.listed() == ()
+    _lose(counting)
+    _run(counting, 1)
+    (branch,) = engine.branches.listed()
+    assert (branch.root, branch.digest, branch.approximate) == (2, engine.history[2].digest, True)
+    assert branch.name.startswith("approximate-2-") and _branch_directories(counting) == {branch.name}
+    _run(counting, 2)
+    (later,) = engine.branches.listed()
+    assert later.bytes > branch.bytes > 0, "what its epochs have written"
+    log = engine.declared.local
+    (seen,) = list_branches([log])
+    assert (seen["name"], seen["root"], seen["approximate"]) == (branch.name, 2, True), "by any other process, too"
+    assert engine._state.copies.branches == {branch.name: 2}, "what came since its root is kept"
+    with pytest.raises(DeclarationError, match=r"flow.repair\(\) ends it"):
+        engine.make_branch(branch.name, None)
+    with pytest.raises(DeclarationError, match=r"flow.repair\(\) ends it"):
+        engine.branches.remove(branch.name)
+    engine.repair()
+    assert engine.branches.listed() == () and engine._state.copies.branches == {}
+    assert _branch_directories(counting) == set() and list_branches([log]) == []
+    assert not (log / "branches" / branch.name).exists()
+    counting.finish()
+
+
+def test_a_flow_that_goes_on_without_members_has_its_other_branches_still(counting: Simulation) -> None:
+    engine = _run(counting, 3)
+    engine.upkeep()
+    engine.make_branch("whole", 1)
+    _lose(counting)
+    _run(counting, 2)
+    assert [(each.name[:5], each.root, each.approximate) for each in engine.branches.listed()] == [
+        ("whole", 1, False),
+        ("appro", 2, True),
+    ]
+    counting.do(act.Kill(0))
+    engine = _engine(counting)
+    assert [each.name for each in engine.branches.listed()] == ["whole"], "the other one went with its driver"
+    assert _branch_directories(counting) <= {"whole"}
+    _lose(counting)
+    _run(counting, 2)
+    engine.repair()
+    branch = opened(counting.world, engine, "whole", 2)
+    assert feed(branch, engine, engine.last)
+    for view in counting.world.flow:
+        found = [bag_of(each.views.readable(view, None)[0].rows(0, ALL, engine.last)) for each in (branch, engine)]
+        assert found[0] == found[1], view
+    branch.close()
+    counting.finish()
+
+
+def test_a_branch_that_is_asked_for_meanwhile_begins_with_everything(counting: Simulation) -> None:
+    """It is made when the flow is repaired, of an epoch that was approximate, too."""
+    engine = _run(counting, 3)
+    _lose(counting)
+    _run(counting, 2)
+    assert engine.approximate is not None and engine.last == 4
+    assert engine.make_branch("whole", 4).root == 4
+    assert engine.approximate is None and [each.name for each in engine.branches.listed()] == ["whole"]
+    branch = opened(counting.world, engine, "whole", 2)
+    bags, clock = counting.world.upto(counting.whole(engine.history)), engine.history[-1].clock
+    for view in counting.world.flow:
+        found = bag_of(branch.views.readable(view, None)[0].rows(0, ALL, 4))
+        assert found == expected(view, bags["orders"], bags["users"], clock), view
+    branch.close()
+    counting.finish()
 
 
 def test_without_layers_of_their_own_members_lose_nothing(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 When a member is lost with layers of its own and the flow is to continue, the exact history stops where it is, at its
 last complete epoch L, and nothing of it is touched: its lineage, its layers, their copies, the sinks. From then on
-epochs are *approximate*, and live on a **branch**: their history is the exact one and what follows, under digests of
-its own, in this process's memory alone; their layers are in a directory of their own on each member, which begins with
-the exact layers as of L (`runtime/approximation.py`). Nothing of them is copied, committed to a sink, or seen by
-whoever opens the log later.
+epochs are *approximate*, and live on a **branch**, which is made and removed as every branch of the flow is
+(`runtime/branches.py`): its root is L; its history is the exact one and what follows, under digests of its own; its
+layers are in a directory of their own on each member, which begins with the exact layers as of L, linked. What sets it
+apart: it lacks what was lost, so nothing of it is copied or committed to a sink, and its epochs after L are in this
+process's memory alone. Whoever opens the log later removes it.
 
 **What they mean.** An epoch of the branch runs every operator in the partitions that are left, and in no other. What a
 lost partition held is missing from the views that are read. What it had contributed to operators behind it stays there
@@ -46,6 +47,7 @@ class ApproximateBranch:
         """The members that were lost."""
 
         self.homes = tuple(homes)
+        self.term = term
         self.epochs = EpochSequence(self.history, term)
         self._ranges = list(ranges)
 

@@ -33,6 +33,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
             "digest": each.digest,
             "created": each.created,
             "bytes": sum(_own_bytes(place, each.name) for place in _apart(places)),
+            "approximate": each.approximate,
         }
         for each in sorted(_known(places).values(), key=lambda each: (each.root, each.name))
     ]

@@ -22,8 +22,6 @@ from holdfast.log.location import Entries, Entry, Location, Names
 DIRECTORY = "branches"
 FILE = "references.json"
 
-_changing = threading.Lock()
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -64,9 +62,14 @@ class BranchLocation(Location):
         self.parent = parent
         self.name = name
         self._known: dict[str, Reference] | None = None
+        # One for each: the branch of a branch asks its parent's location while it has its own.
+        self._changing = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": None}
+        return {"parent": self.parent, "name": self.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]  # as a new one
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BranchLocation) and (self.parent, self.name) == (other.parent, other.name)
@@ -86,7 +89,7 @@ class BranchLocation(Location):
 
     def references(self) -> dict[str, Reference]:
         """What the branch shares with its parent here."""
-        with _changing:
+        with self._changing:
             return dict(self._read())
 
     def _read(self) -> dict[str, Reference]:
@@ -99,13 +102,13 @@ class BranchLocation(Location):
 
     def refer(self, references: Mapping[str, Reference]) -> None:
         """Share these, and nothing else."""
-        with _changing:
+        with self._changing:
             self.parent.write(self._own(FILE), references_bytes(references))
             self._known = dict(references)
 
     def _forget(self, path: str) -> bool:
         """Share a blob no more; whether it was shared."""
-        with _changing:
+        with self._changing:
             known = self._read()
             if path not in known:
                 return False

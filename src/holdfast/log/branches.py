@@ -1,6 +1,6 @@
 """The branches of a log: logs of their own that begin with the parent's layers as of an epoch, the root.
 
-    <log>/branches/<name>/branch.json      {"name", "flow", "root", "digest", "created", "released"}
+    <log>/branches/<name>/branch.json      {"name", "flow", "root", "digest", "created", "released", "approximate"?}
     <log>/branches/<name>/…                a log: working directory, log location, or both, as the parent's
 
 ``<log>`` is the parent's working directory and each of its locations. A branch is there if any place has its
@@ -9,6 +9,10 @@
 What is shared: in the working directory layers are hard links (`log/linked_layers.py`), in a location they are
 references that the parent honours (`log/branch_location.py`). The history of the branch is the parent's up to the root;
 what it does from there on has digests of its own.
+
+An **approximate** branch is one that a flow with ``on_loss="continue"`` goes on with, from the loss of members to the
+repair (`runtime/approximation.py`). It is made, named, listed and removed as any other; but it lacks what was lost, and
+is in the working directories alone. Nothing may wait for a location then. So it does not outlive its driver.
 """
 
 from __future__ import annotations
@@ -50,8 +54,14 @@ class BranchRecord:
     released: int
     """Up to this epoch sources had been told, when it was made, that they may forget what was taken of them."""
 
+    approximate: bool = False
+    """Whether it lacks what members took with them; the next driver removes it."""
+
     def to_bytes(self) -> bytes:
-        return header.to_text(asdict(self)).encode()
+        said = asdict(self)
+        if not self.approximate:
+            del said["approximate"]
+        return header.to_text(said).encode()
 
     @staticmethod
     def from_bytes(data: bytes, place: str, path: str) -> BranchRecord:
@@ -141,9 +151,14 @@ def _sizes(location: Location, directory: str) -> Iterator[int]:
 
 
 def local_bytes(log: Path, name: str) -> int:
-    """The bytes that removing the working directory of a branch would free: files that nothing else is linked to."""
+    """The bytes that removing the working directory of a branch would free."""
+    return unshared_bytes(directory_of(log, name))
+
+
+def unshared_bytes(directory: Path) -> int:
+    """The bytes of the files below a directory that nothing else is linked to."""
     found = 0
-    for where, _, files in os.walk(directory_of(log, name)):
+    for where, _, files in os.walk(directory):
         for file in files:
             with suppress(FileNotFoundError):
                 about = os.lstat(os.path.join(where, file))

@@ -7,7 +7,7 @@ own, by which the driver tells members apart.
 
     <host directory>/member                       its name
     <host directory>/<flow>/traces-<term>/        the layers that this host has, as the driver of that term knows them
-    <host directory>/<flow>/traces-<term>-approximate/    those of its approximate epochs (`runtime/approximation.py`)
+    <host directory>/<flow>/branches/<name>/traces-<term>/    those of a branch of the flow (`log/branches.py`)
 
 A driver of a higher term takes the layers over by renaming their directory (`take`; see `fencing.py`): whatever a
 driver before still writes, it writes by the old name, where nobody reads.
@@ -19,6 +19,7 @@ import hashlib
 import os
 import secrets
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.foundation.atomic_files import create_file
@@ -28,7 +29,7 @@ from holdfast.log.fencing import take_over
 LOCAL = "HOLDFAST_LOCAL"
 SCATTERED = Path("/@holdfast-local")
 MISPLACED = "holdfast: misplaced task"
-_APPROXIMATE = "-approximate"
+_BRANCHES = "branches"
 
 
 class Misplaced(RuntimeError):
@@ -40,7 +41,9 @@ class Misplaced(RuntimeError):
 
 
 def scattered(local: Path) -> Path:
-    """The working directory ``local``, on whichever host."""
+    """The working directory ``local``, on whichever host. That of a branch lies in its flow's, as in the log."""
+    if local.parent.name == _BRANCHES:
+        return scattered(local.parent.parent) / _BRANCHES / local.name
     return SCATTERED / hashlib.blake2b(str(local.absolute()).encode(), digest_size=8).hexdigest()
 
 
@@ -49,19 +52,15 @@ def traces_of(local: Path, term: int) -> Path:
     return scattered(local) / f"traces-{term:012d}"
 
 
-def approximate_of(directory: Path) -> Path:
-    """Where the layers of approximate epochs are, beside those of the exact ones."""
-    return directory.with_name(f"{directory.name}{_APPROXIMATE}")
-
-
-def take(directory: Path) -> None:
-    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. What was
-    approximate then is of no use."""
+def take(directory: Path, known: Collection[str] | None = None) -> None:
+    """On a member: have the flow's layers under the name ``directory``, whatever driver had them before. ``known``: the
+    branches that there are (None: that is not known); what is left of others goes."""
     own = host_path(directory)
     relisted(lambda: take_over(own))  # another attempt of this task may rename it at the same time
-    for other in own.parent.glob(f"traces-*{_APPROXIMATE}"):
-        if other != approximate_of(own):
-            shutil.rmtree(other, ignore_errors=True)
+    if known is not None:
+        for branch in own.parent.glob(f"{_BRANCHES}/*"):
+            if branch.name not in known:
+                shutil.rmtree(branch, ignore_errors=True)
 
 
 def host_path(directory: str | Path) -> Path:

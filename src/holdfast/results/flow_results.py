@@ -228,6 +228,10 @@ class BranchInfo:
     bytes: int
     """What removing it would free."""
 
+    approximate: bool = False
+    """Whether it is the one with which the flow itself goes on without lost members, from their loss to
+    ``flow.repair()`` (``on_loss="continue"``)."""
+
 
 @dataclass(frozen=True)
 class RewindInfo:

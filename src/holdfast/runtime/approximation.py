@@ -1,15 +1,13 @@
 """Carrying out what a flow that goes on without lost members decides (`coordinator/approximate_branch.py` says what its
-epochs mean): their layers are in a directory of their own on each member, which begins with the exact layers, linked.
+epochs mean): on a branch of the flow, which is made, listed and removed as any other (`runtime/branches.py`). Its
+layers are in a directory of their own on each member that is left, which begins with the exact layers, linked.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,10 +18,9 @@ from holdfast.coordinator.instructions import HandOver
 from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged, MemberUnreachable
 from holdfast.foundation import failpoints
-from holdfast.log.host_paths import approximate_of, host_path
-from holdfast.log.linked_layers import link_traces
 from holdfast.results.flow_results import Approximation
 from holdfast.results.query_results import Coverage
+from holdfast.runtime.branches import Branches
 from holdfast.runtime.merging import MergeRequest, Merging
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.outcomes import crowded
@@ -44,24 +41,25 @@ T = TypeVar("T")
 class BranchRun:
     """Runs and reads the approximate epochs of an open flow, from a loss to the repair."""
 
-    def __init__(self, flow: OpenFlow, branch: ApproximateBranch, census: Census) -> None:
+    def __init__(self, flow: OpenFlow, branch: ApproximateBranch, census: Census, branches: Branches) -> None:
         self._flow = flow
         self._compiled = flow.compiled
         self._runner = flow.runner
         self.branch = branch
         views = flow.compiled.declared.views
         self._census = census.rows(dict.fromkeys(flow.compiled.flow.views[view] for view in views))
-        self.directory = approximate_of(flow.compiled.directory)
+        self._branches = branches
+        self.record = branches.named_after_loss(branch.history, branch.term)
+        """The branch, as it is listed."""
+
+        self.directory = branches.traces_of(self.record)
         self.maintenance = Merging(flow.runner, lambda: (branch.epochs.chain(), branch.last - 1))
 
     # -- members ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Have every member's layers as of the last exact epoch."""
-        digests = self.branch.history.digests()
-        last = self.branch.history.last
-        link = partial(link_traces, self._compiled.directory, self.directory, digests, last)
-        self.insist(lambda: self._runner.everywhere("going on with what is left", link))
+        self._branches.begin(self.record, self.branch.history, lambda link: self.insist(link))
         failpoints.reach("branch.begun")
 
     def look(self) -> None:
@@ -200,8 +198,7 @@ class BranchRun:
     def close(self) -> None:
         """Nobody needs the branch any more."""
         self.maintenance.close()
-        with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
-            self._runner.everywhere("removing what was approximate", partial(_remove, self.directory))
+        self._branches.end(self.record)
 
 
 def _split(counts: Sequence[int] | None, left: frozenset[int]) -> tuple[int | None, int | None]:
@@ -218,7 +215,3 @@ def _extent(damage: LogDamaged) -> tuple[int, int]:
     if name is not None:
         return name.low, name.high
     return (low, high) if isinstance(low, int) and isinstance(high, int) else (0, 0)
-
-
-def _remove(branch: Path) -> None:
-    shutil.rmtree(host_path(branch), ignore_errors=True)

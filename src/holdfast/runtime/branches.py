@@ -7,19 +7,21 @@ Making one copies no layer. Its steps, each of which only adds:
 3. each location gets references to its own layers as of the root, and the lineage;
 4. each location and the working directory get ``branch.json``: from the first of these on, the branch is there.
 
-Views and inputs must be readable as of the root. The state of an operator reaches back a few epochs only: where it does
-not, it is left out, and made again from rows that views and inputs have, when the branch is opened, as that of a new
-view is.
+`runtime/branch_roots.py` says from which epochs there can be one.
 
 A crash before step 4 leaves directories of a branch that is not there; opening the flow removes them.
+
+The branch on which a flow goes on when members are lost (``on_loss="continue"``) is one of these, by steps 2 and 4
+alone: what was lost is missing from it, and nothing may wait for a location then. `runtime/approximation.py` runs its
+epochs. It ends with the repair, or with the driver: the next one removes it.
 """
 
 from __future__ import annotations
 
-import os
+import itertools
 import shutil
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -27,9 +29,9 @@ from pathlib import Path
 
 from holdfast.coordinator import events
 from holdfast.coordinator.copy_plan import trusting
+from holdfast.coordinator.history import History
 from holdfast.errors import (
     DeclarationError,
-    EpochUnavailable,
     LogDamaged,
     MemberUnreachable,
     StoreError,
@@ -38,21 +40,21 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
-from holdfast.log import branches
+from holdfast.log import branches, header
 from holdfast.log.branch_location import DIRECTORY, BranchLocation, Reference
-from holdfast.log.branch_making import BranchMaking, is_readable
+from holdfast.log.branch_making import BranchMaking
 from holdfast.log.branches import BranchRecord
-from holdfast.log.host_paths import host_path, traces_of
+from holdfast.log.host_paths import host_path, scattered, traces_of
 from holdfast.log.linked_layers import link_traces
 from holdfast.log.location import Location
 from holdfast.log.replica import layer_path
 from holdfast.log.snapshots import NAME
+from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
+from holdfast.runtime.branch_roots import BranchRoots
 from holdfast.runtime.open_flow import OpenFlow
-from holdfast.trace.cover import cover, garbage
-from holdfast.trace.layer import list_layers
-from holdfast.trace.name import ALL, LayerName
+from holdfast.trace.cover import garbage
 
 _LOG = logger("holdfast.recovery")
 
@@ -72,13 +74,15 @@ class Branches:
         self._log = flow.directory.path
         self._locations = list(flow.compiled.declared.locations)
         self._state = flow.state
+        self._roots = BranchRoots(flow)
         self._known: dict[str, BranchRecord] = {}
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Read what all places have, and have those that lack one say it; remove what a crash left. Where a location
-        does not answer nothing is removed: it may be the one that knows."""
+    def load(self) -> Collection[str] | None:
+        """Read what all places have, and have those that lack one say it; remove what a crash left. The branches that
+        there are. Where a location does not answer nothing is removed, and the answer is None: it may be the one that
+        knows."""
         found: dict[str, BranchRecord] = {}
         there: list[tuple[Location, dict[str, BranchRecord]]] = []
         for location in self._locations:
@@ -89,6 +93,9 @@ class Branches:
                 self._missed(location, error)
         local = branches.read_local(self._log)
         found |= local
+        for name in [name for name, record in found.items() if record.approximate]:
+            branches.remove_local(self._log, name)  # its epochs went with the driver before
+            del found[name]
         for name, record in found.items():
             self._known[name] = record
             self._flow.guard.tell(events.BranchMade(name, record.root))
@@ -97,8 +104,10 @@ class Branches:
             for location, has in there:
                 if name not in has:
                     self._say(location, record)
-        if len(there) == len(self._locations):
-            self._clear(there)
+        if len(there) < len(self._locations):
+            return None
+        self._clear(there)
+        return set(self._known)
 
     def _clear(self, there: Iterable[tuple[Location, object]]) -> None:
         for location, _ in there:
@@ -115,13 +124,23 @@ class Branches:
     def listed(self) -> tuple[BranchInfo, ...]:
         """The branches that there are, by root."""
         return tuple(
-            BranchInfo(each.name, each.root, each.digest, each.created, self._held(each.name))
-            for each in sorted(self._known.values(), key=lambda each: (each.root, each.name))
+            BranchInfo(each.name, each.root, each.digest, each.created, self._held(each), each.approximate)
+            for each in sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
         )
 
-    def _held(self, name: str) -> int:
+    def _held(self, record: BranchRecord) -> int:
         """The bytes that removing a branch would free."""
-        found = branches.local_bytes(self._log, name)
+        name, found = record.name, branches.local_bytes(self._log, record.name)
+        if self._flow.runner.scattered:
+            target = scattered(branches.directory_of(self._log, name))
+            with suppress(MemberUnreachable):  # what those have that cannot be reached is not known
+                found += sum(
+                    self._flow.runner.everywhere(
+                        "measuring a branch", lambda: branches.unshared_bytes(host_path(target))
+                    ).values()
+                )
+        if record.approximate:
+            return found
         for location in self._locations:
             if location.local() == self._log:
                 continue
@@ -156,18 +175,10 @@ class Branches:
     def make(self, name: str, at: int | datetime | None) -> BranchRecord:
         """Make a branch as of an epoch, or of the last one that was over at a time (None: the last). The one that there
         is, if it has this name and root. `LogDamaged` if local layers are missing that it needs."""
-        known = self._known.get(name)
-        if known is not None:
-            if at is None or self._epoch(at) == known.root:
-                return known
-            raise DeclarationError(
-                f"flow '{self._name}': there is a branch '{name}' already, from epoch {known.root}; remove it first "
-                "(flow.remove_branch), or take another name",
-                flow=self._name,
-                branch=name,
-            )
+        if (known := self.find(name, at)) is not None:
+            return known
         self._check(name)
-        root = self._epoch(at)
+        root = self._roots.epoch(at)
         held = f"branch {name}"  # no snapshot can have that name
         self._flow.guard.tell(events.SnapshotTaken(held, root))
         try:
@@ -175,6 +186,21 @@ class Branches:
             return self._make(name, root)
         finally:
             self._flow.guard.tell(events.SnapshotRemoved(held))
+
+    def find(self, name: str, at: int | datetime | None) -> BranchRecord | None:
+        """The branch of this name, if there is one; an error if it has another root."""
+        known = self._known.get(name)
+        if known is None:
+            return None
+        self._check_durable(known)
+        if at is None or self._roots.epoch(at) == known.root:
+            return known
+        raise DeclarationError(
+            f"flow '{self._name}': there is a branch '{name}' already, from epoch {known.root}; remove it first "
+            "(flow.remove_branch), or take another name",
+            flow=self._name,
+            branch=name,
+        )
 
     def _check(self, name: str) -> None:
         if not NAME.fullmatch(name):
@@ -193,37 +219,6 @@ class Branches:
                 flow=self._name,
             )
 
-    def _epoch(self, at: int | datetime | None) -> int:
-        history = self._state.history
-        if history.last < 0:
-            raise DeclarationError(f"flow '{self._name}': there is no epoch yet to branch from", flow=self._name)
-        if at is None:
-            return history.last
-        if isinstance(at, datetime):
-            moment = int(at.timestamp() * 1e6)
-            before = [record.epoch for record in history if record.clock <= moment]
-            if not before:
-                raise self._gone(history.first - 1, history.first, f"what was at {at}")
-            return before[-1]
-        if at > history.last:
-            raise EpochUnavailable(
-                f"flow '{self._name}': epoch {at} is not there yet; the last is {history.last}",
-                epoch=at,
-                latest=history.last,
-            )
-        if at < history.first:
-            raise self._gone(at, history.first, f"epoch {at}")
-        return at
-
-    def _gone(self, epoch: int, earliest: int, what: str) -> EpochUnavailable:
-        kept = self._state.history.last - max(epoch, 0)
-        return EpochUnavailable(
-            f"flow '{self._name}': no branch can begin with {what} any more: it is behind what the flow retains; the "
-            f"earliest epoch from which one can is {earliest}. retain={kept} (or more) would have kept it",
-            epoch=epoch,
-            earliest=earliest,
-        )
-
     def _await_safe(self, name: str, root: int) -> None:
         """What a branch refers to must be all that it needs, should its working directory be lost."""
         durability, attempts = self._flow.durability, iter(range(_ATTEMPTS))
@@ -241,10 +236,8 @@ class Branches:
         # What is safe may have been released, by this driver or one before.
         released = self._state.copies.safe
         record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
-        making = BranchMaking(record, history, self._shared(root), self._flow.directory.read_collections())
-        target = branches.directory_of(self._log, name)
-        traces = traces_of(target, history[root].term) if runner.scattered else target / "traces"
-        link = partial(link_traces, self._flow.compiled.directory, traces)
+        making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
+        link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
         took = sum([self._refer(number, making) for number in range(len(self._locations))])
@@ -256,53 +249,65 @@ class Branches:
                 flow=self._name,
             )
         failpoints.reach("branches.written")
-        branches.write_local(self._log, record)
-        self._known[name] = record
-        self._flow.guard.tell(events.BranchMade(name, root))
+        self._made(record)
         return record
 
-    def _shared(self, root: int) -> set[str]:
-        """The traces that the branch begins with; `EpochUnavailable` if one that it must have was compacted."""
-        compiled, state = self._flow.compiled, self._state
-        directory, digests = compiled.directory, state.history.digests()
-        listed: dict[str, set[LayerName]] = {}
-        for found in self._flow.runner.everywhere("listing layers", partial(_listed, directory)).values():
-            for trace, names in found.items():
-                listed.setdefault(trace, set()).update(names)
-        whole = {trace for trace, names in listed.items() if is_readable(names, digests, root)}
-        required = self._required(root)
-        for trace in sorted(required.keys() - whole):
-            true = [name for name in listed.get(trace, ()) if digests.get(name.last) == name.digest]
-            try:
-                cover(true, 0, ALL, root, trusting(state.history.last))  # LogDamaged: something is missing here
-            except EpochUnavailable:
-                raise self._gone(root, self._earliest(listed, root), f"epoch {root} of '{required[trace]}'") from None
-        # An operator is made again as a whole.
-        halves = {each for each, traces in compiled.traces.items() if not whole.issuperset(traces)}
-        return {trace for trace in whole if trace.partition(".")[0] not in halves}
+    def _made(self, record: BranchRecord) -> None:
+        """Have a branch be there, which is made."""
+        branches.write_local(self._log, record)
+        self._known[record.name] = record
+        self._flow.guard.tell(events.BranchMade(record.name, record.root))
 
-    def _earliest(self, listed: Mapping[str, Collection[LayerName]], root: int) -> int:
-        """The first epoch after ``root`` from which a branch can be made of these layers."""
-        history = self._state.history
-        digests = history.digests()
-        for epoch in range(root + 1, history.last):
-            if all(is_readable(listed.get(trace, ()), digests, epoch) for trace in self._required(epoch)):
-                return epoch
-        return history.last
+    def traces_of(self, record: BranchRecord) -> Path:
+        """The directory of the local layers with which a branch begins."""
+        target = branches.directory_of(self._log, record.name)
+        if not self._flow.runner.scattered:
+            return target / "traces"
+        if record.approximate:  # it has no driver but this one
+            return scattered(target) / self._flow.compiled.directory.name
+        return traces_of(target, self._state.history[record.root].term)
 
-    def _required(self, root: int) -> dict[str, str]:
-        """The traces that cannot be made again as of an epoch, each with a view or input that needs it: rows, and
-        values that were drawn."""
-        compiled, versions = self._flow.compiled, self._state.versions
-        required: dict[str, str] = {}
-        for view, version in compiled.versions().items():
-            past = versions.of(view)
-            if not past or past[versions.at(view, root)].version != version:
-                continue  # it was another one then: the branch makes it anew, as an edited view
-            drawn = compiled.flow.ancestors({version.log}) & compiled.drawing
-            for trace in [version.trace, *(trace for operator in drawn for trace in compiled.traces[operator])]:
-                required.setdefault(trace, view)
-        return required
+    # -- going on without lost members --------------------------------------------------------------------------------
+
+    def named_after_loss(self, history: History, term: int) -> BranchRecord:
+        """A branch from the last epoch of ``history``, which is exact, for the flow to go on without lost members. Its
+        name has the driver's term: a driver that was overtaken removes none of another one."""
+        root, first = history[-1], f"approximate-{history.last}-{term}"
+        names = itertools.chain([first], (f"{first}.{number}" for number in itertools.count(2)))
+        name = next(name for name in names if name not in self._known)
+        return BranchRecord(
+            name, self._name, root.epoch, root.digest, time.time(), self._state.copies.safe, approximate=True
+        )
+
+    def begin(self, record: BranchRecord, history: History, insist: Callable[[Callable[[], object]], object]) -> None:
+        """Make a branch of what the members that are left have. ``insist`` has something done by all members, in spite
+        of further losses; if it raises, there is no branch."""
+        compiled = self._flow.compiled
+        making = BranchMaking(record, history, set(compiled.layouts), self._flow.directory.read_collections())
+        link = partial(link_traces, compiled.directory, self.traces_of(record))
+        what = "going on with what is left"
+        try:
+            making.work_in(
+                self._log,
+                lambda *which: insist(lambda: self._flow.runner.everywhere(what, partial(link, *which))),
+            )
+        except (LogDamaged, MemberUnreachable):
+            self._remove(record)
+            raise
+        self._made(record)
+
+    def end(self, record: BranchRecord) -> None:
+        """The flow is exact again, or is closed."""
+        self._remove(self._known.pop(record.name, record))
+
+    def _check_durable(self, record: BranchRecord) -> None:
+        if record.approximate:
+            raise DeclarationError(
+                f"flow '{self._name}': branch '{record.name}' is what the flow itself goes on with while members are "
+                "lost: read its views by flow.read; flow.repair() ends it",
+                flow=self._name,
+                branch=record.name,
+            )
 
     def _refer(self, number: int, making: BranchMaking) -> bool:
         """Have a location say what the branch shares with it; whether it could."""
@@ -330,27 +335,35 @@ class Branches:
             raise UnknownName(
                 f"flow '{self._name}': branch '{name}' not found{did_you_mean(name, self._known)}", name=name
             )
+        self._check_durable(self._known[name])
+        own = branches.directory_of(self._log, name)
+        if (own / header.FILE).exists():
+            LogDirectory.open(own, exclusive=True).close()  # LogBusy if another process runs the branch
         self._remove(self._known.pop(name))
 
     def _remove(self, record: BranchRecord) -> None:
         """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
         is opened next."""
-        for location in self._locations:
+        locations = [] if record.approximate else self._locations
+        for location in locations:
+            failpoints.reach("branches.unnaming")
             try:
                 location.remove(branches.path_of(record.name))
             except StoreError as error:
                 self._missed(location, error)
         (self._log / branches.path_of(record.name)).unlink(missing_ok=True)
         failpoints.reach("branches.unnamed")
-        for location in self._locations:
+        for location in locations:
+            failpoints.reach("branches.removing")
             try:
                 branches.remove_from(location, record.name)
             except StoreError as error:
                 self._missed(location, error)
         if self._flow.runner.scattered:
-            target = traces_of(branches.directory_of(self._log, record.name), 0).parent
+            target = scattered(branches.directory_of(self._log, record.name))
             with suppress(MemberUnreachable):  # one that cannot be reached: what it has is never read
                 self._flow.runner.everywhere("removing a branch", lambda: shutil.rmtree(host_path(target), True))
+        failpoints.reach("branches.removed")
         branches.remove_local(self._log, record.name)
         self._flow.guard.tell(events.BranchRemoved(record.name))
 
@@ -362,9 +375,3 @@ class Branches:
             error,
             extra={"flow": self._name, "location": location.uri, "error": str(error)},
         )
-
-
-def _listed(directory: Path) -> dict[str, list[LayerName]]:
-    own = host_path(directory)
-    found = sorted(os.listdir(own)) if own.is_dir() else []
-    return {trace: list_layers(own / trace) for trace in found if (own / trace).is_dir()}

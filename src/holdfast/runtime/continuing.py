@@ -29,6 +29,7 @@ from holdfast.foundation import failpoints
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import Approximation
 from holdfast.runtime.approximation import BranchRun
+from holdfast.runtime.branches import Branches
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer
@@ -47,6 +48,7 @@ class Continuing:
         lead: Leadership,
         recoverer: Recoverer,
         census: Census,
+        branches: Branches,
         run_exactly: Callable[[Lineage], None],
     ) -> None:
         """``run_exactly`` runs an epoch of the branch again, and has it count."""
@@ -55,6 +57,7 @@ class Continuing:
         self._lead = lead
         self._recoverer = recoverer
         self._census = census
+        self._branches = branches
         self._run_exactly = run_exactly
         self.branch: BranchRun | None = None
         self._warned = False
@@ -76,7 +79,7 @@ class Continuing:
         following = self._flow.guard.tell(events.MembersLost(before, runner.owners(), runner.members()))
         if self._state.branch is None:
             return False
-        branch = BranchRun(self._flow, self._state.branch, self._census)
+        branch = BranchRun(self._flow, self._state.branch, self._census, self._branches)
         for each in following:
             if isinstance(each, HandOver):
                 runner.hand_over(each.moves)

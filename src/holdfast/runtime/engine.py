@@ -296,7 +296,7 @@ class Engine:
         )
         self._snapshots.load()
         self._branches = Branches(self._flow)
-        self._branches.load()
+        self._layers.known_branches = self._branches.load()
         self._recoverer = Recoverer(self._flow, self._run_again, fresh, known.returned, recovery)
         self._recover(known)
         if fresh & self._asking and history.last >= 0:
@@ -312,7 +312,12 @@ class Engine:
         """The views, for readers in other threads."""
 
         self._continuing = Continuing(
-            self._flow, self._lead, self._recoverer, self._census, lambda taken: self._run_exactly(taken)
+            self._flow,
+            self._lead,
+            self._recoverer,
+            self._census,
+            self._branches,
+            lambda taken: self._run_exactly(taken),
         )
         self.views = ViewReading(self._flow, self._recoverer, self._continuing)
         """The views, for readers who have their turn."""
@@ -518,11 +523,15 @@ class Engine:
     def rewind(self, to: int, reason: str, skip: Mapping[str, Sequence[Any]]) -> Epoch:
         """Run an epoch that undoes those after ``to``. The next ones take their input again, without what is to be
         skipped."""
+        return self._exactly(lambda: self._rewind(to, reason, skip))
+
+    def _exactly(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on a flow that is exact; if it goes on without a member meanwhile, repair it, and do it again."""
         for is_last in attempts([0.0] * _REPAIRS):
+            self.make_exact()
             try:
-                return self._rewind(to, reason, skip)
+                return work()
             except MemberUnreachable:
-                # The flow has gone on without that member: it is made exact first.
                 if is_last or self._state.branch is None:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -532,7 +541,6 @@ class Engine:
         if self._state.fenced is not None:
             raise self._state.fenced
         self._lead.check()
-        self._repair_again()
         self._settle()
         record = self._with_recovery(lambda: self._rewinding.record(to, reason, skip))
         if self._state.edits.is_awaited():
@@ -646,10 +654,10 @@ class Engine:
         except (LogDamaged, MemberUnreachable):
             self._lead.check()
         # Nothing is left to go on with, or what is wrong is not for want of a member.
-        self._repair_again()
+        self.make_exact()
         return self._step()
 
-    def _repair_again(self) -> None:
+    def make_exact(self) -> None:
         """Make exact what is approximate; if another member is lost meanwhile, go on with those that are left."""
         for is_last in attempts([0.0] * _REPAIRS):
             try:
@@ -1047,8 +1055,11 @@ class Engine:
 
     @speaking
     def make_branch(self, name: str, at: int | datetime | None) -> BranchRecord:
-        """Make a branch, or find the one that there is (`Branches.make`)."""
-        return self._with_recovery(lambda: self._branches.make(name, at))
+        """Make a branch, or find the one that there is (`Branches.make`). Of a flow that goes on without lost members:
+        when it is repaired, since a branch begins with all that was there."""
+        if (known := self._branches.find(name, at)) is not None:
+            return known
+        return self._exactly(lambda: self._with_recovery(lambda: self._branches.make(name, at)))
 
     @property
     def branches(self) -> Branches:

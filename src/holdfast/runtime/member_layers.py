@@ -52,6 +52,9 @@ class MemberLayers:
         self._without = frozenset(compiled.layouts) - compiled.inputs if without_state else frozenset()
         """Traces whose layers are not taken over."""
 
+        self.known_branches: Collection[str] | None = None
+        """The branches that there are, for members to remove what is left of others, once; None: it is not known."""
+
         self.set_aside = True
         """Whether damaged layers may have been set aside."""
 
@@ -66,9 +69,10 @@ class MemberLayers:
         """Have the layers of all members for this driver, without those of other histories."""
         if self._runner.scattered:
             directory, history, without = self._compiled.directory, self._history.copy(), self._without
-            aside = self._runner.everywhere("taking layers over", lambda: _take(directory, history, without))
+            known = self.known_branches
+            aside = self._runner.everywhere("taking layers over", lambda: _take(directory, history, without, known))
             self.set_aside = any(aside.values())
-            self._without = frozenset()
+            self._without, self.known_branches = frozenset(), None
             self._directory.write_members(sorted(set(self._runner.owners())))
 
     def ran(self, reports: Sequence[TaskReport]) -> tuple[tuple[int, str], ...]:
@@ -118,9 +122,9 @@ def remove_all_stale(directory: Path, history: History) -> None:
         remove_stale([path for path in own.iterdir() if path.is_dir()], history)
 
 
-def _take(directory: Path, history: History, without: frozenset[str]) -> bool:
+def _take(directory: Path, history: History, without: frozenset[str], known: Collection[str] | None) -> bool:
     """On a member; whether layers were set aside there."""
-    take(directory)
+    take(directory, known)
     remove_all_stale(directory, history)
     _remove_traces(directory, without)
     return has_set_aside(directory)

@@ -54,7 +54,8 @@ def print_branches(found: Sequence[dict[str, Any]], console: Console) -> None:
         return
     shown = Table("branch", "root", "made", "holds")
     for each in found:
-        shown.add_row(Text(each["name"]), _epoch(each["root"]), _moment(each["created"]), size(each["bytes"]))
+        name = f"{each['name']} (until flow.repair())" if each["approximate"] else each["name"]
+        shown.add_row(Text(name), _epoch(each["root"]), _moment(each["created"]), size(each["bytes"]))
     console.print(shown)
 
 

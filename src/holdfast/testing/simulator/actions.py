@@ -247,7 +247,8 @@ _CHANCES: dict[type[Action], float] = {
 
 
 BRANCHING = (
-    "branches.linked", "branches.written", "branches.unnamed", "promote.linked", "round.before_removal", "epoch.ran",
+    "branches.linked", "branches.written", "branches.unnaming", "branches.unnamed", "branches.removing",
+    "branches.removed", "promote.linked", "round.before_removal", "epoch.ran",
 )  # fmt: skip
 """Marks that a flow comes to which has branches."""
 

@@ -11,6 +11,7 @@ from holdfast.errors import EpochUnavailable
 from holdfast.foundation import failpoints
 from holdfast.log.branch_location import DIRECTORY, BranchLocation
 from holdfast.log.branches import branch_flow, directory_of
+from holdfast.results.flow_results import BranchInfo
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
@@ -34,20 +35,26 @@ def _forgotten(world: World, engine: Engine) -> int:
 def make(world: World, engine: Engine, chance: random.Random) -> None:
     """Make a branch from an epoch that there still is, or from one that may be gone; not from one behind which the
     world has forgotten its input."""
-    if engine.last < 0:
+    last = engine.history.last
+    if last < 0:
         return
     name = f"b{chance.getrandbits(16)}"
     try:
-        engine.make_branch(name, chance.randrange(_forgotten(world, engine), engine.last + 1))
+        engine.make_branch(name, chance.randrange(_forgotten(world, engine), last + 1))
     except EpochUnavailable as error:
         earliest = error.fields["earliest"]
         assert isinstance(earliest, int)
         engine.make_branch(name, earliest)
 
 
+def _listed(engine: Engine) -> list[BranchInfo]:
+    """The branches that are logs of their own: not the one with which the flow itself goes on without lost members."""
+    return [each for each in engine.branches.listed() if not each.approximate]
+
+
 def remove(engine: Engine, chance: random.Random) -> None:
     """Remove a branch, if there is one."""
-    if there := engine.branches.listed():
+    if there := _listed(engine):
         engine.branches.remove(chance.choice(there).name)
 
 
@@ -70,7 +77,7 @@ def opened(world: World, engine: Engine, name: str, partitions: int, edition: in
 def feed(branch: Engine, engine: Engine, upto: int) -> bool:
     """Have a branch run what the main line ran, up to an epoch; whether it can be fed. It cannot where it was fed
     epochs that the main line has lost since, with a host, before they were safe (`Branch.replay` says so)."""
-    if branch.last > engine.last:
+    if branch.last > engine.history.last:
         return False
     own, there = branch.history[branch.last], engine.history[branch.last]
     if own.digest != there.digest and (own.offers, own.clock, own.seed) != (there.offers, there.clock, there.seed):
@@ -84,12 +91,13 @@ def feed(branch: Engine, engine: Engine, upto: int) -> bool:
 
 def replay_some(world: World, engine: Engine, chance: random.Random) -> None:
     """Open a branch, feed it up to some epoch, and close it or let it die."""
-    there = engine.branches.listed()
+    there = _listed(engine)
     if not there:
         return
     branch = opened(world, engine, chance.choice(there).name, chance.choice((1, 2, 3)))
+    last = engine.history.last
     try:
-        feed(branch, engine, chance.randrange(min(branch.last, engine.last), engine.last + 1))
+        feed(branch, engine, chance.randrange(min(branch.last, last), last + 1))
         if chance.random() < 0.5:
             branch.upkeep()
         if chance.random() < 0.5:
@@ -101,10 +109,11 @@ def replay_some(world: World, engine: Engine, chance: random.Random) -> None:
 def promote(world: World, engine: Engine, chance: random.Random) -> bool:
     """Have a branch with other views take the place of the main line, which is closed; whether there is one. What is
     left is to open the main line with those views, as `Branch.promote` does."""
-    there = engine.branches.listed()
+    there = _listed(engine)
     if not there:
         return False
     edition = chance.randrange(EDITIONS)
+    engine.make_exact()
     branch = opened(world, engine, chance.choice(there).name, chance.choice((1, 2, 3)), edition)
     try:
         if not feed(branch, engine, engine.last):
@@ -123,7 +132,7 @@ def promote(world: World, engine: Engine, chance: random.Random) -> bool:
 def check(world: World, engine: Engine, compare: Callable[[str, Engine, int], None]) -> int:
     """Every branch comes to the rows of the main line, and nothing is left of it when it is removed. How many there
     were. ``compare`` checks what an engine's views hold as of an epoch."""
-    there = engine.branches.listed()
+    there = _listed(engine)
     for each in there:
         branch = opened(world, engine, each.name, 2)
         fed = feed(branch, engine, engine.last)
