@@ -2,21 +2,30 @@
 
 Layout: sources on the left, then the stages from left to right, each a band; an operator that runs in its producer's
 own task stands to the right of it in the same band. In a column, boxes go in the order of the middle of what they read,
-so that few lines cross. Sinks are a band of their own, on the right. A line between two bands is an exchange. Nothing
-is drawn by anybody else: no dependency.
+so that few lines cross. Sinks are a band of their own, on the right. A line between two bands is an exchange. A column
+is as wide as its longest text, so that the whole can be read on a page or in a notebook. Nothing is drawn by anybody
+else: no dependency.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
 from holdfast.plan.drawing import Box, Drawing, Line, Measured
 from holdfast.plan.explain import notes_of, size_text
 
-_WIDTH, _GAP, _LEADING, _MARGIN, _APART = 250.0, 70.0, 15.0, 24.0, 26.0
+_GAP, _BAND_GAP, _LEADING, _MARGIN, _APART = 28.0, 56.0, 15.0, 24.0, 20.0
+"""Between two columns of a band, between two bands, between two lines of text, around it all, between two boxes."""
+
+_TITLE, _NOTE = 28, 34
+"""Characters in a line."""
+
+_LETTER = {"view": 7.6, "title": 7.0, "note": 5.9}
+"""The width of a letter, on average, in the widest of the usual fonts."""
+
 _SINK = "sink"
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1c2733; }
@@ -39,31 +48,33 @@ def as_svg(shown: Drawing) -> str:
         named.setdefault(box_id, []).append(view)
     texts = {box.id: _texts(box, shown.measured.get(box.id), named.get(box.id, ())) for box in shown.boxes}
     columns = _columns(shown)
+    lefts, widths = _placed(shown, columns, texts)
+    wide = {box_id: width for column, width in zip(columns, widths, strict=True) for box_id in column}
     at: dict[str, tuple[float, float, float]] = {}
     """Box → its left edge, its top, its height."""
 
     bottom = 0.0
     for number, column in enumerate(columns):
-        x, y = _MARGIN + number * (_WIDTH + _GAP), _MARGIN + 20
+        x, y = lefts[number], _MARGIN + 20
         for box_id in _settled(shown, column, at):
             height = 14.0 + _LEADING * len(texts[box_id])
             at[box_id] = (x, y, height)
             y += height + _APART
         bottom = max(bottom, y)
-    width = 2 * _MARGIN + len(columns) * (_WIDTH + _GAP) - _GAP
+    width = lefts[-1] + widths[-1] + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + _MARGIN:.0f}" '
         f'viewBox="0 0 {width:.0f} {bottom + _MARGIN:.0f}"><style>{_STYLE}</style>'
     ]
-    parts += _bands(shown, columns, bottom)
+    parts += _bands(shown, columns, lefts, widths, bottom)
     for line in shown.lines:
         x, y, height = at[line.producer]
         left, top, tall = at[line.consumer]
         start, end = (
-            (x + _WIDTH, y + height / 2),
+            (x + wide[line.producer], y + height / 2),
             (left, top + tall / 2 + 8 * (line.port - 0.5 * _ports(shown, line.consumer))),
         )
-        bend = max(24.0, (end[0] - start[0]) / 2)
+        bend = max(14.0, (end[0] - start[0]) / 2)
         kind = "line" + (" local" if line.local else "") + (" catalyst" if line.catalyst else "")
         parts.append(
             f'<path class="{kind}" d="M{start[0]:.0f},{start[1]:.0f} C{start[0] + bend:.0f},{start[1]:.0f} '
@@ -74,7 +85,7 @@ def as_svg(shown: Drawing) -> str:
         x, y, height = at[box.id]
         parts.append(
             f'<g><title>{escape(box.title)}</title><rect class="box" x="{x:.0f}" y="{y:.0f}" '
-            f'width="{_WIDTH:.0f}" height="{height:.0f}" fill="{box.colour}"/>'
+            f'width="{wide[box.id]:.0f}" height="{height:.0f}" fill="{box.colour}"/>'
         )
         for index, (text, kind) in enumerate(texts[box.id]):
             parts.append(
@@ -133,11 +144,29 @@ def _with_sinks(shown: Drawing) -> Drawing:
 
 def _texts(box: Box, measured: Measured | None, named: Sequence[str]) -> list[tuple[str, str]]:
     """The lines of a box, each with its class; ``named``: the views whose rows it keeps."""
-    title = [(part, "title") for part in textwrap.wrap(box.title, 34)]
-    names = [(part, "view") for name in named for part in textwrap.wrap(name, 30)]
-    notes = [(part, "note") for note in notes_of(box, measured) for part in textwrap.wrap(note, 41)]
-    inside = [each if len(each) <= 44 else f"{each[:43]}…" for each in box.inside]
+    title = [(part, "title") for part in textwrap.wrap(box.title, _TITLE)]
+    names = [(part, "view") for name in named for part in textwrap.wrap(name, _TITLE - 2)]
+    notes = [(part, "note") for note in notes_of(box, measured) for part in textwrap.wrap(note, _NOTE)]
+    inside = [each if len(each) <= _NOTE + 3 else f"{each[: _NOTE + 2]}…" for each in box.inside]
     return [*names, *title, *notes, *((each.replace(" ", "\N{NO-BREAK SPACE}"), "note") for each in inside)]
+
+
+def _placed(
+    shown: Drawing, columns: Sequence[Sequence[str]], texts: Mapping[str, list[tuple[str, str]]]
+) -> tuple[list[float], list[float]]:
+    """The left edge and the width of each column."""
+    stage = {box.id: box.stage for box in shown.boxes}
+    lefts: list[float] = []
+    widths: list[float] = []
+    x = _MARGIN
+    for number, column in enumerate(columns):
+        if number:
+            same = stage[column[0]] == stage[columns[number - 1][0]]
+            x += widths[-1] + (_GAP if same else _BAND_GAP)
+        longest = max(len(text) * _LETTER[kind] for box_id in column for text, kind in texts[box_id])
+        lefts.append(x)
+        widths.append(16 + longest)
+    return lefts, widths
 
 
 def _ports(shown: Drawing, box_id: str) -> int:
@@ -165,7 +194,13 @@ def _settled(shown: Drawing, column: Sequence[str], at: dict[str, tuple[float, f
     return sorted(column, key=middle)
 
 
-def _bands(shown: Drawing, columns: Sequence[Sequence[str]], bottom: float) -> list[str]:
+def _bands(
+    shown: Drawing,
+    columns: Sequence[Sequence[str]],
+    lefts: Sequence[float],
+    widths: Sequence[float],
+    bottom: float,
+) -> list[str]:
     stage = {box.id: box.stage for box in shown.boxes}
     sinks = {box.id for box in shown.boxes if box.kind == _SINK}
     spans: dict[int, list[int]] = {}
@@ -173,8 +208,8 @@ def _bands(shown: Drawing, columns: Sequence[Sequence[str]], bottom: float) -> l
         spans.setdefault(stage[column[0]], []).append(number)
     parts = []
     for number, places in spans.items():
-        x = _MARGIN / 2 + places[0] * (_WIDTH + _GAP)
-        width = len(places) * (_WIDTH + _GAP) - _GAP + _MARGIN
+        x = lefts[places[0]] - _MARGIN / 2
+        width = lefts[places[-1]] + widths[places[-1]] + _MARGIN / 2 - x
         parts.append(f'<rect class="band" x="{x:.0f}" y="6" width="{width:.0f}" height="{bottom:.0f}"/>')
         name = f"stage {number}" if number else "sources"
         if columns[places[0]][0] in sinks:
