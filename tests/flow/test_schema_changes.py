@@ -167,3 +167,54 @@ def test_files_that_lack_a_new_column_say_what_to_do(spark: SparkSession, tmp_pa
         else:
             flow.step()
         flow.close()
+
+
+def test_a_source_of_another_kind_under_the_same_name_says_so_and_the_first_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.json").write_text('{"id": 1}\n')
+
+    def declared(source: hf.Source | None) -> hf.Flow:
+        flow = hf.Flow("kinds", log=tmp_path / "log", spark=spark, partitions=1)
+        if source is None:
+            flow.input("t", "id long")
+        else:
+            flow.source("t", source)
+        return flow.view("v", "SELECT id FROM t")
+
+    def files() -> hf.Source:
+        return hf.files(tmp_path / "in", format="json", schema="id long")
+
+    with declared(files()) as flow:
+        flow.step()
+    for other in (hf.table(spark.range(3)), hf.rate(5), None):
+        with declared(other) as flow, pytest.raises(SchemaChanged, match="what the log has of it came from files"):
+            flow.step()
+    (tmp_path / "in/2.json").write_text('{"id": 2}\n')
+    with declared(files()) as flow:
+        flow.step()
+        assert sorted(flow.read("v").collect()) == [(1,), (2,)]
+
+
+def test_text_files_of_the_past_that_do_not_fit_a_new_schema_say_so_without_java(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.csv").write_text("id,v\n1,x\n")
+
+    def declared(schema: str) -> hf.Flow:
+        flow = hf.Flow("texts", log=tmp_path / "log", spark=spark, partitions=1)
+        flow.source("t", hf.files(tmp_path / "in", format="csv", schema=schema, options={"header": True}))
+        return flow.view("v", "SELECT * FROM t")
+
+    with declared("id long, v string") as flow:
+        flow.step()
+    with (
+        declared("id long, v timestamp") as flow,
+        pytest.raises(SchemaChanged, match=r"its schema changed.*1\.csv") as no,
+    ):
+        flow.step()
+    assert "py4j" not in str(no.value).lower() and "org.apache" not in str(no.value)
+    with declared("id long, v string") as flow:
+        assert flow.read("v").collect() == [(1, "x")]

@@ -41,6 +41,7 @@ class KeyedSource(Source):
         self.fields = self.versions.arrivals
         self.replayable = inner.replayable
         self.keeps_rows = inner.keeps_rows
+        self.origin = inner.origin
         self.patience = inner.patience
         self._strict = missing(subject, on_missing, self.versions.order, default="error") == "error"
         self._next = 0

@@ -38,6 +38,7 @@ def rate(rows_per_epoch: int, keys: int = 1000, seed: int = 0, epochs: int | Non
 class Rate(Source):
     """See `rate`."""
 
+    origin = "hf.rate"
     fields = (Field("id", "bigint"), Field("key", "bigint"), Field("value", "double"), Field("at", "timestamp"))
 
     def __init__(self, rows_per_epoch: int, keys: int, seed: int, epochs: int | None) -> None:

@@ -25,6 +25,7 @@ class Recorded(Source):
         self.in_order = source.in_order
         self.versions = source.versions
         self.keeps_rows = source.keeps_rows
+        self.origin = source.origin
 
     def in_session(self, zone: str) -> None:
         self.source.in_session(zone)

@@ -149,6 +149,7 @@ class _OfFrame:
 class Replaced(Source):
     """See `replaced`."""
 
+    origin = "hf.replaced"
     replayable = False
 
     def __init__(

@@ -29,6 +29,7 @@ from holdfast.plan.types import arrow_type
 class Replicated(Source):
     """See `holdfast.files`, ``replicas=True``."""
 
+    origin = "copies of files"
     patience = 2.0
 
     def __init__(

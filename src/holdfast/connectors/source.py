@@ -88,6 +88,10 @@ class Source(ABC):
     """Whether the log keeps the source's rows although an offer can be read again: then a view that is declared later
     is filled from the log, and the input may be gone by then."""
 
+    origin: str = ""
+    """Which of Holdfast's own sources it is, in words. What was taken of one kind cannot be read by another, so a flow
+    remembers it; ``""``: a source of the user's own."""
+
     patience: float = 0.0
     """While ``flow.run`` finds nothing to do, it asks the source again after twenty times what asking took, but not
     later than after so many seconds. (An explicit ``flow.step`` always asks.)"""

@@ -22,6 +22,8 @@ def table(df: Any) -> Table:
 class Table(Source):
     """See `table`."""
 
+    origin = "a DataFrame"
+
     def __init__(self, df: Any) -> None:
         schema = getattr(df, "schema", None)
         if schema is None or not hasattr(df, "sparkSession"):

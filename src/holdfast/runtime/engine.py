@@ -377,7 +377,13 @@ class Engine:
     def _recover(self, known: KnownSources) -> None:
         try:
             with self._recoverer.following(known.former):
-                self._recoverer.open()
+                try:
+                    self._recoverer.open()
+                except HoldfastError:
+                    raise
+                except Exception as error:  # a file of the past that does not read as it is declared now
+                    self._intake.blame(error)
+                    raise
         except (InputError, SchemaError) as error:
             for changed in known.changed.values():
                 raise SchemaChanged(f"{changed}: {error}", **changed.fields) from error

@@ -70,6 +70,13 @@ class Intake:
         # Every source is told, whatever the others say.
         return any([self._sources[name].reject(offer, error) for name, offer in offers.items()])
 
+    def blame(self, error: Exception) -> None:
+        """Raise the error of the file that ``error``, of Spark's, names, if what was taken of a source has it."""
+        for name, offers in self.taken.items():
+            if name in self._sources and self._sources[name].origin:
+                for _, offer in offers:
+                    self._sources[name].reject(offer, error)
+
     def take(self, lineage: Lineage) -> None:
         """An epoch is complete, or a history begins with a base: then all that its epochs took is as it says."""
         if isinstance(lineage, Folded):

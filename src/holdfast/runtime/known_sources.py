@@ -47,6 +47,9 @@ class Known:
     kept: tuple[str, ...] = ()
     """The types of the rows that its log holds; empty: those of its columns."""
 
+    origin: str = ""
+    """Which of Holdfast's own sources it was; empty: another, or not known."""
+
     @property
     def version(self) -> ViewVersion:
         assert self.log is not None
@@ -58,6 +61,8 @@ class Known:
             said |= {"log": self.log, "key": list(self.key), "operators": list(self.operators)}
         if self.versions is not None:
             said |= {"versions": dict(self.versions), "kept": list(self.kept)}
+        if self.origin:
+            said |= {"origin": self.origin}
         return said if self.upto is None else {**said, "upto": self.upto}
 
     @staticmethod
@@ -72,6 +77,7 @@ class Known:
             said.get("upto"),
             said.get("versions"),
             tuple(said.get("kept", ())),
+            said.get("origin", ""),
         )
 
     def columns(self) -> str:
@@ -103,7 +109,7 @@ class KnownSources:
         """Input → its log of before its schema changed, for those whose rows can follow."""
 
         self._rekeyed: dict[str, SchemaChanged] = {}
-        """Source → that its rows replaced each other by other columns before, or did not."""
+        """Source → that its rows replaced each other by other columns before, or did not; or came from elsewhere."""
 
         self.returned: set[str] = set()
         """The operators that keep inputs which were not declared when the flow ran last."""
@@ -117,8 +123,18 @@ class KnownSources:
             since = earlier.since if earlier is not None and earlier.fields == fields else last + 1
             versions = None if source.versions is None else source.versions.said()
             kept = () if versions is None or log is None else tuple(f.type for f in state.flow.operators[log].fields)
-            self._now[name] = Known(fields, since, not source.replayable, log, key, operators, None, versions, kept)
-            if earlier is not None and earlier.versions != versions and last >= 0:
+            self._now[name] = Known(
+                fields, since, not source.replayable, log, key, operators, None, versions, kept, source.origin
+            )
+            if (
+                earlier is not None
+                and last >= 0
+                and earlier.origin != source.origin
+                and earlier.origin
+                and source.origin
+            ):
+                self._rekeyed[name] = _origin_changed(name, earlier, source.origin)
+            elif earlier is not None and earlier.versions != versions and last >= 0:
                 self._rekeyed[name] = _key_changed(name, earlier, self._now[name])
             elif earlier is not None and earlier.fields != fields and last >= 0:
                 self._changed(name, earlier, last, state)
@@ -167,6 +183,17 @@ class KnownSources:
 
 def _until(known: Known, last: int) -> Known:
     return replace(known, upto=last)
+
+
+def _origin_changed(name: str, before: Known, now: str) -> SchemaChanged:
+    return SchemaChanged(
+        f"source '{name}': it is declared as {now}, and what the log has of it came from {before.origin}, which cannot "
+        "be read so. Declare it as it was; or give what comes from now on another name, and have views read both "
+        "(UNION ALL)",
+        name=name,
+        before=before.origin,
+        now=now,
+    )
 
 
 def _key_changed(name: str, before: Known, now: Known) -> SchemaChanged:
