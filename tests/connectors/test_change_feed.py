@@ -193,3 +193,23 @@ def test_a_feed_that_cannot_be_is_refused_at_the_call(tmp_path: Path) -> None:
     ):
         with pytest.raises(DeclarationError, match=message):
             hf.files(tmp_path, **{"format": "json", **given})  # type: ignore[arg-type]
+
+
+def test_lines_that_are_no_envelopes_are_not_passed_over_and_plain_envelopes_are_no_reason_to_warn(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.json").write_text('{"after": {"id": 1, "v": "x"}, "op": "c", "ts_ms": 5}\n')
+    with hf.Flow("feed", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        schema = "id long, v string"
+        flow.source("t", hf.files(tmp_path / "in", format="json", schema=schema, envelope="debezium"), key="id")
+        flow.view("rows", "SELECT * FROM t")
+        with caplog.at_level("WARNING", "holdfast"):
+            flow.step()
+        assert caplog.text == ""
+        (tmp_path / "in/2.json").write_text('{"id": 2, "v": "y"}\n')
+        with pytest.raises(hf.HoldfastError, match=r"2\.json': column 'op' or 'payload' is missing.*it has id, v"):
+            flow.step()
+        (tmp_path / "in/2.json").unlink()
+        flow.step()
+        assert [tuple(row) for row in flow.read("rows").collect()] == [(1, "x")]

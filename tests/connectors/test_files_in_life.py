@@ -248,3 +248,50 @@ def test_an_edit_in_place_is_warned_of_and_a_touch_is_not(place: Path, caplog: p
         assert source.poll() is None and source.poll() is None
     (record,) = caplog.records
     assert "was written to after it was taken" in record.getMessage() and record.__dict__["path"] == str(path)
+
+
+def test_a_header_in_another_order_is_said_with_both_orders(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.csv").write_text("v,id\nx,1\n")
+    with hf.Flow("header", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        source = hf.files(tmp_path / "in", format="csv", schema="id long, v string", options={"header": True})
+        flow.source("t", source).view("rows", "SELECT * FROM t")
+        with pytest.raises(
+            BadFile, match=r"CSV header does not conform to the schema\. Header: v, id Schema: id, v"
+        ) as no:
+            flow.step()
+        assert "py4j" not in str(no.value).lower() and "calling" not in str(no.value)
+        (tmp_path / "in/1.csv").write_text("id,v\n1,x\n")
+        flow.step()
+        assert flow.read("rows").collect() == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "said"),
+    [
+        ("json", {"encoding": "UTF-16"}, "The UTF-16 encoding must not be included in the denyList"),
+        ("json", {"multiLine": "yes"}, 'For input string: "yes"'),
+        ("csv", {"encoding": "klingon"}, "but got klingon"),
+        ("csv", {"quote": "ab"}, "The value of quote cannot be more than one character, but got ab"),
+        ("csv", {"header": "maybe"}, "header flag can be true or false"),
+        ("csv", {"timeZone": "Mars/Olympus"}, "The timezone: Mars/Olympus is invalid"),
+    ],
+)
+def test_options_that_spark_refuses_are_said_without_java(
+    spark: SparkSession, tmp_path: Path, format: str, options: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1").write_text({"json": '{"id": 1}', "csv": "1"}[format])
+
+    def flow_with(options: dict[str, Any]) -> hf.Flow:
+        flow = hf.Flow("options", log=tmp_path / "log", spark=spark, partitions=1)
+        flow.source("t", hf.files(tmp_path / "in", format=format, schema="id long", options=options))
+        return flow.view("rows", "SELECT * FROM t")
+
+    with flow_with(options) as flow, pytest.raises(DeclarationError, match="Spark refuses these options: ") as no:
+        flow.step()
+    assert said in str(no.value) and str(tmp_path / "in") in str(no.value)
+    assert "SQLSTATE" not in str(no.value) and "org.apache" not in str(no.value)
+    with flow_with({}) as flow:
+        flow.step()
+        assert flow.read("rows").collect() == [(1,)]

@@ -131,6 +131,7 @@ def feed_form(
 class ChangeFeed(Source):
     """What a feed of changes makes of a collection."""
 
+    origin = "a feed of changes"
     retracts = True
     in_order = True
 

@@ -27,7 +27,9 @@ _LINES = 200
 class ColumnPolicies:
     """What is done about columns, and which were warned of."""
 
-    def __init__(self, on_missing: OnMissingColumn, on_extra: OnExtraColumn) -> None:
+    def __init__(self, on_missing: OnMissingColumn, on_extra: OnExtraColumn, one_of: tuple[str, ...] = ()) -> None:
+        """``one_of``: columns of which a file must have one."""
+        self._one_of = one_of
         self.on_missing = on_missing
         self.on_extra = on_extra
         self._warned: set[tuple[str, str]] = set()
@@ -35,11 +37,19 @@ class ColumnPolicies:
     @property
     def look(self) -> bool:
         """Whether it matters which columns a file has."""
-        return self.on_missing != "null" or self.on_extra != "ignore"
+        return bool(self._one_of) or self.on_missing != "null" or self.on_extra != "ignore"
 
     def check(self, path: str, found: Collection[str], declared: Sequence[str]) -> None:
         """Raise, or warn once, of a column of a file."""
         extra = [name for name in found if name not in declared]
+        if self._one_of and not set(self._one_of) & set(found):
+            needed = " or ".join(map(repr, self._one_of))
+            raise SchemaError(
+                f"file {path!r}: column {needed} is missing, which says what happened to a row; it has "
+                f"{', '.join(sorted(found))}",
+                path=path,
+                column=self._one_of[0],
+            )
         for name in declared:
             if name not in found and self.on_missing != "null":
                 hint = did_you_mean(name, extra) or (f"; it has {', '.join(extra)}, undeclared" if extra else "")

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.connectors.bad_lines import HIDDEN
 from holdfast.connectors.column_policies import ColumnPolicies
 from holdfast.connectors.source import Offer, Source
-from holdfast.connectors.spark_files import load
+from holdfast.connectors.spark_files import load, refusing
 from holdfast.errors import DeclarationError, SchemaError
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
@@ -105,7 +105,8 @@ class InferredFiles(Source):
         if not paths:
             raise SchemaError("files: there is no file yet to infer the schema from; give schema='…'")
         reader = spark.read.options(**self._options, inferSchema="true")
-        found = load(reader, self._format, paths).schema
+        with refusing("files", paths):
+            found = load(reader, self._format, paths).schema
         return self._made(
             ", ".join(f"{quoted(each.name)} {ddl_type(type_text(each.dataType))}" for each in found.fields)
         )

@@ -30,7 +30,7 @@ from holdfast.connectors.arrow_to_spark_types import spark_type
 from holdfast.connectors.avro_header import AvroHeader, read_header
 from holdfast.connectors.bad_lines import BAD, FILE, HIDDEN, OnBadRows, Quarantined, reason_column, shown
 from holdfast.connectors.change_feed import ChangeFeed, Envelope, feed_form
-from holdfast.connectors.column_policies import OnExtraColumn, OnMissingColumn, json_columns
+from holdfast.connectors.column_policies import ColumnPolicies, OnExtraColumn, OnMissingColumn, json_columns
 from holdfast.connectors.fetched_files import FetchedFiles
 from holdfast.connectors.file_access import File
 from holdfast.connectors.file_form import FileForm, InferredFiles, file_form
@@ -187,13 +187,21 @@ def _feed(
     if envelope is not None and format == "csv":
         raise DeclarationError(f"{subject}: an envelope has rows inside it; format must be 'json', 'avro' or 'parquet'")
     form = feed_form(subject, schema, op, envelope, envelope_columns, wrapped=envelope is not None and format == "json")
-    files = Files(path, format, form.physical, max_files_per_epoch, on_bad_file, options, identity, fetch_to=fetch_to)
+    # JSON leaves out what is NULL: an envelope of an insertion need not have 'before'.
+    lines = FileForm(
+        ColumnPolicies("warn" if op else "null", "ignore", (form.op, *(("payload",) if form.wrapped else ())))
+    )
+    files = Files(
+        path, format, form.physical, max_files_per_epoch, on_bad_file, options, identity,
+        lines if format == "json" else None, fetch_to,
+    )  # fmt: skip
     return ChangeFeed(files, form, subject)
 
 
 class Files(Source):
     """See `files`."""
 
+    origin = "files"
     patience = 2.0
     in_order = True
 
@@ -354,7 +362,9 @@ class Files(Source):
         ddl, derived = _ddl(self._inside), bool(self._said) or self._form.quarantine
         if self._form.quarantine:
             ddl += f", {_ddl([BAD])}"
-        frame = spark_files.read(spark, self._format, ddl, self._options_of(offer), paths, placed=placed or derived)
+        frame = spark_files.read(
+            spark, self._format, ddl, self._options_of(offer), paths, placed=placed or derived, subject=self._subject
+        )
         spark_files.check_whole(frame, sum(file.size for file in files), self._subject)
         if derived:
             frame = frame.selectExpr(*self._columns(), *(("_path", "_block", "_row") if placed else ()))

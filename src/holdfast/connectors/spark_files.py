@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from holdfast.connectors.bad_lines import find_line
 from holdfast.connectors.file_access import FileAccess
-from holdfast.errors import BadFile, DeclarationError
+from holdfast.errors import BadFile, DeclarationError, HoldfastError
 from holdfast.foundation.nearest_name import did_you_mean
 
 
@@ -108,7 +109,14 @@ def checked_options(given: Mapping[str, object], format: str, subject: str) -> d
 
 
 def read(
-    spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: Sequence[str], *, placed: bool = False
+    spark: Any,
+    format: str,
+    ddl: str,
+    options: Mapping[str, str],
+    paths: Sequence[str],
+    *,
+    placed: bool = False,
+    subject: str = "files",
 ) -> Any:
     """The rows of exactly the files at ``paths``, as a DataFrame; ``placed``: with where each of them was. With a
     column ``_bad``, lines that do not read are rows, too, with their text in it."""
@@ -120,10 +128,11 @@ def read(
     if plain or together:
         colons = _PLAIN if any(":" in path for path in plain) else {}
         # A pattern is resolved component by component, which colons elsewhere in the list do not disturb.
-        frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together], placed))
+        frames.append(_frame(spark, format, ddl, {**options, **colons}, [*plain, *together], placed, subject))
     for path in alone:
         # With several paths Spark (4.3) reads all of them again for each that looks like a pattern.
-        frames.append(_frame(spark, format, ddl, {**options, **_PLAIN, "__globPaths__": "false"}, [path], placed))
+        alike = {**options, **_PLAIN, "__globPaths__": "false"}
+        frames.append(_frame(spark, format, ddl, alike, [path], placed, subject))
     return reduce(lambda one, other: one.union(other), frames)
 
 
@@ -179,13 +188,45 @@ def is_empty(path: str, size: int, format: str, options: Mapping[str, str], acce
 
 
 def _frame(
-    spark: Any, format: str, ddl: str, options: Mapping[str, str], paths: list[str], placed: bool = False
+    spark: Any,
+    format: str,
+    ddl: str,
+    options: Mapping[str, str],
+    paths: list[str],
+    placed: bool = False,
+    subject: str = "files",
 ) -> Any:
     lenient = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
     strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     fixed = {**strict, **(lenient if "`_bad`" in ddl else {"mode": "FAILFAST"})}
-    frame = load(spark.read.schema(ddl).options(**{"enforceSchema": "false", **options, **fixed}), format, paths)
+    given = {"enforceSchema": "false", **options, **fixed}
+    tried = (format, *sorted(given.items()))
+    with refusing(subject, paths) if tried not in _TRIED else nullcontext():
+        frame = load(spark.read.schema(ddl).options(**given), format, paths)
+        if tried not in _TRIED:
+            # Spark looks at the values of options only when it is about to read.
+            frame._jdf.queryExecution().toRdd()
+            _TRIED.add(tried)
     return frame.selectExpr("*", *_WHERE) if placed else frame
+
+
+_TRIED: set[tuple[object, ...]] = set()
+"""The options that Spark has taken in this process."""
+
+
+@contextmanager
+def refusing(subject: str, paths: Sequence[str]) -> Iterator[None]:
+    """What Spark refuses without reading a file (options, that is) is an error of the declaration."""
+    try:
+        yield
+    except Exception as error:
+        java = getattr(error, "java_exception", None)
+        said = reason(" ".join((str(error) if java is None else str(java.getMessage())).split()))
+        if isinstance(error, HoldfastError) or named_in(str(error), paths) is not None:
+            raise
+        raise DeclarationError(
+            f"{subject}: Spark refuses these options: {said.removeprefix('requirement failed: ')}", reason=said
+        ) from None
 
 
 def load(reader: Any, format: str, paths: Sequence[str]) -> Any:
@@ -227,5 +268,8 @@ def reason(text: str) -> str:
         return str(avro[-1]).strip()
     sentences = re.findall(r"\[([A-Z][A-Z_.0-9]+)\] ([^\n]*)", text)
     told = [sentence for condition, sentence in sentences if not condition.startswith("FAILED_READ_FILE")]
-    sentence = told[-1] if told else text.split("\n", 1)[0]
+    causes = re.findall(r"^Caused by: [\w.$]+: (.*(?:\n(?!\s+at |\s*\.\.\. |Caused by).+)*)", text, re.M)
+    plain = [" ".join(cause.split()) for cause in causes if not cause.startswith("[")]
+    sentence = told[-1] if told else plain[-1] if plain else text.split("\n", 1)[0]
+    sentence = re.sub(r"\s*CSV file: \S+", "", sentence)
     return re.sub(r"\s*SQLSTATE:? \w+.*", "", sentence).strip()
