@@ -320,3 +320,29 @@ def test_pushing_from_many_threads_loses_nothing_and_doubles_nothing() -> None:
             seen += [row[0] for row in read(source)]
             source.advance(offer)
     assert sorted(seen) == list(range(400))
+
+
+def test_what_pandas_writes_for_null_is_null_in_rows_and_dicts_too() -> None:
+    source = orders("id long, user string, at timestamp, tags array<string>")
+    rows = [
+        {"id": 1, "user": pd.NA, "at": pd.NaT, "tags": ["a", pd.NA]},
+        {"id": 2, "user": "b", "at": None, "tags": None},
+    ]
+    source.insert(rows)
+    assert read(source) == [(1, None, None, ["a", None], 1), (2, "b", None, None, 1)]
+    with pytest.raises(SchemaError, match=r"column 'user': expected string, found nan \(float\); NULL is written None"):
+        source.insert([(1, float("nan"), None, None)])
+
+
+def test_a_time_with_a_zone_is_refused_by_a_column_that_has_none() -> None:
+    source = orders("at timestamp_ntz, several array<timestamp_ntz>")
+    east = dt.datetime(2020, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    for row in ((east, None), (None, [east])):
+        with pytest.raises(SchemaError, match="it has a time zone, and the column has none"):
+            source.insert([row])
+    source.insert([(dt.datetime(2020, 1, 1, 2), None)])
+    assert read(source) == [(dt.datetime(2020, 1, 1, 2), None, 1)]
+
+
+def test_an_input_is_shown_in_one_line() -> None:
+    assert repr(orders()) == "Input('orders': id bigint, user string, amount double)"

@@ -25,6 +25,7 @@ from holdfast.connectors.pushed_rows import as_rows, to_arrow
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import OnMissing, Versions, arrivals, missing
 from holdfast.errors import DeclarationError, InputError, SchemaError
+from holdfast.foundation.first_names import first_names
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.trace.physical import Bools
@@ -44,6 +45,7 @@ class Pending(NamedTuple):
 class PushedRows(Source):
     """A collection whose rows come from code: what `Input` and `KeyedInput` have in common."""
 
+    origin = "rows that code pushes"
     replayable = False
 
     def __init__(self, name: str, fields: tuple[Field, ...], unique: tuple[str, ...] = ()) -> None:
@@ -65,6 +67,12 @@ class PushedRows(Source):
         self._closed = ""
         self._rejected = False
         """Whether the last offer was in no epoch, since something failed: a row of it, maybe."""
+
+    def __repr__(self) -> str:
+        fields = self.fields if self.versions is None else self.versions.fields
+        columns = first_names([f"{field.name} {field.type}" for field in fields])
+        key = f"; key {', '.join(self.versions.key)}" if isinstance(self.versions, Versions) else ""
+        return f"{type(self).__name__}('{self.name}': {columns}{key})"
 
     def discard(self) -> Pending:
         """Forget all changes that no epoch has taken, and say how many. For a change that fails every epoch. Those that

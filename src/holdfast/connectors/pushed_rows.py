@@ -9,7 +9,8 @@ first checked by their classes: one pass at C speed over each column collects th
 Only when something is wrong is a column gone through value by value, to name the row.
 
 Python numbers that are exact in the declared type fit it (an int in a double column); a bool is no number. A datetime
-without a zone is UTC. None is NULL. In pandas, NaN and NaT mean NULL.
+without a zone is UTC; one with a zone is no ``timestamp_ntz``, which has none. None is NULL, and so are pandas' NA and
+NaT wherever they come; NaN is NULL in pandas' own tables only.
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ def _wrong_names(subject: str, found: Sequence[Any], names: Sequence[str], **fie
 
 def _column(values: Sequence[Any], field: Field, subject: str) -> pa.Array:
     kind = arrow_type(field.type)
+    if any(map(_is_gap, set(map(type, values)))):
+        values = [None if _is_gap(type(value)) else value for value in values]
     nested = pa.types.is_nested(kind)
     named = [_with_names(value, kind) for value in values] if nested else values
     try:
@@ -179,7 +182,9 @@ def _column(values: Sequence[Any], field: Field, subject: str) -> pa.Array:
             try:
                 _converted([named[number]], kind)
             except _REFUSALS as error:
-                raise _unfit(subject, number, field, _shown(value), _detail(error)) from None
+                gap = isinstance(value, float) and value != value
+                detail = "; NULL is written None" if gap else _detail(error)
+                raise _unfit(subject, number, field, _shown(value), detail) from None
         # Each value fits alone: structs written as dicts in some rows and as tuples in others.
         raise SchemaError(
             f"{subject}: column {field.name!r}: write its values all in one way", column=field.name
@@ -190,7 +195,7 @@ def _with_names(value: Any, kind: pa.DataType) -> Any:
     """A nested value in which every struct that brings names along is a mapping."""
     types = pa.types
     if value is None or not types.is_nested(kind):
-        return value
+        return None if _is_gap(type(value)) else value
     if types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
         if not isinstance(value, Mapping | list | tuple) or not all(isinstance(pair, tuple | list) for pair in pairs):
@@ -209,6 +214,11 @@ def _with_names(value: Any, kind: pa.DataType) -> Any:
     if isinstance(named, tuple) and len(named) == kind.num_fields:
         return tuple(_with_names(each, member.type) for each, member in zip(named, kind, strict=True))
     return named
+
+
+def _is_gap(kind: type) -> bool:
+    """Whether it is the class of pandas' NA or NaT. It is known by its name: nothing here imports pandas."""
+    return kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
 
 
 def _unfit(subject: str, number: int, field: Field, found: str, detail: str = "") -> SchemaError:
@@ -237,6 +247,8 @@ def _check_classes(values: Iterable[Any], kind: pa.DataType) -> None:
     if not all(issubclass(one, allowed) and not issubclass(one, refused) for one in classes):
         raise Misfit("")
     types = pa.types
+    if types.is_timestamp(kind) and kind.tz is None and any(each is not None and each.tzinfo for each in held):
+        raise Misfit("it has a time zone, and the column has none")
     if not classes or not types.is_nested(kind):
         return
     present = [value for value in held if value is not None]
@@ -335,10 +347,10 @@ def _from_pandas(rows: Any, fields: Sequence[Field], subject: str) -> pa.Table:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
 
 
 def _detail(error: Exception) -> str:
     text = str(error).split("\n", 1)[0]
-    return f"; {text[:1].lower()}{text[1:]}" if text and not isinstance(error, Misfit) else ""
+    return f"; {text[:1].lower()}{text[1:]}" if text else ""
