@@ -85,7 +85,7 @@ class Branch(Flow):
         if to is not None:
             to = arguments.whole(f"branch '{self._record.name}'", "to", to, 0)
         if on_epoch is not None:
-            arguments.callable_with(f"branch '{self._record.name}'", "on_epoch", on_epoch, "one argument, the Epoch")
+            arguments.callable_with(f"branch '{self._record.name}'", "on_epoch", on_epoch, "one argument, the Epoch", 1)
         done = 0
         with self._running():
             while not self._stopping:

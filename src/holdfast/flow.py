@@ -456,7 +456,7 @@ class Flow:
         """
         subject = self._check_view_name(name)
         self._check_query(subject, "the start", start)
-        arguments.callable_with(subject, "the body", body, "one argument, a DataFrame")
+        arguments.callable_with(subject, "the body", body, "one argument, a DataFrame", 1)
         if until is not None and not callable(until):
             until = arguments.whole(subject, "until", until, 0, _MOST_ROUNDS)
         bound = arguments.whole(subject, "max_rounds", max_rounds, 1, _MOST_ROUNDS)
@@ -564,7 +564,7 @@ class Flow:
         error.
 
         From any thread; waits for the epoch at hand."""
-        arguments.callable_with(f"flow '{self.name}'", "a membership handler", function, "one argument, the Change")
+        arguments.callable_with(f"flow '{self.name}'", "a membership handler", function, "one argument, the Change", 1)
         with self._turns.taken("on_membership()", looks=True):
             self._members.add(function)
         return function
@@ -878,7 +878,7 @@ class Flow:
         interval = arguments.number(subject, "interval", interval)
         for what, function, of in (("on_epoch", on_epoch, "the Epoch"), ("on_lease", on_lease, "the LeaseEvent")):
             if function is not None:
-                arguments.callable_with(subject, what, function, f"one argument, {of}")
+                arguments.callable_with(subject, what, function, f"one argument, {of}", 1)
         if min_members is not None:
             min_members = arguments.whole(subject, "min_members", min_members, 0)
         if timeout is not None:
@@ -952,7 +952,7 @@ class Flow:
         subject = f"flow '{self.name}'"
         interval = arguments.number(subject, "interval", interval)
         if on_epoch is not None:
-            arguments.callable_with(subject, "on_epoch", on_epoch, "one argument, the Epoch")
+            arguments.callable_with(subject, "on_epoch", on_epoch, "one argument, the Epoch", 1)
         if self.active:
             raise DeclarationError(f"{subject}: it runs in the background already", flow=self.name)
         with self._turns.taken("start()"):
@@ -1536,7 +1536,7 @@ class Flow:
             if not self._catalog.views or self._closed:
                 return said
             picture = as_svg(self.drawing()).replace(
-                "<svg ", '<svg style="max-width: 100%; min-width: 48em; height: auto" ', 1
+                "<svg ", '<svg style="max-width: 100%; min-width: 60em; height: auto" ', 1
             )
             return f'{said}<div style="overflow-x: auto">{picture}</div>'
         except HoldfastError:

@@ -60,12 +60,11 @@ class Foreach(Sink):
         *,
         ids: bool = False,
     ) -> None:
-        if not callable(function):
-            raise DeclarationError(f"foreach: expected a function (epoch, change), found {type(function).__name__}")
-        if seen is not None and not callable(seen):
-            raise DeclarationError(f"foreach: expected a function for seen, found {type(seen).__name__}")
-        if lineage is not None and not callable(lineage):
-            raise DeclarationError(f"foreach: expected a function for lineage, found {type(lineage).__name__}")
+        arguments.callable_with("foreach", "function", function, "two arguments, (epoch, change)", 2)
+        if seen is not None:
+            arguments.callable_with("foreach", "seen", seen, "no arguments, which returns an epoch", 0)
+        if lineage is not None:
+            arguments.callable_with("foreach", "lineage", lineage, "no arguments, which returns bytes", 0)
         if lineage is not None and seen is None:
             raise DeclarationError("foreach: lineage needs seen: a function that says what it has dealt with")
         self.ids = self.deduplicates = arguments.flag("foreach", "ids", ids)
@@ -126,6 +125,7 @@ class Foreach(Sink):
             self.function(epoch, change)
         except Exception as error:
             name = getattr(self.function, "__name__", repr(self.function))
+            epoch = int((change.schema.metadata or {}).get(b"holdfast.epoch", epoch))  # the flow's own number
             raise SinkError(
                 f"view '{self._view}': epoch {epoch}: the sink function {name} raised {type(error).__name__}: {error}"
                 f"{raised_at(error)}",

@@ -29,8 +29,7 @@ def upserts(
     must have one row for each key (an epoch that adds two of one is refused). ``seen`` and ``lineage``: as for
     `foreach`; without them an epoch may come twice, which does no harm to a store that sets rows by key.
     """
-    if not callable(function):
-        arguments.refuse("upserts", "function", "a function (epoch, rows, keys)", function)
+    arguments.callable_with("upserts", "function", function, "three arguments, (epoch, rows, keys)", 3)
     names = [key] if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) and name for name in names):
         arguments.refuse("upserts", "key", "the name of a column, or a list of names", key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable, Collection
@@ -63,12 +64,33 @@ def text(subject: str, name: str, value: Any, what: str = "a text") -> str:
     return value
 
 
-def callable_with(subject: str, name: str, value: Any, of: str) -> Callable[..., Any]:
-    """A function."""
+def callable_with(subject: str, name: str, value: Any, of: str, count: int | None = None) -> Callable[..., Any]:
+    """A function; one that takes ``count`` arguments, if that is given and the function says what it takes."""
     if not callable(value):
         refuse(subject, name, f"a function of {of}", value)
     function: Callable[..., Any] = value
+    if count is not None and not _takes(function, count):
+        found = getattr(function, "__name__", type(function).__name__)
+        raise ArgumentError(
+            f"{subject}: {name} must be a function of {of}, not {found}{inspect.signature(function)}",
+            subject=subject,
+            argument=name,
+            expected=f"a function of {of}",
+            found=function,
+        )
     return function
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # one that is not written in Python need not say
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def path(subject: str, name: str, value: Any) -> str:

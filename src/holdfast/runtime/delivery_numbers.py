@@ -108,13 +108,13 @@ class DeliveryNumbers:
         self.again: int | None = min([*others, *([] if owed is None else [owed])], default=None)
         """From this epoch on, sinks are given the history's again, since they may have been given others."""
 
-        if sinks and (rolled_back or not here) and term > 1:
+        if (rolled_back or not here) and term > 1:
             self.numbers = self.numbers.renewed(term, last, last)
         if sinks and others:
             self.numbers = self.numbers.renewed(term, min(others) - 1, last)
         self._sinks &= set(sinks)
-        if sinks or said is None or said.get("sinks"):
-            self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
+        # Also without such sinks: a later opening that has one must see that nothing was given in between.
+        self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
 
     def is_new(self, sink: str) -> bool:
         """Whether it was given nothing yet."""

@@ -52,7 +52,7 @@ class Watch:
 
     def __call__(self, function: H) -> H:
         """Tell ``function`` of every change, from the initial set on."""
-        arguments.callable_with("on_membership", "a handler", function, "one argument, the Change")
+        arguments.callable_with("on_membership", "a handler", function, "one argument, the Change", 1)
         with self._changed:
             self._handlers.append((function, 0))
             if self._thread is None:
