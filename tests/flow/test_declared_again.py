@@ -130,3 +130,44 @@ def test_declaring_the_same_again_changes_nothing_and_another_edits(spark: Spark
         assert sorted(map(tuple, flow.read("v").collect())) == [(1, 1), (2, 2)]
         with pytest.raises(DeclarationError, match="already"):
             flow.input("t", "k string")
+
+
+def test_what_follows_an_edited_view_or_function_is_not_blamed_on_another_version(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with hf.Flow("shop", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        orders = flow.input("orders", "id long, user string")
+        flow.udf("shout", lambda text: text + "!", "string")
+        flow.view("names", "SELECT shout(user) AS name, count(*) AS n FROM orders GROUP BY 1")
+        flow.view("top", "SELECT * FROM names ORDER BY n DESC LIMIT 1")
+        orders.insert([(1, "ada"), (2, "ada"), (3, "bob")])
+        flow.step()
+        with caplog.at_level("WARNING", "holdfast"):
+            flow.udf("shout", lambda text: text + "?", "string")
+            flow.step()
+            assert [tuple(row) for row in flow.read("top").collect()] == [("ada?", 2)]
+            flow.view("names", "SELECT shout(user) AS name, count(*) AS n, max(id) AS last FROM orders GROUP BY 1")
+            flow.step()
+            assert [tuple(row) for row in flow.read("top").collect()] == [("ada?", 2, 2)]
+        assert flow.last_recovery is not None and flow.last_recovery.otherwise == ()
+    assert "version of Holdfast" not in caplog.text
+
+
+def test_a_function_that_is_added_after_edits_is_given_the_flows_own_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    got: list[int] = []
+    with hf.Flow("shop", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        orders = flow.input("orders", "id long")
+        flow.view("n", "SELECT count(*) AS n FROM orders")
+        for number in range(3):
+            orders.insert([(number,)])
+            flow.step()
+            flow.view(f"other_{number}", f"SELECT id + {number} AS id FROM orders")
+        flow.sink("n", hf.foreach(lambda epoch, change: got.append(epoch)))
+        orders.insert([(9,)])
+        last = flow.step().epoch
+        flow.view("more", "SELECT id FROM orders")
+        orders.insert([(10,)])
+        last = flow.step().epoch
+    assert got == sorted(set(got)) and got[-1] == last

@@ -65,9 +65,9 @@ MISTAKES = [
         "column 'ts' not found",
     ),
     ("SELECT id, ^rand(id) AS r FROM orders", 'The seed expression "id" of the expression "rand(id)" must'),
-    ("INSERT INTO ^orders SELECT * FROM orders", "The feature is not supported: Table `orders` does not"),
+    ("^INSERT INTO orders SELECT * FROM orders", "INSERT INTO is not supported: a view is a query, such as a SELECT"),
     ("SELECT id FROM orders; ^SELECT name FROM users", "syntax error: Syntax error at or near 'SELECT': extra input"),
-    ("SELECT id FROM orders WHERE id = ^:limit", "Found the unbound parameter: limit. Please, fix `args` and"),
+    ("SELECT id FROM orders WHERE id = ^:limit", "the parameter 'limit' has no value: a view takes no parameters"),
     ("SELECT * FROM ^orders VERSION AS OF 3", "The feature is not supported: Time travel on the relation:"),
     (
         "SELECT * FROM ^orders TIMESTAMP AS OF '2020-01-01'",

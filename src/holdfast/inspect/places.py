@@ -158,7 +158,7 @@ class Durable(Place):
         return layer_path(trace, name)
 
 
-_KEYS = {"operators", "collections", "dataflow", "before", "former", "session", "sources"}
+_KEYS = {"operators", "collections", "dataflow", "before", "former", "session", "versions", "sources"}
 
 
 def _is_description(kept: dict[str, Any]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +93,11 @@ class FlowDescription:
 
     def otherwise(self, state: CompiledFlow) -> list[str]:
         """The views that have another plan than when the flow ran last although nobody changed their text, nor what
-        they read."""
-        before: dict[str, Any] = next((found for one in self._read() if (found := one.get("collections"))), {})
-        if not before:
+        they read: another version of Holdfast or of Spark reads them. Under the same versions it is a function, or a
+        view that they read, that was edited."""
+        last: dict[str, Any] = next((one for one in self._read() if one.get("collections")), {})
+        before = last.get("collections", {})
+        if not before or last.get("versions") == _versions():
             return []
         now, known = state.description()["collections"], self.sources()
         changed = {
@@ -118,7 +122,7 @@ class FlowDescription:
         if self._old_forms:
             # Nothing else says what they were, until an epoch does.
             description["before"] = self._old_forms
-        self._description = description
+        self._description = description = {**description, "versions": _versions()}
         self._directory.write_collections(description)
         for replica in self._replicas.values():
             try:
@@ -162,3 +166,14 @@ class FlowDescription:
             with suppress(StoreError, LogDamaged):
                 known.append(replica.read_collections())
         return known
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """The versions that read a view's text, as far as they are known."""
+    from holdfast import __version__
+
+    found = {"holdfast": __version__}
+    with suppress(metadata.PackageNotFoundError):  # a platform's own Spark
+        found["pyspark"] = metadata.version("pyspark")
+    return found

@@ -271,4 +271,4 @@ def _aliases(plan: CatalystOperator) -> Iterator[CatalystExpression]:
 
 def _words(name: str) -> str:
     """CreateTable → CREATE TABLE."""
-    return " ".join(re.findall(r"[A-Z][a-z]*", name)).upper()
+    return " ".join(re.findall(r"[A-Z][a-z]*", name.removesuffix("Statement"))).upper()

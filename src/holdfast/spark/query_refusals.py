@@ -63,6 +63,10 @@ def refused(
         kind, name = UnknownName, about.get("routineName", "").replace("`", "")
         message = f"function {name!r} not found{did_you_mean(name, [*functions, *_FUNCTIONS])}"
         fields["name"] = name
+    elif condition == "UNBOUND_SQL_PARAMETER":
+        name = about.get("name", "")
+        message = f"the parameter {name!r} has no value: a view takes no parameters, so write the value into the text"
+        fields["name"] = name
     elif condition == "UNION_NOT_SUPPORTED_IN_RECURSIVE_CTE":
         message = (
             "UNION in a WITH RECURSIVE is taken in the text of a view, and not in a DataFrame, whose text Spark alone "

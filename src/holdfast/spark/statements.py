@@ -107,10 +107,11 @@ public class Statements {
     SparkSession.setActiveSession(session);
     try {
       LogicalPlan parsed = session.sessionState().sqlParser().parsePlan(text);
-      // Analysing does not execute: a command would only be found here.
+      // A command is refused as one, before Spark has its say about what it would do.
+      if (isCommand(parsed)) return new Analysis(parsed, parsed.nodeName());
+      // Analysing does not execute: some commands are found only here.
       LogicalPlan plan = analysed(session, parsed);
-      boolean command = isCommand(parsed) || isCommand(plan);
-      return new Analysis(plan, command ? parsed.nodeName() : "");
+      return new Analysis(plan, isCommand(plan) ? parsed.nodeName() : "");
     } finally {
       if (before.isDefined()) SparkSession.setActiveSession((SparkSession) before.get());
       else SparkSession.clearActiveSession();
