@@ -366,3 +366,24 @@ def test_functions_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Pat
     flow.udf("f", lambda number: number + 1, "long")
     with pytest.raises(SqlError, match="Lambda function with Python UDF"):
         flow.view("v", "SELECT transform(xs, x -> f(x)) AS y FROM t")
+
+
+def test_a_function_that_exits_is_an_error_of_the_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    def leave(number: int) -> int:
+        if number > 1:
+            raise SystemExit(3)
+        return number
+
+    with hf.Flow("exits", log=tmp_path, spark=spark, partitions=1) as flow:
+        t = flow.input("t", "id long")
+        flow.udf("leave", leave, "long")
+        flow.view("v", "SELECT leave(id) AS i FROM t")
+        t.insert([(1,)])
+        flow.step()
+        t.insert([(2,)])
+        with pytest.raises(EvaluationError, match=r"view 'v', epoch 1: function 'leave'\(2\) raised SystemExit: 3"):
+            flow.step()
+        t.discard()
+        t.insert([(0,)])
+        flow.step()
+        assert sorted(flow.read("v").collect()) == [(0,), (1,)]

@@ -166,7 +166,7 @@ def answer(call: Called, arguments: Sequence[pa.Array], rows: int) -> pa.Array:
             result = _only(function(iter([given[0] if len(given) == 1 else tuple(given)])))
         else:
             result = function(*given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EvaluationError(
             f"function '{call.name}' raised {type(error).__name__}: {error}{raised_at(error)}", function=call.name
         ) from error
@@ -186,7 +186,7 @@ def _row_by_row(call: Called, function: Callable[..., Any], arguments: Sequence[
     for row in zip(*columns, strict=True) if columns else ((),) * rows:
         try:
             made.append(function(*row))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EvaluationError(
                 f"{_shown(call, row)} raised {type(error).__name__}: {error}{raised_at(error)}",
                 function=call.name,

@@ -79,7 +79,7 @@ def _answer(function: Callable[..., Any], row: tuple[Any, ...], kind: pa.DataTyp
         call = call[:_LONGEST] + "…"
     try:
         value = function(*row)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EvaluationError(
             f"{call} raised {type(error).__name__}: {error}{raised_at(error)}", function=subject, arguments=repr(row)
         ) from error
