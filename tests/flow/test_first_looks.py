@@ -60,3 +60,16 @@ def test_a_flow_of_many_views_is_still_one_short_line(spark: SparkSession, tmp_p
     assert "views: view_0, view_1, view_2, view_3, view_4, … 35 more; sinks: none" in repr(flow.status())
     for line in (repr(flow), repr(flow.status())):
         assert "\n" not in line and len(line) < 400 + len(str(tmp_path))
+
+
+def test_what_a_look_up_found_and_what_changed_are_one_line_each(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("shop", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        users = flow.input("users", "id long, name string", key="id")
+        flow.view("names", "SELECT id, max(name) AS name FROM users GROUP BY id")
+        assert "latency: no epoch since the flow was opened" in repr(flow.status())
+        users.upsert([(number, f"u{number}") for number in range(9)])
+        flow.step()
+        assert repr(users) == "KeyedInput('users': id bigint, name string; key id)"
+        assert repr(flow.lookup("names", id=3)) == "Found('names' at epoch 0: id 3, name 'u3')"
+        assert repr(flow.lookup("names", id=99)) == "Found('names' at epoch 0: no rows)"
+        assert "latency: median " in repr(flow.status())

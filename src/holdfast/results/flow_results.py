@@ -321,6 +321,11 @@ class Latency:
     median: float = 0.0
     p99: float = 0.0
 
+    def __str__(self) -> str:
+        if not self.p99:
+            return "no epoch since the flow was opened"
+        return f"median {self.median * 1000:,.0f} ms, p99 {self.p99 * 1000:,.0f} ms"
+
 
 @dataclass(frozen=True)
 class MaintenanceStatus:
@@ -355,6 +360,11 @@ class Unsafe:
 
     epochs: int
     bytes: int
+
+    def __str__(self) -> str:
+        if not self.epochs:
+            return "nothing"
+        return f"{self.epochs:,} {'epoch' if self.epochs == 1 else 'epochs'}, {self.bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True)
@@ -497,11 +507,11 @@ class Status:
             ("flow", self.flow),
             ("epoch", "none yet" if self.epoch < 0 else f"{self.epoch:,}"),
             ("safe", "nothing yet" if self.durability.safe < 0 else f"up to epoch {self.durability.safe:,}"),
-            ("at risk", f"{unsafe.epochs:,} epochs, {unsafe.bytes / 1e6:,.1f} MB" if unsafe.epochs else "nothing"),
+            ("at risk", str(unsafe)),
             ("waiting", first_names([f"{name} {count:,}" for name, count in waiting.items() if count]) or "nothing"),
             ("views", first_names(self.views) or "none"),
             ("sinks", first_names([f"{sink.view} → {sink.kind}" for sink in self.sinks]) or "none"),
-            ("latency", f"median {self.latency.median * 1000:,.0f} ms, p99 {self.latency.p99 * 1000:,.0f} ms"),
+            ("latency", str(self.latency)),
         ]
         found += [(f"a crash of {each.what}", str(each)) for each in self.crash_now[:2]]
         if self.owed:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import HoldfastError
+from holdfast.foundation.first_names import first_names
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Found:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
+    def __repr__(self) -> str:
+        return f"Found('{self.view}' at epoch {self.epoch}: {_first_rows(self.table)})"
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -62,3 +66,13 @@ class Changes:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"Changes('{self.view}' at epoch {self.epoch}: {_first_rows(self.table)})"
+
+
+def _first_rows(table: pa.Table) -> str:
+    """The first few rows, on one line, and how many more there are."""
+    if not table.num_rows:
+        return "no rows"
+    return first_names([", ".join(f"{name} {value!r}" for name, value in row.items()) for row in table.to_pylist()])

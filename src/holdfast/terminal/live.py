@@ -57,8 +57,7 @@ class Progress:
         self.waiting = {name: source.waiting for name, source in status.sources.items()}
         durability = status.durability
         self.safe = f"epoch {durability.safe:,}" if durability.safe >= 0 else "-"
-        at_risk = durability.unsafe
-        self.at_risk = f"{at_risk.epochs:,} epochs, {at_risk.bytes / 1e6:,.1f} MB" if at_risk.epochs else "nothing"
+        self.at_risk = str(durability.unsafe)
         self.sinks = ", ".join(f"{sink.view} (epoch {sink.epoch})" for sink in status.sinks)
 
     @property
