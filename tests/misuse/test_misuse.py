@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def _world(spark: SparkSession, directory: Path) -> dict[str, Any]:
         """A flow with a view over rows, run once."""
         with hf.Flow("viewed", log=directory / "viewed", spark=spark, partitions=1) as viewed:
             viewed.udf("parsed", int, "int")
+            viewed.udf("left_at_once", sys.exit, "int")
             pushed = viewed.input("t", "x long, s string")
             viewed.view("v", query)
             pushed.insert(rows)
