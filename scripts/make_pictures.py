@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import nbformat
@@ -44,13 +45,17 @@ def flow_and_live(place: Path) -> None:
     console = Console(record=True, width=72, force_terminal=True, file=io.StringIO())
     for epoch in range(40):
         orders.insert([(epoch * 5000 + n, f"u{seed.randrange(1000)}", seed.random() * 100) for n in range(5000)])
+        if epoch == 37:
+            flow.wait_safe(timeout=60)
         if epoch == 10:  # Spark is warm
             progress = Progress()
         done = flow.step()
         if epoch >= 10:
             progress.add(done)
+            time.sleep(0.1)
     progress.stands(flow.status())
     console.print(Screen(console, flow.name, progress)._table())
+    console.print()  # the picture cuts the last line off below its letters
     svg = console.export_svg(title="holdfast run app.py")
     (IMAGES / "live.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))  # no fonts from elsewhere
     (IMAGES / "dataflow.svg").write_text(as_svg(flow.drawing()))
@@ -64,26 +69,41 @@ def notebook(place: Path) -> None:
     parts = []
     for cell in made.cells:
         if cell.cell_type == "markdown":
-            parts += [f"<p>{html.escape(text).removeprefix('# ')}</p>" for text in cell.source.split("\n\n")]
+            parts += map(_paragraph, cell.source.split("\n\n"))
             continue
         parts.append(f"<pre class=code>{html.escape(cell.source)}</pre>")
         for output in cell.outputs:
             data = output.get("data", {})
-            parts.append(data.get("text/html") or f"<pre>{html.escape(data.get('text/plain') or output.text)}</pre>")
+            text = data.get("text/plain") or output.get("text", "")
+            if data.get("text/html") or text:  # progress that was shown and taken away again is empty
+                parts.append(data.get("text/html") or f"<pre>{html.escape(text)}</pre>")
     style = (
         "body { font: 14px system-ui, sans-serif; margin: 24px; width: 900px }"
+        "code { background: #f4f5f7; padding: 0 3px } h2 { font-size: 20px }"
         ".code { background: #f4f5f7; padding: 8px }"
         "table { border-collapse: collapse; margin: 8px 0 } td, th { border: 1px solid #ccd; padding: 3px 8px }"
     )
     page = place / "notebook.html"
-    page.write_text(f"<meta charset=utf-8><style>{style}</style>{''.join(parts)}")
+    height = "<script>onload = () => document.title = `height ${document.documentElement.scrollHeight}`</script>"
+    page.write_text(f"<meta charset=utf-8><title></title><style>{style}</style>{height}{''.join(parts)}")
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("notebook.png was not made: there is no chromium on the PATH")
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=960,2100", "--disable-gpu"]
-    subprocess.run(
-        [chromium, *options, f"--screenshot={IMAGES / 'notebook.png'}", page.as_uri()], check=True, capture_output=True
-    )
+    browser = [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
+
+    def run(*options: str) -> str:
+        done = subprocess.run([*browser, *options, page.as_uri()], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    found = re.search(r"<title>height (\d+)", run("--window-size=960,100", "--dump-dom"))
+    assert found is not None
+    run(f"--window-size=960,{int(found[1]) + 24}", f"--screenshot={IMAGES / 'notebook.png'}")
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph of Markdown, as far as the notebook uses it."""
+    said = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text.lstrip("# ")))
+    return f"<h2>{said}</h2>" if text.startswith("#") else f"<p>{said}</p>"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, S
 from rich.text import Text
 
 from holdfast.errors import Fenced, HoldfastError, MemberLost
+from holdfast.foundation.counted import counted
 from holdfast.reporting import activity
 from holdfast.reporting.redaction import redact, redacted
 from holdfast.terminal.events import events_shown
@@ -313,7 +314,7 @@ def read(
         write_file(shown, format, output)
         problems.print(f"{shown.num_rows:,} rows written to {output}", markup=False, highlight=False, soft_wrap=True)
     elif format is Format.TABLE:
-        print_rows(shown, console, f"{view}: {rows.num_rows:,} rows")
+        print_rows(shown, console, f"{view}: {counted(rows.num_rows, 'row')}")
     else:
         sys.stdout.flush()
         try:
@@ -408,8 +409,8 @@ def rewind(
         print(json.dumps({"epoch": result.epoch, "to": to, "changed": result.changed, "owed": owed}))
         return
     console.print(
-        f"{flow.name}: epoch {result.epoch} has undone all after epoch {to}; the next run takes the input of {owed} "
-        f"epochs again",
+        f"{flow.name}: epoch {result.epoch} has undone all after epoch {to}; the next run takes the input of "
+        f"{counted(owed, 'epoch')} again",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -230,3 +230,9 @@ def test_an_event_is_printed_above_the_live_table(monkeypatch: pytest.MonkeyPatc
     with events_shown(), Screen(console, "shop", Progress()):
         logger("holdfast.tests").warning("waits for storage")
     assert drawn.getvalue().count("holdfast: waits for storage") == 1
+
+
+def test_one_of_a_thing_is_not_several() -> None:
+    progress = Progress()
+    progress.add(epoch(0, rows=1))
+    assert progress.summary().startswith("1 epoch, 1 row in; ")

@@ -22,6 +22,7 @@ from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding, trusting
 from holdfast.errors import EpochUnavailable, LogDamaged
+from holdfast.foundation.counted import counted
 from holdfast.trace.cover import cover, covered
 from holdfast.trace.name import ALL, LayerName
 
@@ -91,7 +92,7 @@ class Forecast:
 
     def __str__(self) -> str:
         known = [f"{name} {_duration(spent)}" for name, spent in self.parts.items() if spent >= 0.0005]
-        done = f"{self.epochs:,} epochs again, {self.bytes / 1e6:,.1f} MB fetched"
+        done = f"{counted(self.epochs, 'epoch')} again, {self.bytes / 1e6:,.1f} MB fetched"
         return f"{_duration(self.seconds)} ({', '.join(known) or 'nothing to wait for'}; {done})"
 
 

@@ -17,7 +17,7 @@ from html import escape
 from holdfast.plan.drawing import Box, Drawing, Line, Measured
 from holdfast.plan.explain import notes_of, size_text
 
-_GAP, _BAND_GAP, _LEADING, _MARGIN, _APART = 28.0, 56.0, 15.0, 24.0, 20.0
+_GAP, _BAND_GAP, _LEADING, _MARGIN, _APART = 28.0, 52.0, 15.0, 24.0, 20.0
 """Between two columns of a band, between two bands, between two lines of text, around it all, between two boxes."""
 
 _TITLE, _NOTE = 28, 34
@@ -26,6 +26,7 @@ _TITLE, _NOTE = 28, 34
 _LETTER = {"view": 7.6, "title": 7.0, "note": 5.9}
 """The width of a letter, on average, in the widest of the usual fonts."""
 
+_BOUND = "\N{NO-BREAK SPACE}"
 _SINK = "sink"
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1c2733; }
@@ -146,9 +147,15 @@ def _texts(box: Box, measured: Measured | None, named: Sequence[str]) -> list[tu
     """The lines of a box, each with its class; ``named``: the views whose rows it keeps."""
     title = [(part, "title") for part in textwrap.wrap(box.title, _TITLE)]
     names = [(part, "view") for name in named for part in textwrap.wrap(name, _TITLE - 2)]
-    notes = [(part, "note") for note in notes_of(box, measured) for part in textwrap.wrap(note, _NOTE)]
+    notes = [(part, "note") for note in notes_of(box, measured) for part in _wrapped(note)]
     inside = [each if len(each) <= _NOTE + 3 else f"{each[: _NOTE + 2]}…" for each in box.inside]
-    return [*names, *title, *notes, *((each.replace(" ", "\N{NO-BREAK SPACE}"), "note") for each in inside)]
+    return [*names, *title, *notes, *((each.replace(" ", _BOUND), "note") for each in inside)]
+
+
+def _wrapped(note: str) -> list[str]:
+    """A note on lines that end, where they can, behind a comma."""
+    bound = ", ".join(part.replace(" ", _BOUND) if len(part) < _NOTE else part for part in note.split(", "))
+    return [line.replace(_BOUND, " ") for line in textwrap.wrap(bound, _NOTE)]
 
 
 def _placed(

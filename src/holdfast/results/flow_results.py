@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.coordinator.forecast import Forecast
 from holdfast.coordinator.lineage import Lineage
 from holdfast.foundation.choices import EpochPath
+from holdfast.foundation.counted import counted
 from holdfast.foundation.first_names import first_names
 from holdfast.reporting.redaction import redacted
 from holdfast.results.query_results import Coverage
@@ -84,9 +85,8 @@ class Epoch:
             return "Epoch(idle)"
         changed = first_names([f"{view} {rows:,}" for view, rows in self.changed.items()]) or "nothing"
         exact = "" if self.approximate is None else f", {self.approximate}"
-        return (
-            f"Epoch({self.epoch}: {self.rows_in:,} rows in; changed: {changed}; {self.seconds * 1000:,.0f} ms{exact})"
-        )
+        took = f"{self.seconds * 1000:,.0f} ms"
+        return f"Epoch({self.epoch}: {counted(self.rows_in, 'row')} in; changed: {changed}; {took}{exact})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -364,7 +364,7 @@ class Unsafe:
     def __str__(self) -> str:
         if not self.epochs:
             return "nothing"
-        return f"{self.epochs:,} {'epoch' if self.epochs == 1 else 'epochs'}, {self.bytes / 1e6:,.1f} MB"
+        return f"{counted(self.epochs, 'epoch')}, {self.bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.foundation.counted import counted
 from holdfast.reporting import activity
 from holdfast.reporting.redaction import redacted
 from holdfast.results.flow_results import Epoch, Status
@@ -86,7 +87,7 @@ class Progress:
 
     def summary(self) -> str:
         median, high = (_milliseconds(one) for one in self.latency())
-        return f"{self.epochs:,} epochs, {self.rows:,} rows in; median {median}, p99 {high} per epoch"
+        return f"{counted(self.epochs, 'epoch')}, {counted(self.rows, 'row')} in; median {median}, p99 {high} per epoch"
 
 
 class Screen:
@@ -119,8 +120,14 @@ class Screen:
         per_second, rows = progress.rates()
         median, high = progress.latency()
         table = Table(
-            title=Text(f"flow {self._flow}"), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
+            title=Text(f"flow {self._flow}", "bold"),
+            title_justify="left",
+            show_header=False,
+            box=None,
+            padding=(0, 2, 0, 0),
         )
+        table.add_column(style="cyan")
+        table.add_column()
         if self._lease is not None:
             table.add_row("lease", Text(str(self._lease)))
         table.add_row("epoch", "-" if progress.last is None else f"{progress.last.epoch:,}")
