@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         UnknownName,
         Unsupported,
         ViewCycle,
+        WrongVerb,
     )
     from holdfast.flow import Flow
     from holdfast.foundation.choices import OnLoss
@@ -235,6 +236,7 @@ __all__ = [
     "ViewCycle",
     "ViewStatus",
     "Watch",
+    "WrongVerb",
     "active_standby",
     "aligned_snapshot",
     "changelog",
@@ -366,6 +368,7 @@ _HOMES = {
     "Unsafe": "results.flow_results",
     "Unsupported": "errors",
     "ViewCycle": "errors",
+    "WrongVerb": "errors",
     "ViewStatus": "results.flow_results",
     "Watch": "spark.membership",
     "active_standby": "guarantees.strategies",

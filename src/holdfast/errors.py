@@ -10,6 +10,7 @@
     │   │   ├── AmbiguousName     a column that several inputs have
     │   │   └── TypeMismatch      an expression whose types do not fit
     │   ├── ViewCycle             a view that would read itself
+    │   ├── WrongVerb             a method of inputs with a key, called on one without, or the other way round
     │   └── Unsupported           SQL that is right, but that Holdfast cannot maintain yet
     ├── InputError                the data that arrived is wrong; the flow stays usable
     │   ├── BadFile               a malformed or truncated file in a source
@@ -94,6 +95,11 @@ class TypeMismatch(SqlError):
 
 class ViewCycle(DeclarationError):
     """A view that would read itself, by way of others or directly."""
+
+
+class WrongVerb(DeclarationError, AttributeError):
+    """A method of inputs with a key, called on one without a key, or the other way round. (An AttributeError too, so
+    that ``hasattr`` says that it is not there.)"""
 
 
 class Unsupported(DeclarationError):

@@ -27,7 +27,15 @@ from holdfast.connectors.sink import Sink, check_target
 from holdfast.connectors.source import Source
 from holdfast.connectors.versions import OnMissing, missing, versions
 from holdfast.coordinator.auto_partitions import AutoPartitions, partitions_for
-from holdfast.errors import DeclarationError, FlowBusy, HoldfastError, LogDamaged, LogUnreadable, UnknownName
+from holdfast.errors import (
+    DeclarationError,
+    FlowBusy,
+    HoldfastError,
+    LogDamaged,
+    LogUnreadable,
+    TasksLost,
+    UnknownName,
+)
 from holdfast.foundation import arguments
 from holdfast.foundation.choices import OnLoss, Until
 from holdfast.foundation.first_names import first_names
@@ -522,6 +530,7 @@ class Flow:
             found = same_again(self._sinks, view, sink)
             if found is None:
                 check_target(self._sinks, view, sink)
+                self._check_outside(view, sink)
                 self._keep_promise(view, sink)
                 self._sinks.append((view, sink))
                 self._declared(self._catalog)
@@ -532,6 +541,17 @@ class Flow:
                 if self._told is not None and before in self._told.delivered:
                     self._told.delivered[sink] = self._told.delivered[before]
         return self
+
+    def _check_outside(self, view: str, sink: Sink) -> None:
+        """A sink must not write to where the log is."""
+        place = sink.target()
+        logs = [Path(log).expanduser().resolve() for log in (self._local, *self._places) if isinstance(log, str | Path)]
+        if place is not None and Path(place).resolve() in logs:
+            raise DeclarationError(
+                f"sink of view '{view}': {place} is the log of the flow, which is Holdfast's own; give another place",
+                view=view,
+                path=place,
+            )
 
     def unsink(self, view: str, sink: Sink | None = None) -> Self:
         """Send the changes of ``view`` no more to ``sink``, or to any that it has. What they have stays as it is.
@@ -604,8 +624,18 @@ class Flow:
                 self._spark = start_session(self._detection_timeout)
         return self._spark
 
+    def _check_session(self) -> None:
+        if self._spark is not None and self._spark.sparkContext._jsc is None:
+            raise TasksLost(
+                f"flow '{self.name}': its Spark session was stopped. Close the flow and declare it again, and it goes "
+                "on where it was; rows that were pushed since the last epoch are to be pushed again",
+                flow=self.name,
+                spark=False,
+            )
+
     def _planner(self) -> Planner:
         """What reads queries."""
+        self._check_session()
         if self._planning is None:
             from holdfast.spark.planning import Planner
 
@@ -1027,6 +1057,7 @@ class Flow:
 
     def _started(self, moves: bool = False) -> Engine:
         """The engine, open; for whoever has the turn. ``moves``: as in `Engine`."""
+        self._check_session()
         if self._engine is None and self._standing_by:
             raise FlowBusy(
                 f"flow '{self.name}': it stands by for its lease, and another driver may have its log; ask again when "

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import pickle
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,7 +21,7 @@ from pyspark.sql import Row
 
 from holdfast.connectors import Input, input
 from holdfast.connectors.input import Pending
-from holdfast.errors import InputError, SchemaError
+from holdfast.errors import InputError, SchemaError, WrongVerb
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import arrow_type
 
@@ -346,3 +347,15 @@ def test_a_time_with_a_zone_is_refused_by_a_column_that_has_none() -> None:
 
 def test_an_input_is_shown_in_one_line() -> None:
     assert repr(orders()) == "Input('orders': id bigint, user string, amount double)"
+
+
+def test_a_frame_that_is_not_computed_yet_is_to_be_collected_first() -> None:
+    with warnings.catch_warnings(), pytest.raises(SchemaError, match=r"LazyFrame\); collect\(\) it first"):
+        warnings.simplefilter("error")
+        orders().insert(polars.DataFrame({"id": [1]}).lazy())
+
+
+def test_a_verb_of_the_other_kind_of_input_says_what_to_use() -> None:
+    assert not hasattr(orders(), "upsert") and not hasattr(orders(), "nonsense")
+    with pytest.raises(WrongVerb, match="upsert is for inputs with a key"):
+        orders().upsert([(1, "ada", 2.0)])  # type: ignore[attr-defined]  # that is the mistake

@@ -123,3 +123,35 @@ flow.close()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split("\n") == ["[Row(k=1)]", "NegativeMultiplicity", "BadFile", "EvaluationError", ""]
     assert done.stderr == ""
+
+
+def test_a_flow_whose_session_was_stopped_says_so_and_goes_on_when_it_is_declared_again(tmp_path: Path) -> None:
+    program = f"""
+import holdfast as hf
+from pyspark.sql import SparkSession
+
+def declared():
+    flow = hf.Flow("stopped", log={str(tmp_path / "log")!r}, partitions=1)
+    return flow, flow.input("t", "id long"), flow.view("v", "SELECT count(*) AS n FROM t")
+
+flow, t, _ = declared()
+t.insert([(1,)])
+flow.step()
+SparkSession.getActiveSession().stop()
+t.insert([(2,)])
+for call in (flow.step, lambda: flow.read("v"), lambda: flow.view("w", "SELECT id FROM t")):
+    try:
+        call()
+    except hf.TasksLost as error:
+        print(error)
+flow.close()
+flow, t, _ = declared()
+t.insert([(2,)])
+flow.step()
+print(flow.read("v").collect())
+flow.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *said, rows = done.stdout.splitlines()
+    assert rows == "[Row(n=2)]"
+    assert len(said) == 3 and all(each.startswith("flow 'stopped': its Spark session was stopped.") for each in said)

@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from holdfast.connectors.pushed_rows import as_rows, to_arrow
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.connectors.versions import OnMissing, Versions, arrivals, missing
-from holdfast.errors import DeclarationError, InputError, SchemaError
+from holdfast.errors import DeclarationError, InputError, SchemaError, WrongVerb
 from holdfast.foundation.first_names import first_names
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
@@ -164,6 +164,17 @@ class Input(PushedRows):
 
     retracts = True
 
+    if not TYPE_CHECKING:  # a type checker says itself what an input has not
+
+        def __getattr__(self, verb: str) -> NoReturn:
+            if verb in ("upsert", "delete_keys"):
+                raise WrongVerb(
+                    f"input '{self.name}': {verb} is for inputs with a key; declare it with key='…', or use insert, delete "
+                    "and update, with whole rows",
+                    name=self.name,
+                )
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{verb}'", name=verb, obj=self)
+
     def apart(self) -> Input:
         """Another input that is declared alike, for another flow. From any thread."""
         return Input(self.name, self.fields, self._unique)
@@ -207,6 +218,17 @@ class Input(PushedRows):
 
 class KeyedInput(PushedRows):
     """A collection whose rows come from code, one for each key."""
+
+    if not TYPE_CHECKING:  # a type checker says itself what an input has not
+
+        def __getattr__(self, verb: str) -> NoReturn:
+            if verb in ("insert", "delete", "update"):
+                raise WrongVerb(
+                    f"input '{self.name}': it has a key ({', '.join(self.versions.key)}): upsert(rows) sets rows, whether "
+                    "they are there or not, and delete_keys(keys) removes them",
+                    name=self.name,
+                )
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{verb}'", name=verb, obj=self)
 
     def __init__(self, name: str, versions: Versions, on_missing: OnMissing) -> None:
         super().__init__(name, versions.arrivals)

@@ -47,7 +47,7 @@ def to_arrow(rows: Any, fields: Sequence[Field], *, subject: str) -> pa.Table:
         return _from_table(rows, fields, subject)
     if hasattr(rows, "sparkSession") and hasattr(rows, "toArrow"):
         return _from_table(_of_spark(rows, fields, subject), fields, subject)
-    if hasattr(rows, "dtypes") and hasattr(rows, "columns") and hasattr(rows, "iloc"):
+    if hasattr(rows, "iloc") and hasattr(rows, "dtypes") and hasattr(rows, "columns"):
         return _from_pandas(rows, fields, subject)
     if hasattr(rows, "__arrow_c_stream__"):
         return _from_table(pa.table(rows), fields, subject)
@@ -75,9 +75,9 @@ def _of_spark(frame: Any, fields: Sequence[Field], subject: str) -> pa.Table:
 
 def _from_rows(rows: Any, fields: Sequence[Field], subject: str) -> pa.Table:
     if isinstance(rows, str | bytes) or _is_named(type(rows)) or not isinstance(rows, Iterable):
-        raise SchemaError(
-            f"{subject}: expected a list of rows, found {_shown(rows)}; a single row goes in a list: [row]"
-        )
+        lazy = not isinstance(rows, Mapping) and callable(getattr(rows, "collect", None))
+        hint = "collect() it first" if lazy else "a single row goes in a list: [row]"
+        raise SchemaError(f"{subject}: expected a list of rows, found {_shown(rows)}; {hint}")
     held = rows if isinstance(rows, list) else list(rows)
     names = [field.name for field in fields]
     columns = _columns(held, names, subject) if held else [()] * len(fields)
