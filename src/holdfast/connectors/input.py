@@ -169,8 +169,8 @@ class Input(PushedRows):
         def __getattr__(self, verb: str) -> NoReturn:
             if verb in ("upsert", "delete_keys"):
                 raise WrongVerb(
-                    f"input '{self.name}': {verb} is for inputs with a key; declare it with key='…', or use insert, delete "
-                    "and update, with whole rows",
+                    f"input '{self.name}': {verb} is for inputs with a key; declare it with key='…', or use insert, "
+                    "delete and update, with whole rows",
                     name=self.name,
                 )
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{verb}'", name=verb, obj=self)
@@ -224,8 +224,8 @@ class KeyedInput(PushedRows):
         def __getattr__(self, verb: str) -> NoReturn:
             if verb in ("insert", "delete", "update"):
                 raise WrongVerb(
-                    f"input '{self.name}': it has a key ({', '.join(self.versions.key)}): upsert(rows) sets rows, whether "
-                    "they are there or not, and delete_keys(keys) removes them",
+                    f"input '{self.name}': it has a key ({', '.join(self.versions.key)}): upsert(rows) sets rows, "
+                    "whether they are there or not, and delete_keys(keys) removes them",
                     name=self.name,
                 )
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{verb}'", name=verb, obj=self)
