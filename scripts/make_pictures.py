@@ -64,6 +64,7 @@ def flow_and_live(place: Path) -> None:
 
 def notebook(place: Path) -> None:
     """The notebook of examples/, as a page, photographed."""
+    shutil.rmtree(Path(tempfile.gettempdir()) / "holdfast-shop", ignore_errors=True)  # where the notebook has its flow
     made = nbformat.read(ROOT / "examples/shop.ipynb", as_version=4)
     NotebookClient(made, timeout=300, resources={"metadata": {"path": str(place)}}).execute()
     parts = []
