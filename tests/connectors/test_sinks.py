@@ -180,5 +180,5 @@ def test_an_error_in_a_function_names_view_epoch_and_cause() -> None:
     ) as caught:
         sink.commit(5, change(("ada", 1.0, 1)), LINEAGE)
     assert isinstance(caught.value.__cause__, ValueError)
-    with pytest.raises(DeclarationError, match="expected a function"):
+    with pytest.raises(DeclarationError, match="must be a function of two arguments"):
         foreach("print")  # type: ignore[arg-type]  # that is the test
