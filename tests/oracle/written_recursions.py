@@ -368,6 +368,15 @@ WRITTEN: dict[str, Written] = {
         {"r(n BIGINT)": "SELECT node FROM starts UNION SELECT r.n + 1 FROM r WHERE 3 > (SELECT max(n) FROM r)"},
         _ALL_R,
     ),
+    "the first two of each round": Written(
+        "WITH RECURSIVE r(n) AS (SELECT node FROM starts WHERE node < 3 UNION (SELECT DISTINCT e.b FROM r JOIN edges e "
+        "ON e.a = r.n WHERE e.b > e.a ORDER BY e.b DESC LIMIT 2)) SELECT n FROM r",
+        {
+            "r(n BIGINT)": "SELECT node FROM starts WHERE node < 3 UNION (SELECT DISTINCT e.b FROM r JOIN edges e ON "
+            "e.a = r.n WHERE e.b > e.a ORDER BY e.b DESC LIMIT 2)"
+        },
+        _ALL_R,
+    ),
     "no equality": Written(
         "WITH RECURSIVE r(n) AS (SELECT min(node) FROM starts UNION SELECT e.b FROM r JOIN edges e ON e.a BETWEEN "
         "r.n - 1 AND r.n + 1) SELECT n FROM r",
