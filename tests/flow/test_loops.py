@@ -298,7 +298,10 @@ RECURSIVE = "WITH RECURSIVE t(a) AS (SELECT a FROM edges {}) SELECT a FROM t"
 REFUSED = {
     "UNION SELECT cast(rand() * 5 AS long) FROM t": "rand",
     "UNION ALL SELECT DISTINCT a FROM t": "not linear",
-    "UNION SELECT levenshtein(cast(a AS string), 'x') FROM t": "levenshtein.*inside a loop",
+    "UNION SELECT levenshtein(cast(a AS string), 'x') FROM t": r"column \d+: levenshtein\(`a`\).*inside a loop",
+    "UNION SELECT length(upper('b' || a)) + 1 FROM t": r"upper in add\(`a`\), which Holdfast leaves to Spark",
+    "UNION SELECT cast(cast(a AS string) AS long) FROM t": r"CAST\(CAST\(`a` AS string\) AS bigint\).*inside a loop",
+    "UNION SELECT size(transform(array(a), x -> x + 1)) FROM t": r"transform in size\(`a`\)",
 }
 
 

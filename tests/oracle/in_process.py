@@ -6,6 +6,7 @@ Between epochs the number of partitions changes and layers are merged. What is l
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,20 @@ from holdfast.trace.cover import Chain
 from holdfast.trace.upkeep import keep_in_shape
 
 Bag = Counter[tuple[Any, ...]]
+
+NAN = math.nan
+
+
+def hashable(value: Any) -> Any:
+    """A value by which rows are counted: any NaN is the one NaN, -0.0 is 0.0, lists and structs are tuples."""
+    match value:
+        case float():
+            return NAN if math.isnan(value) else value + 0.0
+        case dict():
+            return tuple((name, hashable(each)) for name, each in value.items())
+        case list() | tuple():
+            return tuple(map(hashable, value))
+    return value
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class InProcess:
             for report in reports:
                 if log in report.outputs:
                     for *row, diff in zip(*decode(report.outputs[log]).to_pydict().values(), strict=True):
-                        self.rows[view][tuple(row)] += diff
+                        self.rows[view][hashable(row)] += diff
             assert all(count >= 0 for count in self.rows[view].values()), f"{view}: a row is there less than never"
             self.rows[view] = +self.rows[view]
         self._digests.append(digest)

@@ -97,12 +97,12 @@ class Explode(NativeStep):
         return pa.Table.from_batches([_batch(self, batch, width, schema) for batch in change.to_batches()], schema)
 
 
-def compile_generator(step: Generate) -> Explode | None:
-    """The generator of a step, compiled. None: Spark must run it."""
+def compile_generator(step: Generate, *, as_written: bool = False) -> Explode | None:
+    """The generator of a step, compiled. None: Spark must run it. ``as_written``: inside a loop."""
     if step.function not in NATIVE or len(step.arguments) != 1:
         return None
-    term = read(step.arguments[0], columns_by_name(step.input))
-    if term is None or term.raises or not physical.is_list(term.type):
+    term = read(step.arguments[0], columns_by_name(step.input), as_written=as_written)
+    if term is None or (term.raises and not as_written) or not physical.is_list(term.type):
         return None
     made = _made(term.type, step.function)
     wanted = [arrow_type(each.type) for each in step.made]

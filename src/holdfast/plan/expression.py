@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as member
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -106,11 +107,17 @@ class Operation(Tree):
 
 @dataclass(frozen=True)
 class SparkExpression(Tree):
-    """An expression of Spark's own, over the values of its holes. ``name`` says all that it means."""
+    """An expression of Spark's own, over the values of its holes. ``name`` says all that it means.
+
+    ``written``: the same as operations over columns that are called as `hole_name` says, for loops, where there is no
+    Spark to compute it; None if it cannot be said in operations, because of ``lacking``, a function of Spark's.
+    """
 
     name: str
     holes: tuple[Tree, ...]
     type: str
+    written: Tree | None = member(default=None, compare=False, repr=False)
+    lacking: str = member(default="", compare=False, repr=False)
 
     @property
     def label(self) -> str:
@@ -123,6 +130,17 @@ class SparkExpression(Tree):
 
     def over(self, parts: tuple[Tree, ...]) -> Tree:
         return replace(self, holes=parts)
+
+    def in_operations(self) -> Tree | None:
+        """What it is as operations over what is in its holes, if it can be said so."""
+        if self.written is None:
+            return None
+        return substitute(self.written, {hole_name(place): each for place, each in enumerate(self.holes)})
+
+
+def hole_name(place: int) -> str:
+    """The name of a hole where an expression of Spark's is written as operations."""
+    return f"hole {place}"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 from pyspark.sql.types import StructType
 
 from holdfast.connectors.source import Source
@@ -194,9 +195,14 @@ class RecursiveQuery:
             if not ready:
                 lacking = [each for each in group if each.name not in schemas]
                 names = ", ".join(each.name for each in lacking)
-                raise self._error(
-                    SqlError, lacking[0], f"{names} refers to nothing but itself; begin it with a query that does not"
-                )
+                what = f"{names} refers to nothing but itself; begin it with a query that does not"
+                if len(lacking) == 1 and not lacking[0].union:
+                    what = (
+                        f"{names} refers to itself, and is no union; expected a UNION of queries, one of which does "
+                        "not: ORDER BY, LIMIT, EXCEPT and INTERSECT may be in a term, in parentheses, or in the query "
+                        "behind"
+                    )
+                raise self._error(SqlError, lacking[0], what)
             each, place = ready[0]
             plan = self._statement.analysed(self._plain(clause.term(each, place), clause), clause)
             schemas[each.name] = fields_of(StructType.fromJson(json.loads(plan.schema().json())))
@@ -259,7 +265,12 @@ def iterated(
     parts = [start, part]
     rounds = query.until if isinstance(query.until, int) else None
     if callable(query.until):
-        changing = convert("what until returns", query.until(frame, now), known)
+        found = query.until(frame, now)
+        if isinstance(
+            found, DataFrame
+        ):  # whether it has a row is all that counts, so its columns may be called anything
+            found = found.select(lit(1).alias("changing"))
+        changing = convert("what until returns", found, known)
         parts.append(changing)
         body = Union((Join(body, changing.node, (), (), "semi"), Join(leaf, changing.node, (), (), "anti")))
     reads = frozenset().union(*(each.reads for each in parts)) - {key}

@@ -30,6 +30,7 @@ from holdfast.frontend.catalyst.statement import LEVELS, Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
 from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
+from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import cast, quoted
 from holdfast.plan.nodes import Field, Linear, Node, Source, UserFunction
@@ -130,7 +131,9 @@ class Planner:
         """Spark's analysis of a query, converted; ``known``: what its leaves stand for."""
         with explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             analysed = Analysed(self.session, read, reading.subject, reading.functions)
-        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound, self._levels())
+        in_loop = any(isinstance(each, LoopLeaf) for each in known.values())
+        levels = self._levels()
+        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound, levels, in_loop)
         node, reads = convert(statement, analysed.plan, known)
         _check_types(statement, analysed)
         return Part(node, reads, analysed.fields, analysed.statics)

@@ -91,7 +91,7 @@ class Expressions:
         rows: Callable[[CatalystOperator, CatalystExpression], Node],
     ) -> None:
         """``rows`` converts the plan of a subquery."""
-        self.statement, self.names, self._rows = statement, names, rows
+        self.statement, self.names, self.rows = statement, names, rows
         self._common: list[tuple[str, Tree]] = []
         """What is computed once for several uses (`With`), by Spark's id, while that is converted."""
 
@@ -182,7 +182,14 @@ class Expressions:
         visit(expression, False)
         check_repeatable(expression, self.statement, is_hole)
         name = self.statement.catalyst.foreign(expression, holes)
-        return SparkExpression(name, tuple(found), self.type_of(expression))
+        written, lacking = self._written(expression, holes) if self.statement.in_loop else (None, "")
+        return SparkExpression(name, tuple(found), self.type_of(expression), written, lacking)
+
+    def _written(self, expression: CatalystExpression, holes: list[CatalystExpression]) -> tuple[Tree | None, str]:
+        """The expression as operations over its holes, or None and what it is that no operation says."""
+        from holdfast.frontend.catalyst.written_out import written_out  # which is made of this class
+
+        return written_out(self, expression, holes)
 
     # -- what Spark does not compute ------------------------------------------------------------------------------
 
@@ -237,7 +244,7 @@ class Expressions:
         return Placeholder(Drawn("", f"udf:{function.name}", (), function.returns, salt, function), arguments)
 
     def _subquery(self, expression: CatalystExpression) -> Tree:
-        node = self._rows(expression.parameters["plan"], expression)
+        node = self.rows(expression.parameters["plan"], expression)
         kind: Literal["exists", "scalar"] = "scalar" if expression.kind == "ScalarSubquery" else "exists"
         return Subquery(kind, self.statement.next_subquery(), node)
 

@@ -26,7 +26,9 @@ def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
     first = converter.relation(anchor).exactly()
     leaf = converter.statement.loop_leaf(first.node.fields)
     converter.loops[int(operator.parameters["id"])] = leaf
+    outer, converter.statement.in_loop = converter.statement.in_loop, True
     further = converter.relation(term).exactly()
+    converter.statement.in_loop = outer
     if not is_linear(further.node, [leaf]):
         raise converter.statement.unsupported(
             "UNION ALL with a recursive term that is not linear", term, "write UNION, which asks for the fixpoint"

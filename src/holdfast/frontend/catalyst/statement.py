@@ -93,7 +93,11 @@ class Statement:
         subject: str = "",
         max_rounds: int | None = None,
         levels: int = LEVELS,
+        in_loop: bool = False,
     ) -> None:
+        self.in_loop = in_loop
+        """Whether what is converted now may be in the body of a loop."""
+
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
         self.max_rounds, self.levels = max_rounds, levels

@@ -51,7 +51,7 @@ class Arithmetic(Term):
         left, right = self.left.value(frame), self.right.value(frame)
         failed, why = in_order(left, right)
         if pa.types.is_floating(self.type):
-            return Value(_one_nan(_PLAIN[self.operator](left.data, right.data)), failed, why)
+            return Value(one_nan(_PLAIN[self.operator](left.data, right.data)), failed, why)
         try:
             return Value(_CHECKED[self.operator](left.data, right.data), failed, why)
         except pa.ArrowInvalid:
@@ -77,7 +77,7 @@ class Negate(Term):
     def value(self, frame: Frame) -> Value:
         inner = self.operand.value(frame)
         if pa.types.is_floating(self.type):
-            return inner._replace(data=_one_nan(pc.negate(inner.data)))
+            return inner._replace(data=one_nan(pc.negate(inner.data)))
         try:
             return inner._replace(data=pc.negate_checked(inner.data))
         except pa.ArrowInvalid:
@@ -107,7 +107,7 @@ class Divide(Term):
     def value(self, frame: Frame) -> Value:
         left, right = self.left.value(frame), self.right.value(frame)
         failed, why = in_order(right, left)  # Spark looks at the divisor first
-        data = _one_nan(pc.divide(left.data, right.data))
+        data = one_nan(pc.divide(left.data, right.data))
         if self.never_zero:
             return Value(data, failed, why)
         zero = pc.fill_null(pc.and_(pc.equal(right.data, pa.scalar(0.0)), pc.is_valid(left.data)), False)
@@ -129,12 +129,12 @@ class Remainder(Term):
 
     def value(self, frame: Frame) -> Value:
         inner = self.operand.value(frame)
-        numbers = _numbers(inner.data)
+        numbers = numbers_of(inner.data)
         rest = np.fmod(numbers, np.asarray(self.divisor, numbers.dtype))
-        return inner._replace(data=pa.array(rest, self.type, mask=_nulls(inner.data)))
+        return inner._replace(data=pa.array(rest, self.type, mask=null_rows(inner.data)))
 
 
-def _one_nan(data: Any) -> Any:
+def one_nan(data: Any) -> Any:
     """Give all NaNs the one bit pattern (the processor makes others: inf - inf has its sign bit set)."""
     strange = pc.is_nan(data)
     if not pc.any(strange).as_py():
@@ -151,7 +151,7 @@ def failing(data: Any, over: Mask, what: Failure, failed: Mask | None, why: Fail
 def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, Mask]:
     """The wrapped result, and the rows (NULL in neither operand) on which it is not the true one."""
     with np.errstate(over="ignore"):
-        a, b = np.broadcast_arrays(_numbers(left), _numbers(right))
+        a, b = np.broadcast_arrays(numbers_of(left), numbers_of(right))
         match operator:
             case "+":
                 wrapped = a + b
@@ -165,11 +165,11 @@ def find_overflow(operator: Operator, left: Any, right: Any) -> tuple[pa.Array, 
                 divisor = np.where((a == 0) | (a == -1), np.ones_like(a), a)
                 over = (a != 0) & (a != -1) & ((wrapped // divisor != b) | (wrapped % divisor != 0))
                 over |= (a == -1) & (b == np.iinfo(b.dtype).min)
-    nulls = np.broadcast_to(_nulls(left) | _nulls(right), wrapped.shape)
+    nulls = np.broadcast_to(null_rows(left) | null_rows(right), wrapped.shape)
     return pa.array(wrapped, left.type, mask=nulls), over & ~nulls
 
 
-def _numbers(data: Any) -> Integers:
+def numbers_of(data: Any) -> Integers:
     """The integers of an array or a scalar, with 0 for NULL."""
     if isinstance(data, pa.Scalar):
         return np.asarray([data.as_py() or 0], dtype=data.type.to_pandas_dtype())
@@ -177,7 +177,7 @@ def _numbers(data: Any) -> Integers:
     return numbers
 
 
-def _nulls(data: Any) -> Mask:
+def null_rows(data: Any) -> Mask:
     if isinstance(data, pa.Scalar):
         return np.asarray([not data.is_valid])
     return data.is_null().to_numpy(zero_copy_only=False) if data.null_count else np.zeros(len(data), np.bool_)

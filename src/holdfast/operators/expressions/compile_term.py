@@ -11,12 +11,18 @@ stretch is. Reasons for which an expression that looks harmless is not read:
 - Arithmetic of constants alone: Spark computes it before there are any rows.
 
 Spark has written out every cast, so the operands of a comparison or of arithmetic have one type.
+
+Inside a loop there is no Spark to leave an expression to. There the set is larger (`written_functions`), and an
+expression is computed as it is written: its operands from left to right, what a condition excludes not at all. So it
+gives the bits that Spark gives, but where Spark's optimiser would have it fail earlier or not at all, it fails as the
+text says.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal as Choice
 
 import pyarrow as pa
@@ -25,14 +31,31 @@ from holdfast.errors import SchemaError
 from holdfast.operators.expressions import decimals
 from holdfast.operators.expressions import terms as t
 from holdfast.operators.expressions.arithmetic import Arithmetic, Divide, Negate, Operator, Remainder
+from holdfast.operators.expressions.conditions import Choose, Coalesce, Logic, Not
 from holdfast.operators.expressions.same_terms import operands_of, same_meaning
 from holdfast.operators.expressions.shifted_timestamp import Shifted
 from holdfast.operators.expressions.terms import ColumnTerm, Comparison, Constant, Term, Widen
+from holdfast.operators.expressions.written_functions import NotWritten, written_function
 from holdfast.plan import expression
-from holdfast.plan.expression import DAY, SPAN, Literal, Operation, Tree, readable
+from holdfast.plan.expression import (
+    DAY,
+    SPAN,
+    Literal,
+    Operation,
+    SparkExpression,
+    Tree,
+    readable,
+)
 from holdfast.plan.types import arrow_type
 
-Columns = Mapping[str, ColumnTerm]
+
+@dataclass(frozen=True)
+class Scope:
+    """What the columns of an expression are. ``as_written``: it is inside a loop."""
+
+    columns: Mapping[str, Term]
+    as_written: bool = False
+
 
 BOOL, FLOAT, DOUBLE = pa.bool_(), pa.float32(), pa.float64()
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -49,39 +72,53 @@ class _NotNative(Exception):
     """Not in the set that is computed natively: Spark runs it."""
 
 
-def read(tree: Tree, columns: Columns) -> Term | None:
+def read(tree: Tree, columns: Mapping[str, Term], *, as_written: bool = False) -> Term | None:
     """The term that an expression over ``columns`` stands for; None if Spark must run it."""
     try:
-        return _term(tree, columns)
-    except (_NotNative, SchemaError, RecursionError):
+        return _term(tree, Scope(columns, as_written))
+    except (_NotNative, NotWritten, SchemaError, RecursionError):
         return None
 
 
-def _term(tree: Tree, columns: Columns) -> Term:
+def _term(tree: Tree, scope: Scope) -> Term:
     match tree:
         case expression.Column():
-            return columns[tree.name]
+            return scope.columns[tree.name]
         case Literal():
             return Constant(arrow_type(tree.type), tree.value)
         case Operation() if tree.name in _READERS:
-            return _READERS[tree.name](tree, columns)
+            try:
+                return _READERS[tree.name](tree, scope)
+            except _NotNative:
+                if not scope.as_written:
+                    raise
+                return _written(tree, scope)
+        case Operation() if scope.as_written:
+            return _written(tree, scope)
+        case SparkExpression() if scope.as_written and (written := tree.in_operations()) is not None:
+            return _term(written, scope)
     raise _NotNative(type(tree).__name__)
 
 
-def _certain(tree: Tree, columns: Columns) -> Term:
-    """A term that cannot fail."""
-    term = _term(tree, columns)
-    if term.raises:
+def _written(tree: Operation, scope: Scope) -> Term:
+    """An operation that is computed inside loops only."""
+    return written_function(tree, [_term(each, scope) for each in tree.operands])
+
+
+def _certain(tree: Tree, scope: Scope) -> Term:
+    """A term that cannot fail, or that is computed as it is written."""
+    term = _term(tree, scope)
+    if term.raises and not scope.as_written:
         raise _NotNative("can fail under a condition")
     return term
 
 
-def _all_certain(tree: Operation, columns: Columns) -> list[Term]:
-    return [_certain(each, columns) for each in tree.operands]
+def _all_certain(tree: Operation, scope: Scope) -> list[Term]:
+    return [_certain(each, scope) for each in tree.operands]
 
 
-def _both(tree: Operation, columns: Columns) -> tuple[Term, Term]:
-    left, right = (_term(each, columns) for each in tree.operands)
+def _both(tree: Operation, scope: Scope) -> tuple[Term, Term]:
+    left, right = (_term(each, scope) for each in tree.operands)
     return left, right
 
 
@@ -92,9 +129,9 @@ def _is_integer(kind: pa.DataType) -> bool:
 # -- casts ------------------------------------------------------------------------------------------------------------
 
 
-def _cast(tree: Operation, columns: Columns) -> Term:
+def _cast(tree: Operation, scope: Scope) -> Term:
     """A value in a type that holds it: an integer in a wider one, an integer or a float in double."""
-    term, kind = _term(tree.operands[0], columns), arrow_type(tree.type)
+    term, kind = _term(tree.operands[0], scope), arrow_type(tree.type)
     if term.type == kind:
         return term
     wider = _is_integer(term.type) and _is_integer(kind) and kind.bit_width > term.type.bit_width
@@ -111,10 +148,12 @@ def _cast(tree: Operation, columns: Columns) -> Term:
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def _compared(tree: Operation, left: Term, right: Term) -> None:
+def _compared(tree: Operation, left: Term, right: Term, scope: Scope) -> None:
     """Check that comparing two terms gives what Spark's comparison gives."""
     if left.type != right.type or not _COMPARED.fullmatch(tree.operands[0].type):
         raise _NotNative(f"comparison of {left.type} with {right.type}")
+    if scope.as_written:
+        return
     for term in (left, right):
         if isinstance(term, Widen) and term.type == DOUBLE and term.operand.type == pa.int64():
             raise _NotNative("a bigint cast to double, which Spark may compare as a bigint")
@@ -122,41 +161,41 @@ def _compared(tree: Operation, left: Term, right: Term) -> None:
         raise _NotNative("Spark takes the two for one")
 
 
-def _compare(tree: Operation, columns: Columns) -> Term:
-    left, right = _both(tree, columns)
-    _compared(tree, left, right)
-    if left.raises or right.raises:
+def _compare(tree: Operation, scope: Scope) -> Term:
+    left, right = _both(tree, scope)
+    _compared(tree, left, right, scope)
+    if (left.raises or right.raises) and not scope.as_written:
         null = any(isinstance(term, Constant) and term.content is None for term in (left, right))
         if null or same_meaning(left, right):
             raise _NotNative("Spark knows the answer without looking")
     return t.Compare(BOOL, _COMPARISONS[tree.name], left, right)
 
 
-def _same(tree: Operation, columns: Columns) -> Term:
-    left, right = _all_certain(tree, columns)
-    _compared(tree, left, right)
+def _same(tree: Operation, scope: Scope) -> Term:
+    left, right = _all_certain(tree, scope)
+    _compared(tree, left, right, scope)
     return t.Same(BOOL, left, right)
 
 
-def _logic(tree: Operation, columns: Columns) -> Term:
-    left, right = _all_certain(tree, columns)
-    return t.Logic(BOOL, "and" if tree.name == "and" else "or", left, right)
+def _logic(tree: Operation, scope: Scope) -> Term:
+    left, right = _all_certain(tree, scope)
+    return Logic(BOOL, "and" if tree.name == "and" else "or", left, right)
 
 
-def _not(tree: Operation, columns: Columns) -> Term:
-    return t.Not(BOOL, _term(tree.operands[0], columns))
+def _not(tree: Operation, scope: Scope) -> Term:
+    return Not(BOOL, _term(tree.operands[0], scope))
 
 
-def _is_null(tree: Operation, columns: Columns) -> Term:
-    return t.IsNull(BOOL, _certain(tree.operands[0], columns))
+def _is_null(tree: Operation, scope: Scope) -> Term:
+    return t.IsNull(BOOL, _certain(tree.operands[0], scope))
 
 
-def _is_nan(tree: Operation, columns: Columns) -> Term:
-    return t.IsNan(BOOL, _certain(tree.operands[0], columns))
+def _is_nan(tree: Operation, scope: Scope) -> Term:
+    return t.IsNan(BOOL, _certain(tree.operands[0], scope))
 
 
-def _in(tree: Operation, columns: Columns) -> Term:
-    term, *choices = _all_certain(tree, columns)
+def _in(tree: Operation, scope: Scope) -> Term:
+    term, *choices = _all_certain(tree, scope)
     if isinstance(term, Constant) or not choices:
         raise _NotNative("IN of a literal, or of nothing")
     found: list[object] = []
@@ -171,8 +210,8 @@ def _in(tree: Operation, columns: Columns) -> Term:
     return t.MemberOf(BOOL, term, known, len(known) < len(found))
 
 
-def _like(tree: Operation, columns: Columns) -> Term:
-    term, pattern = _all_certain(tree, columns)
+def _like(tree: Operation, scope: Scope) -> Term:
+    term, pattern = _all_certain(tree, scope)
     if tree.operands[0].type != "string" or isinstance(term, Constant) or not isinstance(pattern, Constant):
         raise _NotNative("LIKE of that")
     text = pattern.content
@@ -194,10 +233,10 @@ def _like(tree: Operation, columns: Columns) -> Term:
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _arithmetic(tree: Operation, columns: Columns) -> Term:
+def _arithmetic(tree: Operation, scope: Scope) -> Term:
     if tree.operands[1].type == SPAN:
-        return _shifted(tree, columns)
-    left, right = _both(tree, columns)
+        return _shifted(tree, scope)
+    left, right = _both(tree, scope)
     _check_operands(left, right)
     kind, operator = arrow_type(tree.type), _ARITHMETIC[tree.name]
     if pa.types.is_decimal128(kind):
@@ -209,7 +248,8 @@ def _arithmetic(tree: Operation, columns: Columns) -> Term:
         raise _NotNative(f"arithmetic on {left.type} and {right.type}")
     term = Arithmetic(kind, operator, left, right, readable(tree))
     chain = operands_of(term)
-    if _is_integer(kind) and len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain):
+    collected = len(chain) > 2 and any(isinstance(operand, Constant) for operand in chain)
+    if _is_integer(kind) and collected and not scope.as_written:
         raise _NotNative("Spark collects the literals")
     return term
 
@@ -226,8 +266,8 @@ def _check_operands(*operands: Term) -> None:
         raise _NotNative("arithmetic with NULL")
 
 
-def _shifted(tree: Operation, columns: Columns) -> Term:
-    moment, span = _term(tree.operands[0], columns), tree.operands[1]
+def _shifted(tree: Operation, scope: Scope) -> Term:
+    moment, span = _term(tree.operands[0], scope), tree.operands[1]
     if not isinstance(span, Literal) or not isinstance(span.value, int) or abs(span.value) >= DAY:
         raise _NotNative("an interval that is not constant, or of days of the calendar")
     if not pa.types.is_timestamp(moment.type):
@@ -236,16 +276,16 @@ def _shifted(tree: Operation, columns: Columns) -> Term:
     return Shifted(moment.type, moment, span.value, readable(tree))
 
 
-def _negative(tree: Operation, columns: Columns) -> Term:
-    term = _term(tree.operands[0], columns)
+def _negative(tree: Operation, scope: Scope) -> Term:
+    term = _term(tree.operands[0], scope)
     _check_operands(term)
     if not (_is_integer(term.type) or term.type in (FLOAT, DOUBLE)):
         raise _NotNative(f"the negative of {term.type}")
     return Negate(term.type, term, readable(tree))
 
 
-def _divide(tree: Operation, columns: Columns) -> Term:
-    left, right = _both(tree, columns)
+def _divide(tree: Operation, scope: Scope) -> Term:
+    left, right = _both(tree, scope)
     _check_operands(left, right)
     if isinstance(right, Constant) and right.content == 0:
         raise _NotNative("division by the literal zero")
@@ -257,8 +297,8 @@ def _divide(tree: Operation, columns: Columns) -> Term:
     return Divide(DOUBLE, left, right, never_zero, readable(tree))
 
 
-def _remainder(tree: Operation, columns: Columns) -> Term:
-    left, right = _both(tree, columns)
+def _remainder(tree: Operation, scope: Scope) -> Term:
+    left, right = _both(tree, scope)
     _check_operands(left)
     if not _is_integer(left.type) or left.type != right.type:
         raise _NotNative("remainder of that")
@@ -270,16 +310,16 @@ def _remainder(tree: Operation, columns: Columns) -> Term:
 # -- choices and functions --------------------------------------------------------------------------------------------
 
 
-def _case(tree: Operation, columns: Columns) -> Term:
-    *parts, otherwise = _all_certain(tree, columns)
+def _case(tree: Operation, scope: Scope) -> Term:
+    *parts, otherwise = _all_certain(tree, scope)
     conditions, values = tuple(parts[::2]), tuple(parts[1::2])
     kind = _one_type(tree, [*values, otherwise])
-    return t.Choose(kind, conditions, values, otherwise)
+    return Choose(kind, conditions, values, otherwise)
 
 
-def _coalesce(tree: Operation, columns: Columns) -> Term:
-    choices = _all_certain(tree, columns)
-    return t.Coalesce(_one_type(tree, choices), tuple(choices))
+def _coalesce(tree: Operation, scope: Scope) -> Term:
+    choices = _all_certain(tree, scope)
+    return Coalesce(_one_type(tree, choices), tuple(choices))
 
 
 def _one_type(tree: Operation, terms: list[Term]) -> pa.DataType:
@@ -289,8 +329,8 @@ def _one_type(tree: Operation, terms: list[Term]) -> pa.DataType:
     return kind
 
 
-def _substring(tree: Operation, columns: Columns) -> Term:
-    term, *places = _all_certain(tree, columns)
+def _substring(tree: Operation, scope: Scope) -> Term:
+    term, *places = _all_certain(tree, scope)
     if term.type != pa.string() or isinstance(term, Constant):
         raise _NotNative("substring of that")
     numbers = [each.content for each in places if isinstance(each, Constant) and isinstance(each.content, int)]
@@ -299,8 +339,8 @@ def _substring(tree: Operation, columns: Columns) -> Term:
     return t.Substring(term.type, term, numbers[0] - 1, numbers[1])
 
 
-def _date_part(tree: Operation, columns: Columns) -> Term:
-    term = _certain(tree.operands[0], columns)
+def _date_part(tree: Operation, scope: Scope) -> Term:
+    term = _certain(tree.operands[0], scope)
     if term.type != pa.date32() or isinstance(term, Constant):
         raise _NotNative("a part of a time")
     part: Choice["year", "month", "day"] = "year"
@@ -311,7 +351,7 @@ def _date_part(tree: Operation, columns: Columns) -> Term:
 
 _COMPARISONS: dict[str, Comparison] = {"=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _ARITHMETIC: dict[str, Operator] = {"+": "+", "-": "-", "*": "*"}
-_READERS: dict[str, Callable[[Operation, Columns], Term]] = {
+_READERS: dict[str, Callable[[Operation, Scope], Term]] = {
     "cast": _cast,
     **dict.fromkeys(_COMPARISONS, _compare),
     "<=>": _same,

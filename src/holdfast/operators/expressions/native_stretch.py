@@ -40,21 +40,21 @@ class NativeStretch(NativeStep):
         return pa.Table.from_batches([_apply_batch(self, batch, schema) for batch in change.to_batches()], schema)
 
 
-def compile_stretch(step: Linear) -> NativeStretch | None:
-    """Compile a filter and projection. None: Spark must run it."""
+def compile_stretch(step: Linear, *, as_written: bool = False) -> NativeStretch | None:
+    """Compile a filter and projection. None: Spark must run it. ``as_written``: inside a loop."""
     known = columns_by_name(step.input)
     kept = None
     if step.predicate is not None:
-        kept = read(step.predicate, known)
-        if kept is None or has_twins([kept]):
+        kept = read(step.predicate, known, as_written=as_written)
+        if kept is None or (has_twins([kept]) and not as_written):
             return None
     terms: list[Term] = []
     for output in step.outputs:
-        term = read(output.expression, known)
+        term = read(output.expression, known, as_written=as_written)
         if term is None or term.type != arrow_type(output.expression.type):
             return None
         terms.append(term)
-    return None if has_twins(terms) else NativeStretch(kept, tuple(terms))
+    return None if has_twins(terms) and not as_written else NativeStretch(kept, tuple(terms))
 
 
 def columns_by_name(node: Node) -> dict[str, ColumnTerm]:

@@ -12,13 +12,12 @@ Invariant. For every row a term gives the very bits that Spark 4 gives in ANSI m
   ``Value.failed``, and holds NULL. An operator whose first operand is NULL does not look at its second, so the second's
   failure is forgotten there. What is left at the root of an expression is raised by the caller.
 
-Terms that Spark evaluates under a condition (AND, OR, CASE, COALESCE, ...) have operands that cannot fail: `reading`
-sees to it. Cost: one pass of an Arrow kernel per term; failures cost more, but only when they happen.
+Cost: one pass of an Arrow kernel per term; failures cost more, but only when they happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -149,41 +148,12 @@ class Same(Term):
         return (self.left, self.right)
 
     def value(self, frame: Frame) -> Value:
-        left, right = self.left.value(frame).data, self.right.value(frame).data
+        one, other = self.left.value(frame), self.right.value(frame)
+        left, right = one.data, other.data
         equal = pc.fill_null(compare("=", left, right), False)
-        return Value(pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right))))
-
-
-@dataclass(frozen=True)
-class Logic(Term):
-    """AND and OR, three-valued."""
-
-    operator: Literal["and", "or"]
-    left: Term
-    right: Term
-
-    @property
-    def operands(self) -> tuple[Term, ...]:
-        return (self.left, self.right)
-
-    def value(self, frame: Frame) -> Value:
-        kernel = pc.and_kleene if self.operator == "and" else pc.or_kleene
-        return Value(kernel(self.left.value(frame).data, self.right.value(frame).data))
-
-
-@dataclass(frozen=True)
-class Not(Term):
-    """NOT; of NULL it is NULL."""
-
-    operand: Term
-
-    @property
-    def operands(self) -> tuple[Term, ...]:
-        return (self.operand,)
-
-    def value(self, frame: Frame) -> Value:
-        inner = self.operand.value(frame)
-        return inner._replace(data=pc.invert(inner.data))
+        return Value(
+            pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right))), *looked_at([(one, None), (other, None)])
+        )
 
 
 @dataclass(frozen=True)
@@ -197,7 +167,8 @@ class IsNull(Term):
         return (self.operand,)
 
     def value(self, frame: Frame) -> Value:
-        return Value(pc.is_null(self.operand.value(frame).data))
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.is_null(inner.data))
 
 
 @dataclass(frozen=True)
@@ -211,7 +182,8 @@ class IsNan(Term):
         return (self.operand,)
 
     def value(self, frame: Frame) -> Value:
-        return Value(pc.fill_null(pc.is_nan(self.operand.value(frame).data), False))
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.fill_null(pc.is_nan(inner.data), False))
 
 
 @dataclass(frozen=True)
@@ -227,8 +199,8 @@ class MemberOf(Term):
         return (self.operand,)
 
     def value(self, frame: Frame) -> Value:
-        data = self.operand.value(frame).data
-        kind = self.operand.type
+        inner = self.operand.value(frame)
+        data, kind = inner.data, self.operand.type
         if pa.types.is_floating(kind):
             # `is_in` compares bits, and would take -0.0 for another number than 0.0.
             found = pa.scalar(False)
@@ -238,7 +210,7 @@ class MemberOf(Term):
             found = pc.is_in(data, value_set=pa.array(self.choices, kind))
         no = pa.scalar(None, pa.bool_()) if self.unknown else pa.scalar(False)
         found = pc.if_else(pc.fill_null(found, False), pa.scalar(True), no)
-        return Value(pc.if_else(pc.is_valid(data), found, pa.scalar(None, pa.bool_())))
+        return inner._replace(data=pc.if_else(pc.is_valid(data), found, pa.scalar(None, pa.bool_())))
 
 
 @dataclass(frozen=True)
@@ -254,18 +226,21 @@ class Like(Term):
         return (self.operand,)
 
     def value(self, frame: Frame) -> Value:
-        data = self.operand.value(frame).data
+        inner = self.operand.value(frame)
+        return inner._replace(data=self._matched(inner.data))
+
+    def _matched(self, data: Any) -> Any:
         match self.where:
             case "start":
-                return Value(pc.starts_with(data, self.text))
+                return pc.starts_with(data, self.text)
             case "end":
-                return Value(pc.ends_with(data, self.text))
+                return pc.ends_with(data, self.text)
             case "inside":
-                return Value(pc.match_substring(data, self.text))
+                return pc.match_substring(data, self.text)
             case "whole":
-                return Value(pc.equal(data, pa.scalar(self.text, self.operand.type)))
+                return pc.equal(data, pa.scalar(self.text, self.operand.type))
             case "any":
-                return Value(pc.if_else(pc.is_valid(data), pa.scalar(True), pa.scalar(None, pa.bool_())))
+                return pc.if_else(pc.is_valid(data), pa.scalar(True), pa.scalar(None, pa.bool_()))
 
 
 @dataclass(frozen=True)
@@ -280,7 +255,8 @@ class Matches(Term):
         return (self.operand,)
 
     def value(self, frame: Frame) -> Value:
-        return Value(pc.match_like(self.operand.value(frame).data, self.pattern))
+        inner = self.operand.value(frame)
+        return inner._replace(data=pc.match_like(inner.data, self.pattern))
 
 
 @dataclass(frozen=True)
@@ -316,41 +292,6 @@ class DatePart(Term):
         return inner._replace(data=pc.cast(getattr(pc, self.part)(inner.data), pa.int32()))
 
 
-@dataclass(frozen=True)
-class Choose(Term):
-    """CASE: the value of the first branch whose condition is true, else the default."""
-
-    conditions: tuple[Term, ...]
-    values: tuple[Term, ...]
-    default: Term
-
-    @property
-    def operands(self) -> tuple[Term, ...]:
-        return (*self.conditions, *self.values, self.default)
-
-    def value(self, frame: Frame) -> Value:
-        chosen = self.default.value(frame).data
-        for condition, term in zip(reversed(self.conditions), reversed(self.values), strict=True):
-            # A condition that is NULL is not true; if_else would make the result NULL.
-            taken = pc.fill_null(condition.value(frame).data, False)
-            chosen = pc.if_else(taken, term.value(frame).data, chosen)
-        return Value(chosen)
-
-
-@dataclass(frozen=True)
-class Coalesce(Term):
-    """The first operand that is not NULL."""
-
-    choices: tuple[Term, ...]
-
-    @property
-    def operands(self) -> tuple[Term, ...]:
-        return self.choices
-
-    def value(self, frame: Frame) -> Value:
-        return Value(pc.coalesce(*(choice.value(frame).data for choice in self.choices)))
-
-
 def compare(operator: Comparison, left: Any, right: Any) -> Any:
     """Compare two arrays or scalars of one type in Spark's order; NULL where one of them is NULL."""
     floating = pa.types.is_floating(left.type)
@@ -372,6 +313,38 @@ def compare(operator: Comparison, left: Any, right: Any) -> Any:
             return pc.invert(compare("<", right, left))
         case ">=":
             return pc.invert(compare("<", left, right))
+
+
+def truth(data: Any) -> Mask:
+    """Where booleans are true: one for each row, or one for all."""
+    if isinstance(data, pa.Scalar):
+        return np.asarray([bool(data.as_py())])
+    found: Mask = pc.fill_null(data, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def looked_at(parts: Sequence[tuple[Value, Mask | None]]) -> tuple[Mask | None, Failure | None]:
+    """Where values fail, given the rows on which each is looked at (None: on all)."""
+    failed: Mask | None = None
+    why: Failure | None = None
+    for value, rows in parts:
+        if value.failed is None:
+            continue
+        mine = value.failed if rows is None else value.failed & rows
+        failed, why = (mine, value.why) if failed is None else (failed | mine, why if failed.any() else value.why)
+    return failed, why
+
+
+def in_turn(values: Sequence[Value]) -> tuple[Mask | None, Failure | None]:
+    """Where a function fails by its arguments: Spark looks at each only where those before it are not NULL."""
+    if all(value.failed is None for value in values):
+        return None, None
+    parts: list[tuple[Value, Mask | None]] = []
+    still: Mask = np.ones(1, np.bool_)
+    for value in values:
+        parts.append((value, still))
+        still = still & truth(pc.is_valid(value.data))
+    return looked_at(parts)
 
 
 def in_order(first: Value, second: Value) -> tuple[Mask | None, Failure | None]:

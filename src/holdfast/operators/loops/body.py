@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.operators.arrangement import change_table
 from holdfast.operators.join import InnerJoin
-from holdfast.operators.linear_step import is_native, native_step
+from holdfast.operators.linear_step import is_native_in_loop, native_step
 from holdfast.operators.loops.differences import difference_layouts
 from holdfast.operators.loops.pairs import join_with_rounds, pair_layouts
 from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
@@ -98,7 +98,7 @@ class Body:
 
 def body_dataflow(plans: Sequence[Node]) -> Dataflow:
     """The dataflow of a body: each variable's plan under the variable's name."""
-    return build({variable_name(index): plan for index, plan in enumerate(plans)}, {}, is_native)
+    return build({variable_name(index): plan for index, plan in enumerate(plans)}, {}, is_native_in_loop)
 
 
 def compile_body(plans: Sequence[Node]) -> Body:
@@ -109,7 +109,7 @@ def compile_body(plans: Sequence[Node]) -> Body:
     places: dict[str, int] = {operator.id: index for index, operator in enumerate(keyed)}
     paths = []
     for path in flow.paths:
-        steps = [native_step(step) for step in path.steps]
+        steps = [native_step(step, in_loop=True) for step in path.steps]
         assert all(step is not None for step in steps), "a loop's body was checked when it was declared"
         found = tuple(step for step in steps if step is not None)
         producer = places.get(path.producer, path.producer)

@@ -19,7 +19,7 @@ from holdfast.operators.linear_step import native_step
 from holdfast.operators.loop import Loop, LoopVariable
 from holdfast.operators.loops.body import LoopLeaf, input_name, variable_name
 from holdfast.operators.rewrites import rewrite
-from holdfast.plan.expression import Tree, readable
+from holdfast.plan.expression import SparkExpression, Tree, readable
 from holdfast.plan.fingerprint import fingerprint
 from holdfast.plan.nodes import KeyedNode, Linear, Named, Node, Step, Union
 from holdfast.plan.walk import reachable
@@ -86,7 +86,7 @@ class _Cutting:
     def _check(self, node: Node) -> None:
         """Raise if a node that depends on a variable cannot run in rounds."""
         if isinstance(node, Step):
-            if native_step(node) is None:
+            if native_step(node, in_loop=True) is None:
                 advice = "compute it before the loop, or behind it"
                 raise self._refusal(_foreign(node), "which Holdfast leaves to Spark to compute", advice)
         elif isinstance(node, KeyedNode):
@@ -108,9 +108,13 @@ def _foreign(step: Step) -> str:
     waiting = list(step.expressions)
     while waiting:
         each = waiting.pop(0)
-        if native_step(Linear(step.input, None, (Named("value", each),))) is None:
-            found, waiting = each, list(each.parts)
-    return "an expression" if found is None else readable(found)
+        if native_step(Linear(step.input, None, (Named("value", each),)), in_loop=True) is None:
+            written = each.in_operations() if isinstance(each, SparkExpression) else None
+            found, waiting = each, list(each.parts) if written is None else [written]
+    if found is None:
+        return "an expression"
+    lacking = found.lacking if isinstance(found, SparkExpression) and found.lacking != found.label else ""
+    return f"{lacking} in {readable(found)}" if lacking else readable(found)
 
 
 def is_linear(body: Node, leaves: Sequence[LoopLeaf]) -> bool:
