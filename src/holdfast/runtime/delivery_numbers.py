@@ -27,13 +27,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.coordinator.history import History
-from holdfast.errors import LogDamaged, StoreError
+from holdfast.errors import LogDamaged, LogError, StoreError
 from holdfast.log.replica import Replica
 from holdfast.log.working_directory import write_whole
 
@@ -102,19 +102,24 @@ class DeliveryNumbers:
         self._sinks = set(sinks) if said is None and last >= 0 else set((said or {}).get("sinks", []))
         """Those that were given something. A log of old does not say: then all that are there now."""
 
+        self._given = bool(self._sinks) if said is None else bool(said.get("given", True))
+        """Whether any such sink was ever given anything, be it one that is gone. A log of old may not say."""
+
         self.numbers = Numbers(**(said or {}).get("numbers", {}))
         others = [each for each in (abandoned, self.numbers.overtaken(history)) if each is not None]
         owed = (said or {}).get("again")
         self.again: int | None = min([*others, *([] if owed is None else [owed])], default=None)
         """From this epoch on, sinks are given the history's again, since they may have been given others."""
 
-        if (rolled_back or not here) and term > 1:
+        if (sinks or self._given) and (rolled_back or not here) and term > 1:
             self.numbers = self.numbers.renewed(term, last, last)
         if sinks and others:
             self.numbers = self.numbers.renewed(term, min(others) - 1, last)
         self._sinks &= set(sinks)
-        # Also without such sinks: a later opening that has one must see that nothing was given in between.
-        self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
+        # Also without such sinks: a later opening that has one must see that nothing was given in between. If it cannot
+        # be written then (a full disk), that one takes greater numbers, as after a loss.
+        with nullcontext() if sinks else suppress(LogError, OSError):
+            self._write(copies=said is None or self._said() != {key: said.get(key) for key in self._said()})
 
     def is_new(self, sink: str) -> bool:
         """Whether it was given nothing yet."""
@@ -124,6 +129,7 @@ class DeliveryNumbers:
         """It was given its first epoch."""
         if sink not in self._sinks:
             self._sinks.add(sink)
+            self._given = True
             self._write(copies=True)
 
     def gave_again(self) -> None:
@@ -138,7 +144,7 @@ class DeliveryNumbers:
 
     def _said(self) -> dict[str, Any]:
         owed = {} if self.again is None else {"again": self.again}
-        return {"sinks": sorted(self._sinks), "numbers": asdict(self.numbers), **owed}
+        return {"sinks": sorted(self._sinks), "given": self._given, "numbers": asdict(self.numbers), **owed}
 
     def _write(self, copies: bool, closed: int | None = None) -> None:
         own = {**self._said(), "boot": _boot(), "term": self._term}
