@@ -42,7 +42,14 @@ _LONG = (
 ``--no-loadscope-reorder`` in the Makefile: a file of one long test is not to be the last.)"""
 
 
-_SPREAD = ("tests/oracle/test_cases.py", "tests/simulator/", "tests/faults/test_seeds.py")
+_SPREAD = (
+    "tests/oracle/test_cases.py",
+    "tests/oracle/test_recursion.py",
+    "tests/operators/test_loop.py",
+    "tests/operators/test_loop_bodies.py",
+    "tests/simulator/",
+    "tests/faults/test_seeds.py",
+)
 """Files whose tests share nothing: any process may run any of them. Of all others one process runs a whole file, whose
 tests may share a cluster."""
 
