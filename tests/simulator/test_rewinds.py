@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing.simulator import actions as act
+from holdfast.testing.simulator import run
 from holdfast.testing.simulator.run import Simulation
 
 from .seeds import check
@@ -33,6 +34,17 @@ def test_rewinds_where_members_keep_layers_of_their_own(first: int, on_loss: str
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_branches_are_fed_rewinds_too(first: int) -> None:
     check(range(first, first + 20), rewinds=True, branches=True)
+
+
+def test_an_approximate_view_after_a_rewind_has_the_rows_of_the_clock_that_it_went_back_to() -> None:
+    """Seed 31, shrunk: a member is lost while a rewind is delivered; ``live`` has rows that come and go with time."""
+    losing = act.LoseMemberAt(1089772356, "sink.after_commit", 1)
+    actions = [
+        act.Feed(3729559074), act.Step(0), act.Step(0), act.Edit(0, 1), *[act.Step(0)] * 4, act.Feed(3409733951),
+        act.Upkeep(0), act.Feed(3908820772), act.Step(0), losing, act.Rewind(0, 771985903),
+    ]  # fmt: skip
+    failure = run(31, actions, scattered=True, on_loss="continue")
+    assert failure is None, str(failure)
 
 
 def test_input_that_is_taken_again_is_not_released_before(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.runtime.engine import Engine
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
 from holdfast.testing.simulator.model import DRAWN, Bag, edition_of, expected
-from holdfast.testing.simulator.world import Broken, World, bag_of, difference
+from holdfast.testing.simulator.world import Broken, World, bag_of, difference, in_effect
 from holdfast.trace.name import ALL
 
 
@@ -26,7 +26,8 @@ def check_approximate(engine: Engine, world: World, whole: Callable[[History], S
         return 0  # it is exact, or more was lost since the last epoch
     if said.coverage.partitions != len(branch.left) or set(said.lost) != set(range(engine.partitions)) - branch.left:
         raise Broken(f"it says that it is {said}, and partitions {sorted(branch.left)} are left")
-    bags, clock = world.upto(whole(branch.history)), branch.history[-1].clock
+    history = whole(branch.history)
+    bags, clock = world.upto(history), in_effect(history)[-1].clock
     checked = 0
     for view in world.flow:
         log = engine._compiled.flow.views[view]
