@@ -1,11 +1,12 @@
-"""Rounds of a loop in one task, or as Spark jobs: from how many rows in a round on jobs would be cheaper.
+"""A loop's rounds in one task, or the large ones as Spark jobs: the first fill of a flow, both ways in one run.
 
-Nothing runs rounds as jobs; this measures what they would cost. In one process: the first fill of reachability and of
-least labels over a random graph, round by round, with the rows that are handed to operators. In Spark: jobs that
-exchange as many rows between two partitions, once and three times, as the Arrow messages that epochs exchange. The
-least of several runs counts, in seconds of processor time of all processes, so that a busy machine says the same as a
-quiet one. With *n* rows in a round and *c* cores, jobs need (task + exchange) n / c + job / c, and one task needs
-task · n; what jobs would have to carry from round to round is left out, in their favour.
+Components by the least label, and reachability from ten nodes, over one random graph. A flow is filled with all rounds
+in one task (``HOLDFAST_ROUNDS=task``), another one as Holdfast chooses, a third with all rounds as jobs; they take
+turns. The views of all must agree. The table has the seconds of the epoch, least of several, and what of it was
+processor time of all processes, which says the same on a busy machine as on a quiet one.
+
+From the same runs come the constants of the choice (`holdfast/spark/round_jobs.py`), in processor time: what a row
+costs that is handed to an operator in one task, what it costs more where rounds are jobs, and what a job costs.
 """
 
 from __future__ import annotations
@@ -16,151 +17,54 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 from data import parse, session
+from loops import BOTH, COMPONENTS, REACHED
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.operators.aggregate import Aggregate, Call
-from holdfast.operators.join import Join
-from holdfast.operators.loop import LoopSpec
-from holdfast.operators.loops.body import LoopLeaf
-from holdfast.operators.loops.building import Recursion, loop_of
-from holdfast.operators.loops.differences import DifferencesInRounds
-from holdfast.operators.loops.epoch import LoopEpoch
-from holdfast.operators.loops.pairs import PairsInRounds
-from holdfast.operators.step import Context
-from holdfast.plan.dataflow import build
-from holdfast.plan.nodes import Field, Linear, Named, Node, Source, Union
-from holdfast.spark.epoch_tasks import own_partition
-from holdfast.task.messages import Message
-from holdfast.task.stage import decode, encode, split
-from holdfast.trace.cover import Chain
-from holdfast.trace.trace import Trace
+import holdfast as hf
+from holdfast.spark import round_jobs
+from holdfast.task import round_tasks
 
-Ints = npt.NDArray[np.int64]
-CORES = 2
-LARGE = 20_000
-"""Rounds with so many rows show what a row costs."""
-
-PAIR = (Field("node", "bigint"), Field("label", "bigint"))
-EDGES = Source("edges", (Field("a", "bigint"), Field("b", "bigint")))
+VIEWS = {"components": (COMPONENTS, "sum(label)"), "reached": (REACHED, "count(*)")}
+WAYS = {"task": "task", "chosen": None, "jobs": "jobs"}
+CORES = os.cpu_count() or 1
 
 
-def renamed(node: Node, /, **columns: str) -> Linear:
-    return Linear(node, None, tuple(Named(name, node.column(old)) for name, old in columns.items()))
-
-
-def labels() -> tuple[LoopSpec, list[str]]:
-    """The least label that reaches each node."""
-    known, first = LoopLeaf("labels", PAIR), Source("nodes", PAIR)
-    told = renamed(Join(known, EDGES, ("node",), ("a",)), node="b", label="label")
-    least = Aggregate(Union((first, told)), ("node",), (Call("least", "min", ("label",), "bigint"),))
-    return compiled(Recursion(known, renamed(least, node="node", label="least")))
-
-
-def reached() -> tuple[LoopSpec, list[str]]:
-    """The nodes that are reached from some."""
-    known, first = LoopLeaf("reached", PAIR[:1]), Source("starts", PAIR[:1])
-    told = renamed(Join(known, EDGES, ("node",), ("a",)), node="b")
-    return compiled(Recursion(known, Aggregate(Union((first, told)), ("node",), ())))
-
-
-def compiled(variable: Recursion) -> tuple[LoopSpec, list[str]]:
-    """A loop as tasks run it, and the names of its inputs."""
-    loop = loop_of([variable], 0, max_rounds=10_000)
-    operators = build({"v": loop}, {}, lambda _: True).operators.values()
-    (operator,) = (each for each in operators if each.node is loop and each.kind == "loop")
-    return loop.compiled(operator), [each.name for each in loop.inputs if isinstance(each, Source)]
-
-
-def change(*columns: Ints) -> pa.Table:
-    names = [*(f"c{place}" for place in range(len(columns))), "_diff"]
-    return pa.table([*map(pa.array, columns), pa.array(np.ones(len(columns[0]), np.int64))], names=names)
-
-
-# -- in one task -------------------------------------------------------------------------------------------------------
-
-
-class TimedRounds:
-    """Seconds of each round, and rows handed to operators in it."""
+class Noted:
+    """What the driver sees of rounds that are jobs: their number, and rows handed to operators in each."""
 
     def __init__(self) -> None:
-        self.rounds: list[tuple[float, int]] = []
-        self._rows = 0
+        self.jobs = 0
+        self.handed: list[int] = []
+        progress = round_tasks._progress
 
-    def __enter__(self) -> TimedRounds:
-        self._whole = LoopEpoch._round
-        self._prepared = [(kind, kind.prepare) for kind in (PairsInRounds, DifferencesInRounds)]
+        def noted(job: Any, *rest: Any) -> Any:
+            found = progress(job, *rest)
+            self.jobs += 1
+            self.handed.append(sum(report.handed for report in rest[-1]))
+            return found
 
-        def timed(epoch: LoopEpoch, *arguments: Any) -> None:
-            self._rows, began = 0, time.process_time()
-            self._whole(epoch, *arguments)
-            self.rounds.append((time.process_time() - began, self._rows))
-
-        def counting(prepare: Any) -> Any:
-            def counted(operator: Any, port: int, table: pa.Table, round: int) -> pa.Table:
-                self._rows += table.num_rows
-                return prepare(operator, port, table, round)
-
-            return counted
-
-        LoopEpoch._round = timed  # type: ignore[method-assign]  # measured from outside
-        for kind, prepare in self._prepared:
-            kind.prepare = counting(prepare)  # type: ignore[method-assign]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        LoopEpoch._round = self._whole  # type: ignore[method-assign]
-        for kind, prepare in self._prepared:
-            kind.prepare = prepare  # type: ignore[method-assign]
+        round_tasks._progress = noted
 
 
-def fill(spec: LoopSpec, inputs: list[pa.Table]) -> list[tuple[float, int]]:
-    """The rounds of the first epoch."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home, TimedRounds() as timed:
-        nothing = Chain(-1, ())
-        traces = {
-            suffix: Trace.open(Path(home) / suffix, layout, 0, 2**64, -1, nothing)
-            for suffix, layout in spec.layouts().items()
-        }
-        arrived = [spec.prepare(port, table) for port, table in enumerate(inputs)]
-        spec.step(arrived, traces, Context(0, 0, 2**64, initial=True))
-    return timed.rounds
+@dataclass
+class Fill:
+    """One fill of a view."""
 
-
-def in_one_task(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    dice = np.random.default_rng(7)
-    a, b = (dice.integers(0, arguments.nodes, arguments.edges) for _ in range(2))
-    nodes = np.arange(arguments.nodes)
-    starts = dice.choice(arguments.nodes, 10, replace=False)
-    both = change(np.concatenate([a, b]), np.concatenate([b, a]))
-    runs = {
-        "reached": (reached(), {"starts": change(starts), "edges": change(a, b)}),
-        "labels": (labels(), {"nodes": change(nodes, nodes), "edges": both}),
-    }
-    found = {}
-    for name, ((spec, names), tables) in runs.items():
-        inputs = [tables[each] for each in names]
-        best = min((fill(spec, inputs) for _ in range(arguments.repeats)), key=lambda run: sum(s for s, _ in run))
-        large = [(seconds, rows) for seconds, rows in best[1:] if rows >= LARGE] or best
-        found[name] = {
-            "rounds": len(best),
-            "seconds": sum(seconds for seconds, _ in best),
-            "largest": max(rows for _, rows in best[1:]),
-            "per_row": sum(seconds for seconds, _ in large) / sum(rows for _, rows in large),
-            "least_round": min(seconds for seconds, _ in best),
-        }
-    return found
-
-
-# -- exchanges of Spark ------------------------------------------------------------------------------------------------
+    seconds: float
+    processor: float
+    jobs: int
+    rounds: int
+    handed: list[int]
+    total: int
 
 
 def processor_time() -> float:
@@ -183,83 +87,106 @@ def processor_time() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def exchanging(rows: int, exchanges: int, context: Any) -> int:
-    """Have two tasks hand rows to each other, so many times; how many there are at the end."""
-
-    def first(_: int, __: Iterable[int]) -> Iterator[Message]:
-        hashes = np.arange(rows // CORES, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        table = change(hashes.view(np.int64), hashes.view(np.int64)).add_column(0, "_hash", pa.array(hashes))
-        return ((owner, (0, encode(part))) for owner, part in split(table, CORES))
-
-    def between(_: int, messages: Iterable[Message]) -> Iterator[Message]:
-        for table in [decode(buffer) for _, (_, buffer) in messages]:
-            hashes = table.column("_hash").to_numpy() * np.uint64(0xC2B2AE3D27D4EB4F)
-            for owner, part in split(table.set_column(0, "_hash", pa.array(hashes)), CORES):
-                yield owner, (0, encode(part))
-
-    def last(_: int, messages: Iterable[Message]) -> Iterator[int]:
-        yield sum(decode(buffer).num_rows for _, (_, buffer) in messages)
-
-    rdd = context.parallelize(range(CORES), CORES).mapPartitionsWithIndex(first)
-    for _ in range(exchanges - 1):
-        rdd = rdd.partitionBy(CORES, own_partition).mapPartitionsWithIndex(between)
-    return int(sum(rdd.partitionBy(CORES, own_partition).mapPartitionsWithIndex(last).collect()))
+def write_graph(home: Path, edges: int, nodes: int) -> None:
+    dice = np.random.default_rng(7)
+    tables = {
+        "edges": {"a": dice.integers(0, nodes, edges), "b": dice.integers(0, nodes, edges)},
+        "nodes": {"node": np.arange(nodes)},
+        "starts": {"node": dice.choice(nodes, 10, replace=False)},
+    }
+    for name, columns in tables.items():
+        (home / name).mkdir()
+        pq.write_table(pa.table(columns), home / name / "all.parquet")
 
 
-def in_jobs(arguments: argparse.Namespace) -> dict[str, float]:
-    spark = session()
-    context = spark.sparkContext
+def fill(spark: Any, graph: Path, kind: str, way: str, noted: Noted) -> Fill:
+    """Fill the view of a new flow."""
+    os.environ.pop(round_jobs._ONLY, None)
+    if (only := WAYS[way]) is not None:
+        os.environ[round_jobs._ONLY] = only
+    noted.jobs, noted.handed = 0, []
+    text, total = VIEWS[kind]
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as log, hf.Flow(kind, log=log, spark=spark) as flow:
+        flow.source("edges", hf.files(graph / "edges", format="parquet", schema="a long, b long"))
+        flow.source("nodes", hf.files(graph / "nodes", format="parquet", schema="node long"))
+        flow.source("starts", hf.files(graph / "starts", format="parquet", schema="node long"))
+        flow.view("both", BOTH)
+        flow.view(kind, text, max_rounds=10_000)
+        flow.open()
+        began, used = time.perf_counter(), processor_time()
+        epoch = flow.step()
+        seconds, processor = time.perf_counter() - began, processor_time() - used
+        found = int(flow.read(kind).selectExpr(total).first()[0])
+    return Fill(seconds, processor, noted.jobs, epoch.rounds[kind], noted.handed, found)
 
-    def best(rows: int, exchanges: int) -> float:
-        taken = []
-        for _ in range(arguments.jobs):
-            began = processor_time()
-            assert exchanging(rows, exchanges, context) == rows
-            taken.append(processor_time() - began)
-        return min(taken)
 
-    best(1_000, 3)  # what is loaded once
-    small = {exchanges: best(100, exchanges) for exchanges in (1, 3)}
-    large = {exchanges: best(arguments.rows, exchanges) for exchanges in (1, 3)}
-    spark.stop()
-    more = (large[3] - large[1]) - (small[3] - small[1])
-    return {"per_row": more / 2 / arguments.rows, "one_exchange": small[1], "three_exchanges": small[3]}
+def measure(spark: Any, home: Path, arguments: argparse.Namespace, noted: Noted) -> dict[str, Any]:
+    graph, small = home / "graph", home / "small"
+    for place, edges, nodes in ((graph, arguments.edges, arguments.nodes), (small, 1_000, 2_000)):
+        place.mkdir()
+        write_graph(place, edges, nodes)
+    for way in WAYS:
+        fill(spark, small, "components", way, noted)  # what is loaded once
+    results: dict[str, Any] = {}
+    # A job: forty small rounds and more, as jobs and not.
+    apart = [fill(spark, small, "components", way, noted) for way in ("jobs", "task") for _ in range(arguments.repeats)]
+    jobs, task = (min(each.processor for each in apart if bool(each.jobs) == has) for has in (True, False))
+    results["job"] = (jobs - task) / max(each.jobs for each in apart)
+    for kind in VIEWS:
+        fills: dict[str, list[Fill]] = {way: [] for way in WAYS}
+        for _ in range(arguments.repeats):
+            for way, done in fills.items():
+                done.append(fill(spark, graph, kind, way, noted))
+                print(kind, way, done[-1], file=sys.stderr, flush=True)
+        assert len({each.total for done in fills.values() for each in done}) == 1, "the views differ"
+        best = {way: min(done, key=lambda each: each.processor) for way, done in fills.items()}
+        handed = sum(best["jobs"].handed)
+        results[kind] = {
+            "rounds": best["task"].rounds,
+            "largest": max(best["jobs"].handed),
+            "handed": handed,
+            "jobs": best["chosen"].jobs,
+            "seconds": {way: min(each.seconds for each in done) for way, done in fills.items()},
+            "processor": {way: each.processor for way, each in best.items()},
+            "ratio": min(each.seconds for each in fills["task"]) / min(each.seconds for each in fills["chosen"]),
+            "row": best["task"].processor / handed,
+            "more": (best["jobs"].processor - best["task"].processor - best["jobs"].jobs * results["job"]) / handed,
+        }
+    return results
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--edges", type=int, default=1_000_000)
     parser.add_argument("--nodes", type=int, default=500_000)
-    parser.add_argument("--rows", type=int, default=3_000_000, help="exchanged by a large job")
-    parser.add_argument("--jobs", type=int, default=7)
-    parser.add_argument("--repeats", type=int, default=2)
-    arguments = parse(parser, edges=30_000, nodes=20_000, rows=100_000, jobs=1, repeats=1)
-    tasks, jobs = in_one_task(arguments), in_jobs(arguments)
-    results = {"tasks": tasks, "jobs": jobs}
-    for each in tasks.values():
-        saved = each["per_row"] - (each["per_row"] + jobs["per_row"]) / CORES
-        each["factor"] = each["per_row"] * CORES / (each["per_row"] + jobs["per_row"])
-        each["even"] = jobs["three_exchanges"] / CORES / saved if saved > 0 else float("inf")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parse(parser, edges=20_000, nodes=20_000, repeats=1)
+    noted = Noted()
+    spark = session()
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as home:
+        results = measure(spark, Path(home), arguments, noted)
+    spark.stop()
+    os.environ.pop(round_jobs._ONLY, None)
     if arguments.json:
         print(json.dumps(results))
         return 0
-    table = Table("first fill", "rounds", "in one task", "largest round", "a row", "jobs win from", "and at most by")
-    for name, each in tasks.items():
+    table = Table(
+        "first fill", "rounds", "largest", *(f"{way}: wall, processor" for way in WAYS), "jobs", "task / chosen"
+    )
+    for kind in VIEWS:
+        each = results[kind]
+        took = [f"{each['seconds'][way]:.1f} s, {each['processor'][way]:.1f} s" for way in WAYS]
         table.add_row(
-            name,
-            f"{each['rounds']:.0f}",
-            f"{each['seconds']:.1f} s",
-            f"{each['largest']:,.0f} rows",
-            f"{1e6 * each['per_row']:.2f} µs",
-            f"{each['even']:,.0f} rows",
-            f"a factor of {each['factor']:.2f}",
+            kind, str(each["rounds"]), f"{each['largest']:,} rows", *took, str(each["jobs"]), f"{each['ratio']:.2f}"
         )
-    console = Console(width=130)
-    console.print(f"{arguments.edges:,} edges, {arguments.nodes:,} nodes; seconds of processor time")
+    console = Console(width=150)
+    console.print(f"{arguments.edges:,} edges, {arguments.nodes:,} nodes, {CORES} cores")
     console.print(table)
-    one, three = (f"{1000 * jobs[what]:.0f} ms" for what in ("one_exchange", "three_exchanges"))
+    for kind in VIEWS:
+        row, more = (1e6 * results[kind][what] for what in ("row", "more"))
+        console.print(f"{kind}: a row in one task {row:.2f} µs, more where rounds are jobs {more:.2f} µs")
     console.print(
-        f"a job: {one} with one exchange, {three} with three; a row: {1e6 * jobs['per_row']:.2f} µs per exchange"
+        f"a job {1000 * results['job']:.0f} ms; jobs from {round_jobs.large_round(CORES) or 0:,} rows in a round on"
     )
     return 0
 

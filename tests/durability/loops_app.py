@@ -8,6 +8,7 @@ directory: until it is killed, or, with ``finish``, to its end, where it prints 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -37,13 +38,17 @@ def killing(root: str) -> Callable[[int], int]:
     def passed(node: int) -> int:
         if not os.path.exists(token):
             return node
-        with open(token) as file:
-            left, who = file.read().split()
-        if int(left) > 1:
-            with open(token, "w") as file:
-                file.write(f"{int(left) - 1} {who}")
-            return node
-        os.rename(token, f"{token}ed")
+        with open(f"{root}/turn", "w") as turn:  # tasks of two shares may be here at once
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            if not os.path.exists(token):
+                return node
+            with open(token) as file:
+                left, who = file.read().split()
+            if int(left) > 1:
+                with open(token, "w") as file:
+                    file.write(f"{int(left) - 1} {who}")
+                return node
+            os.rename(token, f"{token}ed")
         if who == "driver":
             os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

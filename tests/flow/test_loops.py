@@ -291,7 +291,11 @@ def test_a_recursion_has_the_bound_of_the_session_unless_it_says_another(
     flow.view("session", f"WITH RECURSIVE t(n) AS {counted}")
     flow.view("text", f"WITH RECURSIVE t(n) MAX RECURSION LEVEL 5 AS {counted}")
     flow.view("given", f"WITH RECURSIVE t(n) AS {counted}", max_rounds=3)
-    assert [loop_bounds(flow._catalog.views[view]) for view in ("session", "text", "given")] == [(7,), (5,), (3,)]
+    assert [loop_bounds(flow._catalog.views[view]) for view in ("session", "text", "given")] == [
+        ((7, None),),
+        ((5, None),),
+        ((3, None),),
+    ]
 
 
 RECURSIVE = "WITH RECURSIVE t(a) AS (SELECT a FROM edges {}) SELECT a FROM t"

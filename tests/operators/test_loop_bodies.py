@@ -99,29 +99,41 @@ def meant(body: Node, starts: Bag, edges: Bag, rounds: int, begins: bool) -> Bag
     return Counter(now)
 
 
-def compare(seed: int, directory: Path, nested: bool = False) -> None:
-    dice = random.Random(f"{'nested' if nested else 'body'} {seed}")
+def drawn_loop(dice: random.Random, nested: bool) -> tuple[Case, Node, int, bool]:
+    """A loop, its body, after how many rounds it is cut off, and whether it begins with the rows of `STARTS`."""
     while True:
         body: Node = Aggregate(grown(dice, dice.choice([1, 2, 3]), nested), ("a", "b"), ())
         rounds, begins = dice.randrange(1, 6), dice.random() < 0.5
         loop = loop_of([Recursion(X, body, STARTS if begins else None)], 0, max_rounds=100, rounds=rounds)
         case = Case(loop, lambda *_: Counter())
-        spec, values = spec_of(case), [None, 0, 1, 2, 3]
-        if not nested or any(isinstance(each.spec, LoopSpec) for each in spec.body.operators):
-            break
-    names = [getattr(each, "name", "") for each in loop.inputs]
+        if not nested or any(isinstance(each.spec, LoopSpec) for each in spec_of(case).body.operators):
+            return case, body, rounds, begins
+
+
+def drawn_changes(dice: random.Random, there: dict[str, Bag]) -> dict[str, Bag]:
+    """Some rows of the two tables come, and some go."""
+    values = [None, 0, 1, 2, 3]
+    changes: dict[str, Bag] = {}
+    for name, rows in there.items():
+        come = Counter((dice.choice(values), dice.choice(values)) for _ in range(dice.randrange(4)))
+        gone = Counter({row: dice.randint(1, count) for row, count in rows.items() if dice.random() < 0.4})
+        changes[name] = added(come, gone, -1)
+    return changes
+
+
+def compare(seed: int, directory: Path, nested: bool = False) -> None:
+    dice = random.Random(f"{'nested' if nested else 'body'} {seed}")
+    case, body, rounds, begins = drawn_loop(dice, nested)
+    spec, inputs_of = spec_of(case), case.loop.inputs
+    names = [getattr(each, "name", "") for each in inputs_of]
     with weak_bits(dice.choice([64, 2])):
         runners = [Runner(spec, case.types, directory / str(n), random.Random(n), slot=SLOT) for n in range(2)]
         there: dict[str, Bag] = {"starts": Counter(), "edges": Counter()}
         before: Bag = Counter()
         for epoch in range(5):
-            changes: dict[str, Bag] = {}
-            for name, rows in there.items():
-                come = Counter((dice.choice(values), dice.choice(values)) for _ in range(dice.randrange(4)))
-                gone = Counter({row: dice.randint(1, count) for row, count in rows.items() if dice.random() < 0.4})
-                changes[name] = added(come, gone, -1)
+            changes = drawn_changes(dice, there)
             there = {name: added(rows, changes[name]) for name, rows in there.items()}
-            inputs = [_changed(node, there, changes, epoch == 0) for node in loop.inputs]
+            inputs = [change_of(node, there, changes, epoch == 0) for node in inputs_of]
             after = bag(list(meant(body, there["starts"], there["edges"], rounds, begins).items()))
             for runner in runners:
                 given = runner.epoch(*([*each.items()] for each in inputs))
@@ -132,7 +144,7 @@ def compare(seed: int, directory: Path, nested: bool = False) -> None:
             assert one == other, f"seed {seed}: {suffix}"
 
 
-def _changed(node: Node, there: dict[str, Bag], changes: dict[str, Bag], first: bool) -> Bag:
+def change_of(node: Node, there: dict[str, Bag], changes: dict[str, Bag], first: bool) -> Bag:
     """The change of an input of the loop, which may be any plan over the two tables: in the first epoch, all of it."""
     if first:
         return Counter(interpreter.run(node, {name: list(rows.elements()) for name, rows in there.items()}))

@@ -41,7 +41,8 @@ TEXTS = [
     "t.s || u.s", "concat(t.s, '->', u.s, t.s)", "concat(t.i32, ',', t.p)", "t.s || t.i64", "CAST(t.i8 AS STRING)",
     "CAST(t.p AS STRING)", "length(t.s)", "length(t.s || u.s) > 3", "substring(t.s, u.i8, 2)", "substring(t.s, -2)",
     "substring(t.s, 0, 2)", "substring(t.s, u.i32, t.i32)", "left(t.s, 2)", "right(t.s, 2)", "instr(t.s, u.s)",
-    "locate(u.s, t.s)", "locate(u.s, t.s, 2)", "position('b' IN t.s)", "contains(t.s, u.s)", "startswith(t.s, u.s)",
+    "locate(u.s, t.s)", "locate(u.s, t.s, 2)", "locate(u.s, t.s, t.i32)",
+    "position('b' IN t.s)", "contains(t.s, u.s)", "startswith(t.s, u.s)",
     "endswith(t.s, 'b')", "replace(t.s, u.s, '-')", "replace(t.s, 'a')", "repeat(t.s, 3)", "repeat(t.s, t.i8 % 3)",
     "lpad(t.s, 4, u.s)", "rpad(t.s, 5, 'xy')", "lpad(t.s, t.i8, '0')", "trim(' ' || t.s || '  ')", "t.s LIKE u.s",
     "t.s NOT LIKE '%' || u.s || '%'", "t.s LIKE concat(u.s, '_')", "t.s LIKE 'a\\\\%%'",
@@ -61,7 +62,8 @@ ARRAYS = [
 ]  # fmt: skip
 FAILING = [
     "abs(t.i8)", "abs(t.i32)", "abs(t.i64)", "t.i32 DIV u.i32", "t.i64 DIV u.i64", "t.i8 % u.i8", "t.i64 % u.i64",
-    "t.f64 % u.f64", "pmod(t.i32, u.i32)", "CAST(t.i64 AS INT)", "CAST(t.i32 AS TINYINT)", "CAST(t.f64 AS BIGINT)",
+    "t.f64 % u.f64", "pmod(t.i32, u.i32)", "pmod(t.i8, u.i8)", "pmod(t.i16, u.i16)", "pmod(t.i64, u.i64)",
+    "CAST(t.i64 AS INT)", "CAST(t.i32 AS TINYINT)", "CAST(t.f64 AS BIGINT)",
     "CAST(t.f64 AS INT)", "t.s LIKE u.s || '\\\\'", "u.p AND t.i32 + 1 > 2", "t.p OR u.i64 * 2 > 3",
     "floor(t.f64)", "ceil(t.f64)",
     "array(t.i32, 2)[u.i8 ]", "element_at(array(t.s, u.s), t.i8)",

@@ -1,9 +1,32 @@
-"""What arrived at a port of an operator, from several tasks, as one table."""
+"""Rows on their way to a port of an operator: cut by who is to have them, and what arrived, as one table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
+
+from holdfast.trace.physical import Words
+
+
+def cut(table: pa.Table, starts: Words) -> Iterator[tuple[int, pa.Table]]:
+    """Cut rows by the range in which their ``_hash`` lies; ``starts``: the first hash of each range, ascending. Sorted
+    rows are cut without a copy."""
+    if table.num_rows == 0:
+        return
+    if len(starts) == 1:
+        yield 0, table
+        return
+    owner = np.searchsorted(starts, table.column("_hash").to_numpy(), side="right") - 1
+    if not (owner[1:] >= owner[:-1]).all():
+        order = np.argsort(owner.astype(np.uint8), kind="stable")
+        table, owner = table.take(pa.array(order)), owner[order]
+    cuts = np.searchsorted(owner, np.arange(len(starts) + 1))
+    for index in range(len(starts)):
+        start, stop = int(cuts[index]), int(cuts[index + 1])
+        if stop > start:
+            yield index, table.slice(start, stop - start)
 
 
 def zero_filled(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:

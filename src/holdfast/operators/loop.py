@@ -14,8 +14,9 @@ takes back what was derived from it, through cycles too: at each round the rows 
 would have at that round.
 
 To everybody else a loop is one keyed operator with the empty key. All of its rows lie in the partition that has hash 0,
-and all rounds of an epoch run in one task: a round exchanges nothing. Its layers are merged, copied, recovered and read
-as of an epoch as those of any operator.
+and its rounds run in that partition's task, without an exchange; large rounds may run in several tasks, each with a
+share of the hashes inside (`loops.shares`, `spark/round_jobs.py`). Its layers are merged, copied, recovered and read as
+of an epoch as those of any operator.
 
 Cost: in each round, of what changes in it; of no round more than the rows that an epoch has changed and those that they
 meet.
@@ -23,20 +24,23 @@ meet.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.loops.body import Body, body_dataflow, compile_body, empty
-from holdfast.operators.loops.epoch import Limits, LoopEpoch, VariableSpec
+from holdfast.operators.loops.epoch import LoopEpoch, VariableSpec
+from holdfast.operators.loops.limits import Limits
+from holdfast.operators.loops.shares import ALL, Share
 from holdfast.operators.step import Context, KeyedOperator, OperatorNode, StepResult, arrow_types
 from holdfast.plan.dataflow import Operator
 from holdfast.plan.explain import outline
-from holdfast.plan.fingerprint import digest, fingerprint
-from holdfast.plan.nodes import Field, KeyedPart, Node
+from holdfast.plan.fingerprint import digest, fingerprint, fingerprints
+from holdfast.plan.nodes import Field, KeyedNode, KeyedPart, Node
 from holdfast.plan.walk import reachable
 from holdfast.trace.rows import Layout
 from holdfast.trace.trace import Trace
@@ -54,8 +58,9 @@ class LoopVariable:
 class Loop(OperatorNode):
     """The rows of the variable ``result`` when no variable changes any more.
 
-    ``max_rounds``: it is an error if they still change after so many rounds. It is no part of the meaning: another
-    bound finds the same state. ``rounds``: they are left as they are after so many rounds, fixpoint or not.
+    ``max_rounds``: it is an error if they still change after so many rounds; ``max_rows``: if more rows than that
+    change in one. These are no part of the meaning: other bounds find the same state. ``rounds``: they are left as they
+    are after so many rounds, fixpoint or not.
     """
 
     inputs: tuple[Node, ...]
@@ -63,6 +68,7 @@ class Loop(OperatorNode):
     result: int
     max_rounds: int
     rounds: int | None = None
+    max_rows: int | None = None
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -80,7 +86,7 @@ class Loop(OperatorNode):
                 keys=((),) * len(self.inputs),
                 spread=((),),
                 title=f"loop {until}, of {', '.join(inner) or 'linear steps'}",
-                cost="of the change, in each round",
+                cost="of the change, in each round; large rounds may run as Spark jobs",
                 colour="#e6f4f1",
                 inside=outline(flow),
             ),
@@ -88,7 +94,8 @@ class Loop(OperatorNode):
 
     def compiled(self, operator: Operator) -> LoopSpec:
         variables = tuple(VariableSpec(arrow_types(each.body.fields), each.start) for each in self.variables)
-        limits = Limits(self.max_rounds) if self.rounds is None else Limits(self.rounds, cut=True)
+        bound = self.max_rounds if self.rounds is None else self.rounds
+        limits = Limits(bound, cut=self.rounds is not None, rows=self.max_rows)
         return LoopSpec(
             compile_body([each.body for each in self.variables]),
             tuple(arrow_types(each.fields) for each in self.inputs),
@@ -100,6 +107,22 @@ class Loop(OperatorNode):
     def meaning(self, *inputs: str) -> str:
         bodies = tuple((fingerprint(each.body), each.start) for each in self.variables)
         return digest("loop", inputs, bodies, self.result, self.rounds)
+
+    is_bounded: ClassVar[bool] = True
+
+    def bounded_with(self, other: KeyedNode) -> Loop:
+        """Views that share a loop share its bounds: whichever is passed first is an error of the epoch, for all."""
+        assert isinstance(other, Loop)
+        rows = [each for each in (self.max_rows, other.max_rows) if each is not None]
+        pairs = zip(self.variables, other.variables, strict=True)
+        variables = tuple(replace(one, body=_bounded(one.body, another.body)) for one, another in pairs)
+        least = replace(
+            self,
+            max_rounds=min(self.max_rounds, other.max_rounds),
+            max_rows=min(rows, default=None),
+            variables=variables,
+        )
+        return self if loop_bounds(least) == loop_bounds(self) else least
 
     def needs(self, wanted: Collection[str]) -> tuple[set[str], ...]:
         return tuple(set(each.columns) for each in self.inputs)
@@ -131,20 +154,50 @@ class LoopSpec(KeyedOperator):
     def step(self, arrived: list[pa.Table], traces: dict[str, Trace], context: Context) -> StepResult:
         if context.low > 0:
             return StepResult({}, empty(self.variables[self.result].types))
-        epoch = LoopEpoch(self.body, self.variables, self.result, self.limits, traces, context)
-        output = epoch.run([_bare(table) for table in arrived])
-        return StepResult(epoch.layers(), output, rounds=epoch.rounds)
+        epoch = self.epoch(traces, context)
+        return self.result_of(epoch, epoch.run(self.changes(arrived)))
+
+    def changes(self, arrived: Sequence[pa.Table]) -> list[pa.Table]:
+        """The changes of the inputs, of what arrived."""
+        return [table.drop_columns(["_hash"]) for table in arrived]
+
+    def epoch(
+        self,
+        traces: Mapping[str, Trace],
+        context: Context,
+        share: Share = ALL,
+        stages: Collection[int] | None = None,
+    ) -> LoopEpoch:
+        """The rounds of an epoch, to be run here; or a share of them, in some stages."""
+        return LoopEpoch(self.body, self.variables, self.result, self.limits, traces, context, share, stages)
+
+    def result_of(self, epoch: LoopEpoch, output: pa.Table) -> StepResult:
+        """The step, when all rounds of the epoch have been run."""
+        return StepResult(epoch.layers(), output, rounds=epoch.rounds.count)
 
 
-def _bare(arrived: pa.Table) -> pa.Table:
-    return arrived.drop_columns(["_hash"])
-
-
-def loop_bounds(plan: Node) -> tuple[int, ...]:
-    """After how many rounds the loops of a plan must have ended, those inside loops too: what their meaning does not
-    say."""
-    found: list[int] = []
+def loop_bounds(plan: Node) -> tuple[tuple[int, int | None], ...]:
+    """After how many rounds the loops of a plan must have ended, and how many rows may change in one; those inside
+    loops too: what their meaning does not say."""
+    found: list[tuple[int, int | None]] = []
     for each in reachable(plan):
         if isinstance(each, Loop):
-            found += [each.max_rounds, *(bound for own in each.variables for bound in loop_bounds(own.body))]
+            inside = (bound for own in each.variables for bound in loop_bounds(own.body))
+            found += [(each.max_rounds, each.max_rows), *inside]
     return tuple(found)
+
+
+def _bounded(body: Node, other: Node) -> Node:
+    """A body with the bounds, where these are less, of the loops in another one that means the same."""
+    others = reachable(other)
+    meanings = fingerprints(others)
+    bounds = {meanings[id(each)]: each for each in others if isinstance(each, Loop)}
+    if not bounds:
+        return body
+    own = reachable(body)
+    meant, done = fingerprints(own), dict[int, Node]()
+    for each in own:
+        made = each.with_inputs([done[id(child)] for child in each.inputs]) if each.inputs else each
+        known = bounds.get(meant[id(each)])
+        done[id(each)] = made.bounded_with(known) if isinstance(made, Loop) and known is not None else made
+    return done[id(body)]

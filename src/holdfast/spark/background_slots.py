@@ -7,6 +7,7 @@ copies take turns, and a local session has as many slots more than cores as they
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -29,6 +30,7 @@ def spare(cores: int) -> int:
     return _slots(Beside.MERGING, cores) + _COPIES * _slots(Beside.COPYING, cores)
 
 
+_AT_ONCE = {Beside.MERGING: 1, Beside.COPYING: _COPIES}
 _GATES: dict[tuple[str, Beside], threading.Semaphore] = {}
 _MAKING = threading.Lock()
 
@@ -45,7 +47,23 @@ def turn(context: SparkContext, work: Beside) -> Iterator[int]:
         yield _slots(work, context.defaultParallelism)
 
 
+@contextmanager
+def quiet(context: SparkContext, seconds: float) -> Iterator[None]:
+    """Until the block is left nothing of this begins. What has begun is waited for, so many seconds at the most."""
+    deadline = time.monotonic() + seconds
+    taken: list[threading.Semaphore] = []
+    try:
+        for work, at_once in _AT_ONCE.items():
+            gate = _gate(context, work)
+            for _ in range(at_once):
+                if gate.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                    taken.append(gate)
+        yield
+    finally:
+        for gate in taken:
+            gate.release()
+
+
 def _gate(context: SparkContext, work: Beside) -> threading.Semaphore:
     with _MAKING:
-        at_once = _COPIES if work is Beside.COPYING else 1
-        return _GATES.setdefault((context.applicationId, work), threading.Semaphore(at_once))
+        return _GATES.setdefault((context.applicationId, work), threading.Semaphore(_AT_ONCE.get(work, 1)))

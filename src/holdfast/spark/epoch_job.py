@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.foundation.choices import EpochPath
 from holdfast.log.location import Location
+from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loops.epoch import LargeRound
 from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Outcome, Work, unreachable
 from holdfast.spark.crossing import (
@@ -51,14 +55,16 @@ from holdfast.spark.epoch_tasks import (
 )
 from holdfast.spark.failing_view import FailingView
 from holdfast.spark.failure import lost, not_exchanged, translated
+from holdfast.spark.own_jobs import own_jobs
 from holdfast.spark.placed_work import PlacedWork, located
 from holdfast.spark.prepared_query import Prepared
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
+from holdfast.spark.round_jobs import LoopJobs, alone, remove_scratch, told_of_jobs
 from holdfast.task.messages import Message
 from holdfast.task.program import Program, bounds
 from holdfast.task.single_task import SMALL, weight
-from holdfast.task.stage import EpochSpec, reports_of
+from holdfast.task.stage import EpochSpec, TaskReport, reports_of
 
 EPOCHS = "holdfast-epochs"
 """The group of the jobs of epochs, by which they can be cancelled."""
@@ -104,11 +110,22 @@ class EpochJob:
         self._reading: dict[tuple[str, ...], Prepared | None] = {}
         self._blame = FailingView(flow, program)
         self._crosses = any(path.catalyst for path in flow.paths)
+        self._loops = LoopJobs(spark.sparkContext, program, self._broadcast)
+        self._exchanged: dict[int, RDD[Message]] = {}
+        """Stage → what was exchanged before it, of the epoch at hand."""
+
         self._size: int | None = None
         """How large the last epoch was (`weight`); None before the first."""
 
         self._resident = resident_of(spark.sparkContext) if self._may_be_together else None
         self._key = program_key()
+
+    def over(self, partitions: int, placement: PlacedWork | None) -> EpochJob:
+        """The same job for another number of partitions. All that does not depend on that is shared: the program, where
+        it was sent, the crossings that were planned, and how large epochs are; so the next epoch is as fast as ever."""
+        other = copy(self)
+        other._partitions, other._placement = partitions, placement
+        return other
 
     def _prepared(self, cross: Crossing, stage: int, task: ArrowTask) -> Prepared:
         schema = wide_schema(cross)
@@ -121,29 +138,51 @@ class EpochJob:
     def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
         """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
         started = time.perf_counter()
+        self._blame.sources = frozenset(one.name for one in work)
         messages: list[Message] | None = None
         path: EpochPath = "stages"
+        if self._placement is None and any(isinstance(each.spec, LoopSpec) for each in self._program.operators):
+            epoch = told_of_jobs(self._spark.sparkContext, epoch)
         items = self._small_items(epoch, work)
         if items is not None:
-            messages = self._stayed(epoch, items)
+            messages = self._stayed(alone(epoch), items)
             path, planned = "resident", started
-        if messages is None:
-            self._announce(subject)
-            self._blame.sources = frozenset(one.name for one in work)
-            if items is not None and self._allowed("task", SMALL):
-                self._tell(epoch)
+        if messages is None and items is not None and self._allowed("task", SMALL):
+            with self._announced(subject):
+                self._tell(alone(epoch))
                 path, planned = "task", time.perf_counter()
                 messages = self._collected(self._whole(items), subject)
         if messages is None or messages == [ENOUGH]:
-            self._announce(subject)
-            rdd, senders = self.plan(work, epoch.partitions)
-            self._tell(epoch, senders)
-            path, planned = "stages", time.perf_counter()
-            messages = self._collected(rdd, subject)
-        reports = reports_of(messages)
+            with self._announced(subject):
+                rdd, senders = self.plan(work, epoch.partitions)
+                planned = time.perf_counter()
+                path, reports = self._in_stages(epoch, rdd, senders, subject)
+        else:
+            reports = reports_of(messages)
         first = [report for report in reports if report.stage == 0]
         self._size = weight(sum(report.arrived for report in first), sum(report.sent for report in first))
         return Outcome(reports, planned - started, time.perf_counter() - started, path)
+
+    def _in_stages(
+        self, epoch: EpochSpec, rdd: RDD[Message], senders: int, subject: str
+    ) -> tuple[EpochPath, tuple[TaskReport, ...]]:
+        """Run the stages. When a loop's next round is too large for its task, rounds are run as jobs, and the stages
+        from the loop's on again: what was exchanged before it is still there."""
+        path: EpochPath = "stages"
+        given = epoch
+        try:
+            while True:
+                self._tell(epoch, senders)
+                try:
+                    return path, reports_of(self._collected(rdd, subject))
+                except LargeRound as found:
+                    path = "rounds"
+                    epoch = self._loops.run(epoch, found, lambda told: self._tell(told, senders))
+                    stage = next(each.stage for each in self._program.operators if each.id == found.operator)
+                    rdd = self._from(stage, self._exchanged[stage], epoch.partitions, self._owners())
+        finally:
+            self._exchanged.clear()
+            remove_scratch(given)
 
     def _small_items(self, epoch: EpochSpec, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
         """The parts to read in one task; None if the epoch is not one for a single task. It is taken to be like the
@@ -187,16 +226,18 @@ class EpochJob:
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
-        self._announce(subject)
-        # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
-        likely = {tuple(sorted(sources)), *((name,) for name in sources)}
-        for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
-            owners = self._owners()
-            read = self._read(self._specs([], [], owners), names)
-            self._tell(epoch, read.getNumPartitions())
-            reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
+        with self._announced(subject):
+            # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
+            likely = {tuple(sorted(sources)), *((name,) for name in sources)}
+            for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
+                owners = self._owners()
+                read = self._read(self._specs([], [], owners), names)
+                self._tell(epoch, read.getNumPartitions())
+                reports_of(self._collected(self._after(read, epoch.partitions, owners), subject))
+                self._exchanged.clear()
+            if self._may_be_together:
+                reports_of(self._collected(self._whole([]), subject))
         if self._may_be_together:
-            reports_of(self._collected(self._whole([]), subject))
             if self._resident is not None and self._resident.wait(_WARMING):
                 self._stayed(epoch, [])
             if self._size is None:
@@ -220,11 +261,9 @@ class EpochJob:
                 raise gone from error
             raise
 
-    def _announce(self, subject: str) -> None:
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", "epoch")
-        context.setLocalProperty("spark.jobGroup.id", EPOCHS)
-        context.setJobDescription(subject)
+    def _announced(self, subject: str) -> AbstractContextManager[None]:
+        """The jobs of the block are an epoch's."""
+        return own_jobs(self._spark.sparkContext, "epoch", subject, EPOCHS)
 
     def _tell(self, epoch: EpochSpec, senders: int = 0) -> None:
         tell(self._spark.sparkContext, replace(epoch, owners=self._owners(), senders=senders))
@@ -241,14 +280,21 @@ class EpochJob:
 
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
         """The stages after the first."""
-        for stage in range(1, self._program.stages + 1):
-            exchanged = rdd.partitionBy(partitions, own_partition)
+        if not self._program.stages:
+            return rdd
+        return self._from(1, rdd.partitionBy(partitions, own_partition), partitions, owners)
+
+    def _from(self, first: int, exchanged: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
+        """The stages from one on, over what was exchanged before it."""
+        for stage in range(first, self._program.stages + 1):
+            self._exchanged[stage] = exchanged
             if stage in self._crossings:
                 rdd = messages_of(self._crossings[stage].over(to_frame(self._spark, exchanged)))
             else:
                 rdd = exchanged.mapPartitionsWithIndex(stage_task(self._broadcast, stage, self._copies))
             if self._placement is not None:
                 rdd = self._placement.pinned(rdd, owners)
+            exchanged = rdd.partitionBy(partitions, own_partition) if stage < self._program.stages else exchanged
         return rdd
 
     def _source_stage(self, work: Sequence[Work], owners: tuple[str, ...]) -> RDD[Message]:

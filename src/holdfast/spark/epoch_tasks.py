@@ -7,6 +7,7 @@ sent never changes from one epoch to the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from pyspark import cloudpickle
 
 from holdfast.connectors.source import Part
 from holdfast.errors import HoldfastError
+from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loops.epoch import LargeRound
 from holdfast.spark.crossing import Crossing, wide_batches
 from holdfast.spark.epoch_property import Copies, current_epoch, current_partition
 from holdfast.spark.placed_work import check
@@ -22,8 +25,12 @@ from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.read_sources import read_parts
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import Router, TaskReport, finish, run_stage
+from holdfast.trace.inner_loops import memory_kept
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+KEPT = 1 << 30
+"""So many free bytes a task of a loop keeps while it runs: it gets columns of the same sizes in every round."""
+
 ENOUGH: Message = (0, (COUNT, b"enough"))
 """What a task sends that has more to do than it was sent for."""
 
@@ -61,9 +68,11 @@ def stage_task(broadcast: Any, stage: int, copies: Copies) -> Callable[[int, Ite
     def task(partition: int, messages: Iterable[Message]) -> Iterator[Message]:
         epoch = current_epoch(copies)
         fetched = fetch_missing_layers(broadcast.value, stage, partition, epoch)
+        has_loop = any(isinstance(operator.spec, LoopSpec) for operator in broadcast.value.at(stage))
         try:
-            router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
-        except HoldfastError as error:
+            with memory_kept(KEPT) if has_loop else nullcontext():
+                router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
+        except (HoldfastError, LargeRound) as error:
             return iter(failure(error, epoch.partitions))
         report.fetched = fetched
         done = finish(router, report, partition)
@@ -82,7 +91,7 @@ def wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies)
             router, report = run_stage(broadcast.value, stage, partition, epoch, messages)
             report.fetched = fetched
             done = list(finish(router, report, partition))
-        except HoldfastError as error:
+        except (HoldfastError, LargeRound) as error:
             router.catalyst.clear()
             done = failure(error, epoch.partitions)
         yield from wide_batches(cross, done, router)

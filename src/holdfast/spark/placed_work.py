@@ -23,10 +23,10 @@ from holdfast.errors import TooFewMembers
 from holdfast.foundation.retries import attempts, wait_until
 from holdfast.log.host_paths import MISPLACED, Misplaced, member
 from holdfast.spark.membership import present
+from holdfast.spark.own_jobs import own_jobs
 
 T = TypeVar("T")
 
-_GROUP = "spark.jobGroup.id"
 _LOOKS = 10
 _PATIENCE = 60.0
 """So long a flow waits for its first executor, or, if it has lost all, for others."""
@@ -168,14 +168,10 @@ class PlacedWork:
 
     def _names(self, hosts: Sequence[str]) -> list[str]:
         """The name of each host's directory. Whoever looks is no part of an epoch: a loss must not cancel the look."""
-        group = self._context.getLocalProperty(_GROUP)
-        self._context.setLocalProperty(_GROUP, None)
-        try:
+        with own_jobs(self._context, "maintenance", "holdfast: members"):
             asked = located(self._context, [(b"", host) for host in hosts])
             names: list[str] = asked.map(lambda _: member()).collect()
             return names
-        finally:
-            self._context.setLocalProperty(_GROUP, group)
 
     def pinned(self, rdd: RDD[T], owners: Sequence[str]) -> RDD[T]:
         """``rdd`` with each partition computed on its owner's host, as far as Spark can."""

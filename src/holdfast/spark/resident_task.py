@@ -28,7 +28,7 @@ from typing import Any
 from pyspark import InheritableThread, SparkContext
 
 from holdfast.reporting.redaction import logger
-from holdfast.spark.background_slots import spare
+from holdfast.spark import background_slots
 from holdfast.task.messages import Message
 from holdfast.task.resident import Answer, Closed, Request, receive, send, serve
 from holdfast.task.single_task import staying
@@ -48,6 +48,9 @@ _SLOWER = 20.0
 
 _AGAIN = 5.0
 """Seconds between two attempts to have a task."""
+
+_ENDING = 2.0
+"""Seconds for which a session that is stopped waits for the task."""
 
 _MISSING = 60.0
 """After so many seconds a job whose task has not connected is given up."""
@@ -77,6 +80,7 @@ class ResidentTask:
         self._connection: socket.socket | None = None
         self._directory = ""
         self._sent: set[str] = set()
+        self._thread: threading.Thread | None = None
         self._started = -_AGAIN
         self._last = 0.0
 
@@ -151,8 +155,8 @@ class ResidentTask:
         self._listener.bind(path)
         self._listener.listen(4)
         self._listener.setblocking(False)
-        thread = InheritableThread(target=lambda: self._run(path), daemon=True, name="holdfast-resident")
-        thread.start()
+        self._thread = InheritableThread(target=lambda: self._run(path), daemon=True, name="holdfast-resident")
+        self._thread.start()
 
     def _run(self, path: str) -> None:
         """The job, in a thread of its own, until its task ends."""
@@ -175,6 +179,16 @@ class ResidentTask:
         with self._turn:
             self._end()
 
+    def end_before_stop(self) -> None:
+        """Let the task go and wait for its end, for a moment."""
+        if self._turn.acquire(timeout=_ENDING):
+            try:
+                self._end()
+            finally:
+                self._turn.release()
+            if self._thread is not None:
+                self._thread.join(_ENDING)
+
 
 def _serve(paths: Iterable[str]) -> Iterator[int]:
     return iter([serve(path) for path in paths])
@@ -196,7 +210,24 @@ def resident_of(context: SparkContext) -> ResidentTask | None:
     with _MAKING:
         for gone in [key for key, one in _TASKS.items() if _stopped(one._context)]:
             _TASKS.pop(gone)._end()
-        return _TASKS.setdefault(context.applicationId, ResidentTask(context))
+        if context.applicationId not in _TASKS:
+            task = _TASKS[context.applicationId] = ResidentTask(context)
+            _ended_first(context, task)
+        return _TASKS[context.applicationId]
+
+
+def _ended_first(context: SparkContext, task: ResidentTask) -> None:
+    """Have the task, and those of work beside epochs, end before the context is stopped, by whomever: Spark says of a
+    worker that it has to kill when a session is stopped that it crashed, and of a result that comes then that it met an
+    error."""
+    stop = context.stop
+
+    def stopped() -> None:
+        task.end_before_stop()
+        with background_slots.quiet(context, _ENDING):
+            stop()
+
+    context.stop = stopped
 
 
 def _stopped(context: Any) -> bool:
@@ -210,7 +241,7 @@ def _has_room(context: SparkContext) -> bool:
         return told == "true" and master.startswith("local")
     found = re.fullmatch(r"local\[(\d+)\]", master)
     cores: int = context.defaultParallelism
-    return found is not None and int(found[1]) > cores + spare(cores)
+    return found is not None and int(found[1]) > cores + background_slots.spare(cores)
 
 
 @atexit.register

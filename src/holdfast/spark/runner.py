@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from holdfast.runtime.runner import Beside, Job, R, T, unreachable
 from holdfast.spark import background_slots
 from holdfast.spark.epoch_job import EPOCHS, EpochJob
 from holdfast.spark.listener import Event, ExecutorJoined, ExecutorLost, listener_of
+from holdfast.spark.own_jobs import own_jobs
 from holdfast.spark.placed_work import GRACE, PlacedWork
 from holdfast.task.program import Program, bounds
 
@@ -75,8 +77,10 @@ class SparkRunner:
         self._own = own
         self.partitions = partitions
 
-    def job(self, flow: Dataflow, program: Program) -> Job:
+    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
         placement = self.placement if self.scattered else None
+        if isinstance(before, EpochJob):
+            return before.over(self.partitions, placement)
         return EpochJob(self._own, flow, program, self.partitions, placement, self._heals, self._copies)
 
     @property
@@ -128,14 +132,14 @@ class SparkRunner:
     def everywhere(self, what: str, function: Callable[[], R]) -> dict[str, R]:
         if not self.scattered:
             return {"": function()}
-        self._low_weight(what)
         members = sorted(self.placement.ownership.asked)
-        results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
+        with self._low_weight(what):
+            results = self._placed(lambda _: [function()], [(member, [None]) for member in members])
         return dict(zip(members, results, strict=True))
 
     def visit(self, what: str, shares: Mapping[str, list[T]], function: Callable[[list[T]], list[R]]) -> list[R]:
-        self._low_weight(what)
-        return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
+        with self._low_weight(what):
+            return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
 
     def _placed(self, function: Callable[[list[T]], list[R]], shares: Sequence[tuple[str, list[T]]]) -> list[R]:
         losses = self.placement.losses
@@ -146,9 +150,8 @@ class SparkRunner:
                 raise unreachable(error) from error
             raise
 
-    def _low_weight(self, what: str) -> None:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "maintenance")
-        self._spark.sparkContext.setJobDescription(f"holdfast: {what}")
+    def _low_weight(self, what: str) -> AbstractContextManager[None]:
+        return own_jobs(self._spark.sparkContext, "maintenance", f"holdfast: {what}")
 
     def tasks(
         self,
@@ -165,20 +168,20 @@ class SparkRunner:
             with background_slots.turn(context, slots) as some:
                 return self.tasks(what, function, items, some, low)
         if self.scattered and low is not None:
-            self._low_weight(what)
             owners = self.placement.owners()
             shares: dict[str, list[T]] = {}
             for item in items:
                 shares.setdefault(owners[_partition(low(item), self.partitions)], []).append(item)
-            return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
-        self._low_weight(what)
+            with self._low_weight(what):
+                return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
         # Spark pickles what it ships by value with its own serialiser; items may hold anything that cloudpickle takes.
         packed = [cloudpickle.dumps(item) for item in items]
 
         def share(some: Iterator[bytes]) -> Iterator[bytes]:
             yield cloudpickle.dumps(_yielding(function)([cloudpickle.loads(item) for item in some]))
 
-        shares = context.parallelize(packed, max(1, min(len(packed), slots))).mapPartitions(share).collect()
+        with self._low_weight(what):
+            shares = context.parallelize(packed, max(1, min(len(packed), slots))).mapPartitions(share).collect()
         return [result for one in shares for result in cloudpickle.loads(one)]
 
     def thread(self, target: Callable[[], None], name: str) -> Any:

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from holdfast.errors import HoldfastError
-
 RESULT = -1
 COUNT = -2
 """How many messages one task has sent to one partition. It is sent to all: a quiet partition advances too."""
@@ -31,6 +29,20 @@ Message = tuple[int, tuple[int, bytes | pa.Table]]
 
 class TruncatedInput(Exception):
     """A task's input ended too early. Not an error of the user's: Spark knows already, and tries again if it can."""
+
+
+def encode(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    result: bytes = sink.getvalue().to_pybytes()
+    return result
+
+
+def decode(buffer: bytes | pa.Buffer) -> pa.Table:
+    with pa.ipc.open_stream(buffer) as reader:
+        return reader.read_all()
 
 
 def counted(messages: Iterable[Message], partitions: int) -> Iterator[Message]:
@@ -66,6 +78,6 @@ def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
     return found
 
 
-def failure(error: HoldfastError, partitions: int) -> list[Message]:
+def failure(error: Exception, partitions: int) -> list[Message]:
     """What a task sends that met an error."""
     return [(partition, (FAILED, pickle.dumps(error))) for partition in range(partitions)]

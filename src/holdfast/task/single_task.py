@@ -9,7 +9,7 @@ given up, does no harm.
 Cost: the work of all partitions in one process. One that may use several ``threads`` has batches that are read, and
 then partitions, worked on side by side where there are many rows: kernels are mostly long calls that let go of the
 interpreter's lock. A flow that calls users' functions has one thread. A task that finds more rows than it was sent for
-(`TooManyRows`) stops; the driver then runs the epoch as usual.
+(`TooManyRows`), or a loop whose next round is large, stops; the driver then runs the epoch as usual.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from holdfast.connectors.source import Part
+from holdfast.operators.loops.epoch import LargeRound
 from holdfast.task.messages import FAILED, Message
 from holdfast.task.program import Program
 from holdfast.task.read_sources import read_parts
@@ -89,7 +90,10 @@ def run_single_task(
                 return list(finish(router, report, partition))
 
             done = _side_by_side(pool if rows >= _SIDE_BY_SIDE else None, run, range(epoch.partitions))
-            messages = [message for part in done for message in part]
+            try:
+                messages = [message for part in done for message in part]
+            except LargeRound:
+                raise TooManyRows from None
     assert all(channel != FAILED for _, (channel, _) in messages)  # here an error is raised at once
     yield from messages
 

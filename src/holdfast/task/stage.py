@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import EvaluationError, LogError, LoopDiverged, MultiplicityOverflow
@@ -30,11 +29,13 @@ from holdfast.foundation import os_errors
 from holdfast.log.host_paths import host_path, member
 from holdfast.log.layer_footers import answers_footer
 from holdfast.log.location import Location
-from holdfast.operators.arrived_rows import zero_filled
+from holdfast.operators.arrived_rows import cut, zero_filled
+from holdfast.operators.loop import LoopSpec
 from holdfast.operators.step import Context, NativeStep, StepResult
 from holdfast.task.fixed_answers import asked_file, fix, recall
-from holdfast.task.messages import FAILED, RESULT, Message, arrived
+from holdfast.task.messages import FAILED, RESULT, Message, arrived, decode, encode
 from holdfast.task.program import Compiled, Program, Route, bounds, partition_range
+from holdfast.task.round_state import RoundJobs, loop_step
 from holdfast.trace import exact
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import write_layer
@@ -92,6 +93,9 @@ class EpochSpec:
 
     senders: int = 0
     """How many tasks read the sources."""
+
+    round_jobs: RoundJobs | None = None
+    """How rounds of loops may run as jobs. None: all of an epoch run in one task."""
 
     def runs(self, operator: str, partition: int) -> bool:
         return self.run is None or partition in self.run.get(operator, ())
@@ -153,20 +157,6 @@ class TaskReport:
         return now
 
 
-def encode(table: pa.Table) -> bytes:
-    """A table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    result: bytes = sink.getvalue().to_pybytes()
-    return result
-
-
-def decode(buffer: bytes) -> pa.Table:
-    with pa.ipc.open_stream(buffer) as reader:
-        return reader.read_all()
-
-
 class Router:
     """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
 
@@ -193,7 +183,7 @@ class Router:
             if table is None:
                 since = time.perf_counter()
                 table = change
-                with _named(self._operator(route), self.epoch.number):
+                with named(self._operator(route), self.epoch.number):
                     for step in route.steps:
                         table = step.run(table)
                 done[route.steps] = table
@@ -217,7 +207,7 @@ class Router:
         if not self._wanted(route):
             return
         operator = self._operator(route)
-        with _named(operator, self.epoch.number):
+        with named(operator, self.epoch.number):
             for step in route.after:
                 table = step.run(table)
         if table.num_rows == 0:
@@ -228,7 +218,7 @@ class Router:
         change = pa.table(
             [*columns, table.column("_diff")], names=[f"c{index}" for index in range(len(columns))] + ["_diff"]
         )
-        with _named(operator, self.epoch.number):
+        with named(operator, self.epoch.number):
             prepared = operator.spec.prepare(port, change)
         self.report.sent += prepared.num_rows
         since = self.report.spend("prepare", since)
@@ -243,21 +233,7 @@ class Router:
 
 def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
     """Cut rows by the partition of their ``_hash``. Sorted rows are cut without a copy."""
-    if table.num_rows == 0:
-        return
-    hashes = table.column("_hash").to_numpy()
-    if partitions == 1:
-        yield 0, table
-        return
-    owner = np.searchsorted(bounds(partitions), hashes, side="right") - 1
-    if not (owner[1:] >= owner[:-1]).all():
-        order = np.argsort(owner.astype(np.uint8), kind="stable")
-        table, owner = table.take(pa.array(order)), owner[order]
-    cuts = np.searchsorted(owner, np.arange(partitions + 1))
-    for partition in range(partitions):
-        start, stop = int(cuts[partition]), int(cuts[partition + 1])
-        if stop > start:
-            yield partition, table.slice(start, stop - start)
+    return cut(table, bounds(partitions))
 
 
 def run_stage(
@@ -321,8 +297,7 @@ def run_operator(
     ]
     traces = {}
     for suffix, layout in operator.spec.layouts().items():
-        directory = trace_directory(epoch, operator.id, suffix)
-        traces[suffix] = Trace.open(directory, layout, low, high, -1 if initial else epoch.first - 1, epoch.chain)
+        traces[suffix] = opened(operator, suffix, layout, low, high, epoch)
         report.layers[f"{operator.id}.{suffix}"] = len(traces[suffix].layers)
     since = report.spend("open", since)
     writes = epoch.writes(operator.id, partition)
@@ -331,18 +306,8 @@ def run_operator(
         # A history that is taken as one epoch would draw other values than those that others have seen.
         step = _remembered(operator, low, high, epoch)
     else:
-        context = Context(
-            epoch.number,
-            low,
-            high,
-            initial,
-            clock=epoch.clock,
-            seed=epoch.seed,
-            before=epoch.before,
-            answers=_answers(operator, epoch),
-        )
-        with _named(operator, epoch.number):
-            step = _step(operator, arrived, traces, context, epoch)
+        with named(operator, epoch.number):
+            step = _step(operator, arrived, traces, context_of(operator, epoch, low, high), epoch)
     since = report.spend("kernel", since)
     if step.answers:
         report.answers[operator.id] = step.answers
@@ -373,6 +338,26 @@ def run_operator(
     if epoch.undo is not None:
         return step.output  # for the operators behind it; what it changed is noted
     return _noted(report, operator, epoch, step.output)
+
+
+def context_of(operator: Compiled, epoch: EpochSpec, low: int, high: int) -> Context:
+    """What a step of an operator is told of the epoch, and of the range of hashes that it has."""
+    return Context(
+        epoch.number,
+        low,
+        high,
+        epoch.first == 0,
+        clock=epoch.clock,
+        seed=epoch.seed,
+        before=epoch.before,
+        answers=_answers(operator, epoch),
+    )
+
+
+def opened(operator: Compiled, suffix: str, layout: Layout, low: int, high: int, epoch: EpochSpec) -> Trace:
+    """A trace of an operator as of the epoch before."""
+    as_of = -1 if epoch.first == 0 else epoch.first - 1
+    return Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, as_of, epoch.chain)
 
 
 def _undone(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
@@ -416,7 +401,7 @@ def _note_undone(report: TaskReport, operator: Compiled, block: Block) -> None:
 
 
 @contextmanager
-def _named(operator: Compiled, epoch: int) -> Iterator[None]:
+def named(operator: Compiled, epoch: int) -> Iterator[None]:
     """Say of which view and epoch it is that an expression failed, or that rows cannot be counted any more."""
     try:
         yield
@@ -499,6 +484,8 @@ def _step(
     operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: EpochSpec
 ) -> StepResult:
     """The operator's step. What it asks outside is answered once, however often the task runs."""
+    if isinstance(operator.spec, LoopSpec) and epoch.round_jobs is not None and context.low == 0:
+        return loop_step(operator.id, operator.spec, arrived, traces, context, epoch.round_jobs)
     if context.answers is not None or not operator.spec.asks:
         return operator.spec.step(arrived, traces, context)
     directory = trace_directory(epoch, operator.id, next(iter(traces)))

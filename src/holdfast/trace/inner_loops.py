@@ -13,6 +13,8 @@ worked on by two threads.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TypeVar
 
@@ -28,6 +30,9 @@ _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _CHUNK = 16384
+
+_USUAL = 32 << 20
+"""The largest block that the C library keeps by itself."""
 
 
 def _built() -> ModuleType | None:
@@ -146,6 +151,17 @@ def keep_memory(most: int) -> None:
     each, over and over; from the system it comes page by page, and takes a fifth of a large epoch's time."""
     if compiled is not None:
         compiled.keep_memory(most)
+
+
+@contextmanager
+def memory_kept(most: int) -> Iterator[None]:
+    """`keep_memory` for a while, in a process that is others' afterwards."""
+    keep_memory(most)
+    try:
+        yield
+    finally:
+        keep_memory(_USUAL)
+        give_back_memory()
 
 
 def give_back_memory() -> None:

@@ -7,6 +7,8 @@ is a growing list of them: a new one is merged with those before it while they a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast.trace.layer import Layer, has_collisions
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.search import Slice
@@ -48,6 +50,11 @@ class Run:
             block = consolidate(Block.concat([self.layers.pop().whole, block]), self.layout)
         if block.rows:
             self.layers.append(MemoryLayer(block, self.layout))
+
+    def absorb(self, blocks: Iterable[Block]) -> None:
+        """Take the blocks of other runs as they are: they are few, and merged when they are in the way."""
+        self.layers += [MemoryLayer(block, self.layout) for block in blocks if block.rows]
+        self.layers.sort(key=lambda layer: -layer.rows)
 
     def slices(self) -> list[Slice]:
         """The layers, to be searched."""

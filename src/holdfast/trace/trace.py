@@ -9,6 +9,7 @@ the state is never read otherwise. Matching is by hash: callers compare the keys
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,15 @@ class Trace:
             piece for piece in self.slices if piece.layer.name.low <= most and least < piece.layer.name.high
         ]
         return fewer
+
+    def within(self, low: int, high: int) -> Trace:
+        """The same trace with the rows alone that have a hash in [low, high)."""
+        narrow = Trace(self.directory, self.layout, low, high, self.as_of, self.chain)
+        for piece in self.slices:
+            start, stop = max(piece.start, piece.layer.find(low)), min(piece.stop, piece.layer.find(high))
+            if start < stop:
+                narrow.slices.append(replace(piece, start=start, stop=stop))
+        return narrow
 
     @property
     def layers(self) -> list[LayerName]:

@@ -65,7 +65,8 @@ def evaluate(call: CallSpec, values: Values, counts: Ints) -> pa.Array:
     elif call.function == "percentile_disc":
         found = physical.take(column, _places(counts, starts, float(call.parameters[0]), "desc" in call.parameters))
     elif call.function == "percentile":
-        found = pa.array(_percentiles(column, counts, starts, float(call.parameters[0])))
+        descending = "desc" in call.parameters
+        found = pa.array(_percentiles(column, counts, starts, float(call.parameters[0]), descending))
     else:
         found = pa.array(_bits(call.function, column, counts, starts))
     index = np.full(values.size, -1, dtype=np.int64)
@@ -90,15 +91,17 @@ def _places(counts: Ints, starts: Ints, percentage: float, descending: bool) -> 
     return found
 
 
-def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float) -> Floats:
-    """Percentiles as Spark interpolates them, between the two values around (n - 1) · p."""
+def _percentiles(column: pa.Array, counts: Ints, starts: Ints, percentage: float, descending: bool) -> Floats:
+    """Percentiles as Spark interpolates them: between the two values around (n - 1) · p, counted as the order goes."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())  # Arrow's own way from a decimal to a double does not give the nearest one
     doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     running = exact.running(counts)
-    before = running[starts] - counts[starts]
-    position = (exact.sums(counts, starts) - 1) * percentage
+    before, last = running[starts] - counts[starts], exact.sums(counts, starts) - 1
+    position = last * percentage
     low, high = np.floor(position), np.ceil(position)
-    one = doubles[np.searchsorted(running, before + low.astype(np.int64), side="right")]
-    other = doubles[np.searchsorted(running, before + high.astype(np.int64), side="right")]
+    ranks = [np.where(descending, last - each, each).astype(np.int64) for each in (low, high)]
+    one, other = (doubles[np.searchsorted(running, before + rank, side="right")] for rank in ranks)
     with np.errstate(invalid="ignore", over="ignore"):
         between = one + (other - one) * (position - low)
     found: Floats = np.where((low == high) | (one == other), one, between)

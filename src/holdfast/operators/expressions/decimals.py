@@ -131,24 +131,23 @@ class DecimalDivide(Term):
         nulls = _mask(pc.or_(above.is_null(), below.is_null()))
         dividend, divisor = whole_numbers(above), whole_numbers(below)
         zero = (divisor == 0) & ~nulls
-        if zero.any():
-            empty = pa.nulls(rows, self.type)
-            return failing(empty, zero, by_zero(self.text), failed, why)
-        quotient = _divided(dividend, np.where(nulls, 1, divisor), self.left.type.scale, self.right.type.scale)
+        quotient = _divided(dividend, np.where(nulls | zero, 1, divisor), self.left.type.scale, self.right.type.scale)
         quotient = _rounded(quotient, 10 ** (_QUOTIENT_SCALE - self.type.scale))
-        over = (np.abs(quotient) >= 10**self.type.precision) & ~nulls
-        data = as_decimals(np.where(nulls | over, 0, quotient), self.type, nulls)
-        if not over.any():
-            return Value(data, failed, why)
-        return failing(data, over.astype(np.bool_), out_of_range(self.type, self.text), failed, why)
+        over = (np.abs(quotient) >= 10**self.type.precision) & ~nulls & ~zero
+        found = Value(as_decimals(np.where(nulls | over, 0, quotient), self.type, nulls), failed, why)
+        # Only the rows that fail are NULL: whoever does not look at those has the others as they are.
+        for wrong, what in ((zero, by_zero(self.text)), (over, out_of_range(self.type, self.text))):
+            if wrong.any():
+                found = failing(found.data, wrong.astype(np.bool_), what, found.failed, found.why)
+        return found
 
 
 def _divided(dividend: Numbers, divisor: Numbers, above: int, below: int) -> Numbers:
-    """The quotient as a whole number of units at 39 places behind the point, rounded half away from zero."""
+    """The quotient as a whole number of units at 39 places behind the point, the rest cut off, as Spark does."""
     shift = below - above + _QUOTIENT_SCALE
     top, bottom = (dividend * 10**shift, divisor) if shift >= 0 else (dividend, divisor * 10**-shift)
     sign = np.where((top < 0) != (bottom < 0), -1, 1)
-    size: Numbers = (2 * np.abs(top) + np.abs(bottom)) // (2 * np.abs(bottom))
+    size: Numbers = np.abs(top) // np.abs(bottom)
     result: Numbers = sign.astype(np.object_) * size
     return result
 

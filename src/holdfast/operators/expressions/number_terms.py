@@ -141,7 +141,9 @@ class Modulo(Term):
         with np.errstate(all="ignore"):
             rest = np.fmod(a, safe)
             if self.positive:
-                rest = np.where(rest < 0, np.fmod(rest + safe, safe), rest)
+                # Java adds in an int what is smaller than that.
+                wide = np.int32 if rest.dtype.kind == "i" and rest.dtype.itemsize < 4 else rest.dtype
+                rest = np.where(rest < 0, np.fmod(rest.astype(wide) + safe, safe), rest).astype(rest.dtype)
         data = one_nan(pa.array(rest, self.type, mask=nulls))
         zero = (b == 0) & ~nulls
         if not zero.any():

@@ -6,7 +6,7 @@ All but `Concat` and `Spelled` go row by row: they are functions of several colu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -100,7 +100,7 @@ class TextFunction(Term):
         run, found, bad = TEXTS[self.name].run, [], np.zeros(rows, np.bool_)
         for place, given in enumerate(zip(*columns, strict=True)):
             try:
-                found.append(None if None in given else run(*given))
+                found.append(run(*given) if None not in given else _without(self.name, given))
             except ValueError:
                 found.append(None)
                 bad[place] = True
@@ -109,6 +109,11 @@ class TextFunction(Term):
             return Value(data, failed, why)
         words = "The pattern is invalid: the escape character is not allowed to precede that character, or to end it."
         return failing(data, bad, Failure("INVALID_FORMAT", words, self.text), failed, why)
+
+
+def _without(name: str, given: Sequence[Any]) -> Any:
+    """A function of arguments of which one is NULL."""
+    return 0 if name == "locate" and given[2] is None else None
 
 
 def _column(data: Any, rows: int) -> list[Any]:

@@ -6,6 +6,8 @@ thousand rounds make a dozen tables, and a row is copied O(log rows) times.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from holdfast.operators.arrived_rows import zero_filled
@@ -36,12 +38,23 @@ class Arrivals:
         self._tables.append((hashes, table.combine_chunks()))
 
     @property
+    def tables(self) -> list[pa.Table]:
+        """The tables, each sorted by hash."""
+        return [table for _, table in self._tables]
+
+    def absorb(self, tables: Iterable[pa.Table]) -> None:
+        """Take the tables of others of this port as they are."""
+        some = [table for table in tables if table.num_rows]
+        self._tables += [(physical.fixed(physical.plain(table.column("_hash"))), table) for table in some]
+        self._tables.sort(key=lambda each: -each[1].num_rows)
+
+    @property
     def rows(self) -> int:
         return sum(table.num_rows for _, table in self._tables)
 
     def all(self) -> pa.Table:
         """All rows."""
-        return self.together([table for _, table in self._tables])
+        return self.together(self.tables)
 
     def of(self, hashes: Words) -> pa.Table:
         """The rows with these hashes (sorted, unique)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from holdfast.operators.join import InnerJoin
 from holdfast.operators.linear_step import is_native_in_loop, native_step
 from holdfast.operators.loops.differences import difference_layouts
 from holdfast.operators.loops.pairs import join_with_rounds, pair_layouts
+from holdfast.operators.loops.round_traces import squeezed
 from holdfast.operators.step import KeyedOperator, NativeStep, OperatorNode, arrow_types
 from holdfast.plan.dataflow import Dataflow, Operator, build
 from holdfast.plan.expression import plain
@@ -60,10 +62,25 @@ class BodyOperator:
 
     spec: KeyedOperator
     ports: tuple[BodyPort, ...]
+    stage: int
+    """In which stage of a round it runs, from 1 on: the stages of the body's dataflow, with an exchange before each."""
 
     @property
     def layouts(self) -> dict[str, Layout]:
         return pair_layouts(self.spec) if isinstance(self.spec, InnerJoin) else difference_layouts(self.spec)
+
+    @cached_property
+    def _receives(self) -> KeyedOperator:
+        return join_with_rounds(self.spec) if isinstance(self.spec, InnerJoin) else self.spec
+
+    def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
+        """What a port is to have of a change at a round, with hashes of the first slot."""
+        arrays = [change.column(index) for index in self.ports[port].columns]
+        if isinstance(self.spec, InnerJoin):
+            arrays.append(pa.array(np.full(change.num_rows, round, np.int32)))
+        names = [f"c{index}" for index in range(len(arrays))]
+        taken = pa.table([*arrays, change.column("_diff")], names=[*names, "_diff"])
+        return squeezed(self._receives.prepare(port, taken))
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,9 @@ class BodyPath:
     producer: str | int
     steps: tuple[NativeStep, ...]
     target: Target
+    local: bool = False
+    """Whether rows lie where they are needed already, as for a path between operators outside a loop."""
+
     computes: bool = False
     """Whether a step does more than to pick columns, so that rows which cancel must not come to it: it may fail."""
 
@@ -83,6 +103,10 @@ class Body:
 
     operators: tuple[BodyOperator, ...]
     paths: tuple[BodyPath, ...]
+    keys: tuple[tuple[int, ...], ...]
+    """Variable → the columns by whose hash its next round is brought together."""
+
+    stages: int
 
     def layouts(self) -> dict[str, Layout]:
         """The traces of all operators: each has the operator's index in front of its suffix."""
@@ -115,11 +139,12 @@ def compile_body(plans: Sequence[Node]) -> Body:
         producer = places.get(path.producer, path.producer)
         computes = not all(isinstance(step, Linear) and _only_picks(step) for step in path.steps)
         if path.consumer in places:
-            paths.append(BodyPath(producer, found, (places[path.consumer], path.port), computes))
+            paths.append(BodyPath(producer, found, (places[path.consumer], path.port), path.local, computes))
         else:
             wanted = [index for index in range(len(plans)) if flow.views[variable_name(index)] == path.consumer]
-            paths += [BodyPath(producer, found, (-1, index), computes) for index in wanted]
-    return Body(tuple(map(_compiled, keyed)), tuple(paths))
+            paths += [BodyPath(producer, found, (-1, index), path.local, computes) for index in wanted]
+    ends = [flow.operators[flow.views[variable_name(index)]] for index in range(len(plans))]
+    return Body(tuple(map(_compiled, keyed)), tuple(paths), tuple(each.keys[0] for each in ends), flow.stages)
 
 
 def _only_picks(step: Linear) -> bool:
@@ -140,7 +165,7 @@ def _compiled(operator: Operator) -> BodyOperator:
             BodyPort(port.columns, rounds.prepare(index, empty(types)).schema)
             for index, (port, types) in enumerate(zip(ports, sides, strict=True))
         ]
-    return BodyOperator(spec, tuple(ports))
+    return BodyOperator(spec, tuple(ports), operator.stage)
 
 
 def empty(types: Sequence[pa.DataType]) -> pa.Table:

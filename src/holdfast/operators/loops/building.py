@@ -36,7 +36,13 @@ class Recursion:
 
 
 def loop_of(
-    variables: Sequence[Recursion], result: int, *, max_rounds: int, rounds: int | None = None, subject: str = ""
+    variables: Sequence[Recursion],
+    result: int,
+    *,
+    max_rounds: int,
+    max_rows: int | None = None,
+    rounds: int | None = None,
+    subject: str = "",
 ) -> Loop:
     """The loop of these variables. Unsupported if something in it cannot run in rounds; ``subject`` begins errors."""
     cutting = _Cutting({each.leaf.name: index for index, each in enumerate(variables)}, subject)
@@ -44,7 +50,7 @@ def loop_of(
     for each in variables:
         start = None if each.start is None else cutting.as_input(each.start)
         made.append(LoopVariable(cutting.cut(rewrite(each.body)), start))
-    return Loop(tuple(cutting.inputs), tuple(made), result, max_rounds, rounds)
+    return Loop(tuple(cutting.inputs), tuple(made), result, max_rounds, rounds, max_rows)
 
 
 class _Cutting:

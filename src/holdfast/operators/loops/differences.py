@@ -26,7 +26,7 @@ find these, the rounds of all of its rows are read, once in an epoch that touche
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,8 @@ import pyarrow as pa
 from holdfast.operators.arrangement import consolidated, negated
 from holdfast.operators.loops.arrivals import Arrivals
 from holdfast.operators.loops.pieces import Blocks, Tables
-from holdfast.operators.loops.round_traces import StoredRounds, at_round, squeezed, with_rounds
+from holdfast.operators.loops.round_traces import StoredRounds, at_round, with_rounds
+from holdfast.operators.loops.shares import Share
 from holdfast.operators.step import Context, KeyedOperator, StepResult
 from holdfast.trace import physical
 from holdfast.trace.memory_layer import Run
@@ -42,6 +43,7 @@ from holdfast.trace.physical import Words
 from holdfast.trace.rows import Block, Layout, consolidate
 from holdfast.trace.trace import Trace
 
+_NONE: Words = np.zeros(0, np.uint64)
 _FEW = 1024
 _SHARE = 4
 """One run over all keys of an epoch is cheaper than two over those that are due, up to so many rows, and if so many
@@ -53,36 +55,97 @@ def difference_layouts(spec: KeyedOperator) -> dict[str, Layout]:
     return {suffix: with_rounds(layout) for suffix, layout in spec.layouts().items()}
 
 
+@dataclass(frozen=True)
+class DifferencesState:
+    """What an epoch has done in an operator: the fields of `DifferencesInRounds`."""
+
+    earlier: dict[str, list[Block]]
+    written: dict[str, list[Block]]
+    arrivals: list[list[pa.Table]]
+    touched: Words
+    due: dict[int, list[Words]]
+    given: list[pa.Table] | None
+
+
 class DifferencesInRounds:
-    """A keyed operator in one epoch of a loop."""
+    """A keyed operator in one epoch of a loop, or a share of its keys."""
 
     def __init__(
-        self, spec: KeyedOperator, schemas: Sequence[pa.Schema], stored: Mapping[str, Trace], context: Context
+        self,
+        spec: KeyedOperator,
+        schemas: Sequence[pa.Schema],
+        stored: Mapping[str, Trace],
+        context: Context,
+        *,
+        has_history: bool,
     ) -> None:
-        """``schemas``: of what ``prepare`` makes, port by port."""
+        """``schemas``: of what ``prepare`` makes, port by port. ``has_history``: whether earlier epochs have done
+        anything, be it in other shares of the keys."""
         self._spec, self._context = spec, context
         self._layouts = spec.layouts()
         self._stored = {suffix: StoredRounds(stored[suffix], layout) for suffix, layout in self._layouts.items()}
         self._earlier = {suffix: Run(layout) for suffix, layout in self._layouts.items()}
         self._written = {suffix: Blocks() for suffix in self._layouts}
-        self._has_history = not all(each.is_empty for each in self._stored.values())
+        self._has_history = has_history
         self._arrivals = [Arrivals(schema) for schema in schemas]
-        self._touched = np.zeros(0, np.uint64)
+        self._touched = _NONE
         self._due: dict[int, list[Words]] = {}
-        self._given = Tables()
-        """What the operator has given in this epoch, if there are earlier ones."""
+        self._given: Tables | None = Tables()
+        """What the operator has given in this epoch, if there are earlier ones. None: nobody knows."""
 
     def next_round(self) -> int | None:
         """The next round in which something happens although nothing arrives."""
         return min(self._due, default=None)
 
-    def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
-        return squeezed(self._spec.prepare(port, change))
+    def pending(self, round: int) -> int:
+        """Keys that are due at a round."""
+        return sum(map(len, self._due.get(round, ())))
+
+    def state(self) -> DifferencesState:
+        """What the epoch has done so far."""
+        return DifferencesState(
+            {suffix: [layer.whole for layer in run.layers] for suffix, run in self._earlier.items()},
+            {suffix: list(blocks.pieces) for suffix, blocks in self._written.items()},
+            [each.tables for each in self._arrivals],
+            self._touched,
+            {round: list(keys) for round, keys in self._due.items()},
+            None if self._given is None else list(self._given.pieces),
+        )
+
+    def absorb(self, state: DifferencesState) -> None:
+        """Take over what the epoch has done in a share of the keys."""
+        for suffix, blocks in state.earlier.items():
+            self._earlier[suffix].absorb(blocks)
+        for suffix, blocks in state.written.items():
+            self._written[suffix].absorb(blocks)
+        for each, tables in zip(self._arrivals, state.arrivals, strict=True):
+            each.absorb(tables)
+        self._touched = np.union1d(self._touched, state.touched)
+        for round, keys in state.due.items():
+            self._due.setdefault(round, []).extend(keys)
+        if state.given is None:
+            self._given = None
+        elif self._given is not None:
+            self._given.absorb(state.given)
+
+    def share_of(self, state: DifferencesState, share: Share) -> DifferencesState:
+        """The part of a state that is of a share of the keys. What is only there for the end goes to the first; of what
+        was given nobody knows any more of which key it was."""
+        if self._spec.one_key:
+            return state if share.is_first else DifferencesState({}, {}, [[] for _ in state.arrivals], _NONE, {}, [])
+        return DifferencesState(
+            {suffix: share.blocks(blocks) for suffix, blocks in state.earlier.items()},
+            state.written if share.is_first else {},
+            [[share.rows(table) for table in tables] for tables in state.arrivals],
+            share.hashes(state.touched),
+            {round: [share.hashes(each) for each in keys] for round, keys in state.due.items()},
+            None,
+        )
 
     def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
         """The change of the output at a round, given that of the inputs; None if there is none."""
         begins = self._context.initial and round == 0
-        due = _once(np.concatenate(self._due.pop(round, [np.zeros(0, np.uint64)])))
+        due = _once(np.concatenate([_NONE, *self._due.pop(round, ())]))
         parts: list[pa.Table] = []
         if not len(due):
             if begins or any(part.num_rows for part in arrived):
@@ -96,13 +159,16 @@ class DifferencesInRounds:
             parts += self._twice(round, due, arrived)
         if self._has_history:
             self._note(round, arrived)
-            for part in parts:
-                self._given.add(part)
+            if self._given is not None:
+                for part in parts:
+                    self._given.add(part)
         change = pa.concat_tables(parts) if parts else None
         return change if change is not None and change.num_rows else None
 
     def _are_most(self, due: Words) -> bool:
         """Whether all keys that the epoch has touched may be looked at for those that are due."""
+        if self._given is None:
+            return False
         few = sum(each.rows for each in self._arrivals) + self._given.rows <= _FEW
         return few and len(self._touched) <= _SHARE * len(due)
 
@@ -128,7 +194,8 @@ class DifferencesInRounds:
         for suffix, layout in self._layouts.items():
             blocks = [_of(step, suffix, layout), _negated(self._earlier[suffix].block())]
             self._keep(suffix, consolidate(Block.concat(blocks), layout), round)
-        return consolidated(pa.concat_tables([step.output, *map(negated, self._given.pieces)]))
+        given = [] if self._given is None else self._given.pieces
+        return consolidated(pa.concat_tables([step.output, *map(negated, given)]))
 
     def _twice(self, round: int, due: Words, arrived: list[pa.Table]) -> list[pa.Table]:
         """Keys that this epoch and earlier ones have changed, at this round or before."""

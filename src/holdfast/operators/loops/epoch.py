@@ -1,4 +1,4 @@
-"""One epoch of a loop: rounds 0, 1, 2, … while anything is pending.
+"""One epoch of a loop: rounds 0, 1, 2, … while anything is pending; all of it, or a share of its hashes.
 
 Changes of the loop's inputs are changes of round 0. In each round the operators of the body run one after the other on
 the changes of that round. What a variable's plan gives in round *r* is the variable's change in round *r* + 1. A
@@ -7,29 +7,39 @@ takes its place.
 
 The rows of a variable at the end are the sum, over all rounds, of what its plan gave. Rounds in which nothing arrives
 and no operator has anything waiting are passed over.
+
+A round runs in *stages*, those of the body's dataflow: rows of a stage's operators are needed by those of later ones
+alone, or where they are. One task that has all hashes runs them one after the other (`LoopEpoch.run`). Where several
+tasks each have a share (`shares`), rows change hands before each stage, cut by hash; a variable's next round is brought
+together by hash, too, before it is consolidated, since rows that cancel must not come to steps that compute. What a
+share has done so far is its `state`: it may be taken over by another task, or, of all shares, by one that goes on with
+the whole (`absorb`); and that one may hand it to shares again (`share_of`). So either way the same code runs over the
+same rows, and all layers at the end are the same.
+
+Who runs the rounds of a large epoch in shares decides after each round, by the rows that the next one is expected to
+hand to operators (`expected_rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from holdfast.errors import LoopDiverged
 from holdfast.foundation import failpoints
 from holdfast.operators.arrangement import consolidated, negated
 from holdfast.operators.join import InnerJoin
 from holdfast.operators.loops.arrivals import Arrivals
-from holdfast.operators.loops.body import Body, empty, input_name, variable_name
-from holdfast.operators.loops.differences import DifferencesInRounds
-from holdfast.operators.loops.pairs import PairsInRounds
+from holdfast.operators.loops.body import Body, Target, empty, input_name, variable_name
+from holdfast.operators.loops.differences import DifferencesInRounds, DifferencesState
+from holdfast.operators.loops.limits import Limits, check, counting
+from holdfast.operators.loops.pairs import PairsInRounds, PairsState
 from holdfast.operators.loops.pieces import Tables
+from holdfast.operators.loops.shares import ALL, Share
 from holdfast.operators.step import Context
 from holdfast.trace.rows import Block
 from holdfast.trace.trace import Trace
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -41,15 +51,56 @@ class VariableSpec:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """After how many rounds a loop must have ended, or is left as it is (``cut``)."""
+class Rounds:
+    """How far the rounds of an epoch have come."""
 
-    bound: int
-    cut: bool = False
+    last: int = -1
+    """The last that was run, -1 before the first."""
+
+    count: int = 0
+    """How many were run."""
+
+    handed: int = 0
+    """Rows that were handed to operators in the last."""
+
+    given: int = 0
+    """Rows that it began with."""
+
+
+def expected_rows(pending: int, before: Rounds) -> int:
+    """How many rows a round will hand to operators that begins with ``pending`` ones: for each as many as in the round
+    before."""
+    return pending * max(1, before.handed) // max(1, min(before.given, before.handed))
+
+
+class LargeRound(Exception):
+    """The next round is too large for one task; the epoch is as it was when the last one ended."""
+
+    def __init__(self, rounds: Rounds, following: int, pending: int, operator: str = "") -> None:
+        """``following`` is the next round, which begins with ``pending`` rows."""
+        super().__init__(rounds, following, pending, operator)
+        self.rounds, self.following, self.pending, self.operator = rounds, following, pending, operator
+
+
+@dataclass
+class Changes:
+    """What begins the rounds to come, and what the result's plan has given: the state beside that of operators."""
+
+    inputs: dict[str, list[pa.Table]] = field(default_factory=dict)
+    """Leaf of an input → its change, for round 0."""
+
+    variables: dict[int, dict[int, list[pa.Table]]] = field(default_factory=dict)
+    """Round → variable → its change."""
+
+    given: list[pa.Table] = field(default_factory=list)
+
+
+State = Changes | list[PairsState | DifferencesState]
+"""What an epoch has done so far: the changes, or a stage's operators."""
 
 
 class LoopEpoch:
-    """The rounds of one epoch."""
+    """The rounds of one epoch, or a share of them."""
 
     def __init__(
         self,
@@ -57,41 +108,74 @@ class LoopEpoch:
         variables: Sequence[VariableSpec],
         result: int,
         limits: Limits,
-        traces: dict[str, Trace],
+        traces: Mapping[str, Trace],
         context: Context,
+        share: Share = ALL,
+        stages: Collection[int] | None = None,
     ) -> None:
+        """``traces``: of the whole. ``stages``: those whose operators are run here (None: all)."""
         self._body, self._variables, self._result, self._limits = body, variables, result, limits
-        self._context = context
-        self._operators: list[PairsInRounds | DifferencesInRounds] = []
+        self._context, self._share = context, share
+        self._operators: dict[int, PairsInRounds | DifferencesInRounds] = {}
+        self._stages: dict[int, list[int]] = {stage: [] for stage in range(1, body.stages + 1)}
+        low, high = share.range if not share.is_all else (context.low, context.high)
+        own = replace(context, low=low, high=high)
         for index, operator in enumerate(body.operators):
-            mine = {suffix: traces[f"{index}.{suffix}"] for suffix in operator.layouts}
+            if stages is not None and operator.stage not in stages:
+                continue
+            self._stages[operator.stage].append(index)
+            whole = {suffix: traces[f"{index}.{suffix}"] for suffix in operator.layouts}
+            mine = whole
+            if not share.is_all:
+                # All that an operator with one key has is in the first share, whatever the hashes in its traces say.
+                bounds = ((0, 1 << 64) if share.is_first else (0, 0)) if operator.spec.one_key else (low, high)
+                mine = {suffix: trace.within(*bounds) for suffix, trace in whole.items()}
             if isinstance(operator.spec, InnerJoin):
                 exact = any(path.computes for path in body.out_of(index))
-                self._operators.append(PairsInRounds(operator.spec, mine, context, exact=exact))
+                self._operators[index] = PairsInRounds(operator.spec, mine, own, exact=exact)
             else:
                 schemas = [port.arrived for port in operator.ports]
-                self._operators.append(DifferencesInRounds(operator.spec, schemas, mine, context))
-        self._changes: dict[int, dict[int, list[pa.Table]]] = {}
-        """Round → variable → its change."""
+                past = any(trace.rows for trace in whole.values())
+                self._operators[index] = DifferencesInRounds(operator.spec, schemas, mine, own, has_history=past)
+        self._changes = Changes()
         self._given = Tables()
         """What the result's plan gave, round by round."""
-        self.rounds = 0
-        """How many rounds were run."""
+        self._here: dict[Target, list[pa.Table]] = {}
+        """What was handed to an operator or a variable, and is not used yet."""
+        self._away: list[tuple[int, Target, pa.Table]] = []
+        self.handed = 0
+        """Rows that were handed to operators in this round, from here."""
+        self.rounds = Rounds()
 
     def run(self, arrived: Sequence[pa.Table]) -> pa.Table:
         """The change of the result, given those of the inputs (``c0…``, ``_diff``)."""
+        self.start(arrived)
+        return self.rest()
+
+    def start(self, arrived: Sequence[pa.Table]) -> None:
+        """Take the changes of the inputs, for round 0."""
         for index, variable in enumerate(self._variables):
             if variable.start is not None and (start := arrived[variable.start]).num_rows:
-                self._changes.setdefault(0, {}).setdefault(index, []).append(start)
-                self._changes.setdefault(1, {}).setdefault(index, []).append(negated(start))
-        outer = {input_name(index): table for index, table in enumerate(arrived) if table.num_rows}
-        round: int | None = 0
-        while round is not None:
-            failpoints.reach("loop.round")
-            self._round(round, outer)
-            self.rounds += 1
-            outer = {}
-            round = self._next(round)
+                self._changes.variables.setdefault(0, {}).setdefault(index, []).append(start)
+                self._changes.variables.setdefault(1, {}).setdefault(index, []).append(negated(start))
+        self._changes.inputs = {input_name(index): [table] for index, table in enumerate(arrived) if table.num_rows}
+
+    def rest(self, most: int | None = None) -> pa.Table:
+        """Run all rounds that are left; the change of the result. Raises `LargeRound` before one that is expected to
+        hand more than ``most`` rows to operators."""
+        # Round 0 is run even if nothing changes: in the first epoch an operator may give something from nothing.
+        following = 0 if self.rounds.last < 0 else self._next()
+        while following is not None:
+            pending = self.pending(following)
+            if most is not None and following <= self._limits.last and expected_rows(pending, self.rounds) > most:
+                raise LargeRound(self.rounds, following, pending)
+            self.handed = 0
+            self.begin(following)
+            for stage in range(1, self._body.stages + 1):
+                self.run_stage(stage, following)
+            self.end(following)
+            self.rounds = Rounds(following, self.rounds.count + 1, self.handed, pending)
+            following = self._next()
         types = self._variables[self._result].types
         return consolidated(pa.concat_tables([empty(types), *self._given.pieces]))
 
@@ -99,81 +183,150 @@ class LoopEpoch:
         """The rows of each trace's new layer."""
         return {
             f"{index}.{suffix}": block
-            for index, operator in enumerate(self._operators)
+            for index, operator in self._operators.items()
             for suffix, block in operator.layers().items()
         }
 
-    def _next(self, round: int) -> int | None:
-        """The next round in which there is something to do."""
-        pending = [*self._changes, *(each for op in self._operators if (each := op.next_round()) is not None)]
-        following = min(pending, default=None)
-        if following is None or (self._limits.cut and following >= self._limits.bound):
-            return None
-        return following
+    def next_round(self) -> int | None:
+        """The next round in which there is something to do here; None if there is none."""
+        waiting = [each for operator in self._operators.values() if (each := operator.next_round()) is not None]
+        return min([*self._changes.variables, *waiting], default=None)
 
-    def _round(self, round: int, outer: dict[str, pa.Table]) -> None:
-        ports: list[list[list[pa.Table]]] = [[[] for _ in each.ports] for each in self._body.operators]
-        next_round: dict[int, list[pa.Table]] = {}
+    def pending(self, round: int) -> int:
+        """With how many rows a round begins."""
+        tables = [table for tables in self._changes.variables.get(round, {}).values() for table in tables]
+        if round == 0:
+            tables += [table for tables in self._changes.inputs.values() for table in tables]
+        waiting = sum(operator.pending(round) for operator in self._operators.values())
+        return waiting + int(sum(table.num_rows for table in tables))
 
-        def send(producer: str | int, change: pa.Table) -> None:
-            done: dict[tuple[object, ...], pa.Table] = {}
-            for path in self._body.out_of(producer):
-                table = done.get(path.steps)
-                if table is None:
-                    table = change
-                    for step in path.steps:
-                        table = step.run(table)
-                    done[path.steps] = table
-                if not table.num_rows:
-                    continue
-                index, port = path.target
-                if index < 0:
-                    next_round.setdefault(port, []).append(table)
-                else:
-                    taken = _taken(table, self._body.operators[index].ports[port].columns)
-                    ports[index][port].append(self._operators[index].prepare(port, taken, round))
+    def _next(self) -> int | None:
+        following = self.next_round()
+        return None if following is None or (self._limits.cut and following > self._limits.last) else following
 
-        for name, table in outer.items():
-            send(name, table)
-        for index, tables in self._changes.pop(round, {}).items():
+    # -- a round, stage by stage ---------------------------------------------------------------------------------------
+
+    def begin(self, round: int) -> None:
+        """Hand on what changes at a round."""
+        failpoints.reach("loop.round")
+        with counting(round, self._limits, self._context.epoch):
+            self._begin(round)
+
+    def _begin(self, round: int) -> None:
+        for name, tables in self._changes.inputs.items():
+            for table in tables:
+                self._send(name, table, round)
+        self._changes.inputs = {}
+        for index, tables in self._changes.variables.pop(round, {}).items():
             change = tables[0] if len(tables) == 1 else consolidated(pa.concat_tables(tables))
             if change.num_rows:
-                self._check(round, index, change)
-                send(variable_name(index), change)
-        for index, operator in enumerate(self._operators):
-            arrived = [
-                Arrivals(port.arrived).together(tables)
-                for port, tables in zip(self._body.operators[index].ports, ports[index], strict=True)
-            ]
-            output = operator.advance(round, arrived)
-            if output is not None:
-                send(index, output)
-        for index, tables in next_round.items():
-            change = consolidated(pa.concat_tables([empty(self._variables[index].types), *tables]))
+                check(change, round, self._limits, self._context.epoch)
+                self._send(variable_name(index), change, round)
+
+    def run_stage(self, stage: int, round: int) -> None:
+        """Run the operators of a stage, to which everything has been handed."""
+        with counting(round, self._limits, self._context.epoch):
+            for index in self._stages[stage]:
+                arrived = [
+                    Arrivals(schema.arrived).together(self._here.pop((index, port), []))
+                    for port, schema in enumerate(self._body.operators[index].ports)
+                ]
+                output = self._operators[index].advance(round, arrived)
+                if output is not None:
+                    self._send(index, output, round)
+
+    def end(self, round: int) -> None:
+        """Bring the variables' next round together."""
+        with counting(round, self._limits, self._context.epoch):
+            self._end(round)
+
+    def _end(self, round: int) -> None:
+        for index, variable in enumerate(self._variables):
+            tables = self._here.pop((-1, index), [])
+            change = consolidated(pa.concat_tables([empty(variable.types), *tables]))
             if not change.num_rows:
                 continue
             if index == self._result:
                 self._given.add(change)
-            self._changes.setdefault(round + 1, {}).setdefault(index, []).append(change)
+            waiting = self._changes.variables.setdefault(round + 1, {})
+            if others := waiting.get(index):
+                change = consolidated(pa.concat_tables([*others, change]))
+            waiting[index] = [change]
 
-    def _check(self, round: int, variable: int, change: pa.Table) -> None:
-        """Raise if a variable still changes at a round after the last one."""
-        if round <= self._limits.bound:
+    def _send(self, producer: str | int, change: pa.Table, round: int) -> None:
+        done: dict[tuple[object, ...], pa.Table] = {}
+        for path in self._body.out_of(producer):
+            table = done.get(path.steps)
+            if table is None:
+                table = change
+                for step in path.steps:
+                    table = step.run(table)
+                done[path.steps] = table
+            if not table.num_rows:
+                continue
+            index, port = path.target
+            if index >= 0:
+                table = self._body.operators[index].prepare(port, table, round)
+                self.handed += table.num_rows
+            if path.local or self._share.is_all:
+                self._here.setdefault(path.target, []).append(table)
+            elif index >= 0:
+                self._away += [(owner, path.target, part) for owner, part in self._share.cut(table)]
+            else:
+                parts = self._share.cut_by(table, self._body.keys[port])
+                self._away += [(owner, path.target, part) for owner, part in parts]
+
+    def receive(self, target: Target, table: pa.Table) -> None:
+        """Take what another task, or an earlier stage of this one, has handed to an operator or a variable."""
+        self._here.setdefault(target, []).append(table)
+
+    def sent(self) -> list[tuple[int, Target, pa.Table]]:
+        """What was handed on and is not used here: (share, where to, rows). It is taken away."""
+        kept = [(self._share.index, target, table) for target, tables in self._here.items() for table in tables]
+        sent, self._away, self._here = self._away + kept, [], {}
+        return sent
+
+    # -- what is taken over from one task by another -------------------------------------------------------------------
+
+    def state(self, stage: int) -> State:
+        """What the epoch has done so far in a stage's operators; stage 0: the changes."""
+        if stage == 0:
+            return replace(self._changes, given=list(self._given.pieces))
+        return [self._operators[index].state() for index in self._stages[stage]]
+
+    def absorb(self, stage: int, state: State, after: int) -> None:
+        """Take over the state of a stage, of a share or of the whole. Rounds up to ``after`` have begun."""
+        if isinstance(state, Changes):
+            self._given.absorb(state.given)
+            if after < 0:
+                for name, tables in state.inputs.items():
+                    self._changes.inputs.setdefault(name, []).extend(tables)
+            for round, changes in state.variables.items():
+                for index, tables in changes.items() if round > after else ():
+                    self._changes.variables.setdefault(round, {}).setdefault(index, []).extend(tables)
             return
-        rows = [tuple(row.values())[:-1] for row in change.slice(0, _SHOWN).to_pylist()]
-        raise LoopDiverged(
-            f"the loop still changes {change.num_rows} row{'s' if change.num_rows > 1 else ''} after its bound of "
-            f"{self._limits.bound} rounds, among them {', '.join(map(repr, rows))}; nothing of the epoch took effect: "
-            "raise max_rounds if the loop ends later, or take back the input that makes it go on for ever",
-            epoch=self._context.epoch,
-            max_rounds=self._limits.bound,
-            changing=change.num_rows,
-            rows=rows,
-        )
+        for index, each in zip(self._stages[stage], state, strict=True):
+            self._operators[index].absorb(each)  # type: ignore[arg-type]  # of its own kind
+
+    def share_of(self, stage: int, state: State, share: Share) -> State:
+        """The part of a state of the whole that a share goes on with."""
+        if isinstance(state, Changes):
+            inputs = {name: [_part(table, share) for table in tables] for name, tables in state.inputs.items()}
+            variables = {
+                round: {
+                    index: [share.rows_by(table, self._body.keys[index]) for table in tables]
+                    for index, tables in changes.items()
+                }
+                for round, changes in state.variables.items()
+            }
+            return Changes(inputs, variables, state.given if share.is_first else [])
+        found: list[PairsState | DifferencesState] = []
+        for index, each in zip(self._stages[stage], state, strict=True):
+            found.append(self._operators[index].share_of(each, share))  # type: ignore[arg-type]  # of its own kind
+        return found
 
 
-def _taken(table: pa.Table, columns: Sequence[int]) -> pa.Table:
-    """The columns that a port takes, under their places there."""
-    arrays = [table.column(index) for index in columns]
-    names = [f"c{index}" for index in range(len(arrays))]
-    return pa.table([*arrays, table.column("_diff")], names=[*names, "_diff"])
+def _part(table: pa.Table, share: Share) -> pa.Table:
+    """A share of the rows of an input, which come in any order and may lie anywhere."""
+    start, stop = (place * table.num_rows // share.count for place in (share.index, share.index + 1))
+    return table.slice(start, stop - start)

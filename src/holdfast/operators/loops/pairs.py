@@ -12,19 +12,28 @@ Cost: that of an inner join, in every round; a row is matched once in an epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.operators.arrangement import consolidated
 from holdfast.operators.join import InnerJoin
-from holdfast.operators.loops.round_traces import ROUND, squeezed
+from holdfast.operators.loops.round_traces import ROUND
+from holdfast.operators.loops.shares import Share
 from holdfast.operators.step import Context
 from holdfast.trace import physical
 from holdfast.trace.memory_layer import Run
 from holdfast.trace.rows import Block, Layout
 from holdfast.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class PairsState:
+    """What an epoch has done in a join: the rows of either side, and pairs that wait for a round."""
+
+    earlier: dict[str, list[Block]]
+    waiting: dict[int, list[pa.Table]]
 
 
 def join_with_rounds(spec: InnerJoin) -> InnerJoin:
@@ -48,11 +57,6 @@ class PairsInRounds:
         """The next round in which something happens although nothing arrives."""
         return min(self._waiting, default=None)
 
-    def prepare(self, port: int, change: pa.Table, round: int) -> pa.Table:
-        width = self._widths[port]
-        rounds = pa.array(np.full(change.num_rows, round, np.int32))
-        return squeezed(self._spec.prepare(port, change.add_column(width, f"c{width}", rounds)))
-
     def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:
         """The change of the pairs at a round, given that of the two sides; None if there is none."""
         ready = self._waiting.pop(round, [])
@@ -73,6 +77,31 @@ class PairsInRounds:
 
     def layers(self) -> dict[str, Block]:
         return {side: run.block() for side, run in self._earlier.items()}
+
+    def pending(self, round: int) -> int:
+        """Rows that wait for a round."""
+        return sum(table.num_rows for table in self._waiting.get(round, ()))
+
+    def state(self) -> PairsState:
+        """What the epoch has done so far."""
+        earlier = {side: [layer.whole for layer in run.layers] for side, run in self._earlier.items()}
+        return PairsState(earlier, {round: list(tables) for round, tables in self._waiting.items()})
+
+    def absorb(self, state: PairsState) -> None:
+        """Take over what the epoch has done in a share of the keys."""
+        for side, blocks in state.earlier.items():
+            self._earlier[side].absorb(blocks)
+        for round, tables in state.waiting.items():
+            self._waiting.setdefault(round, []).extend(tables)
+
+    def share_of(self, state: PairsState, share: Share) -> PairsState:
+        """The part of a state that is of a share of the keys."""
+        earlier = {side: share.blocks(blocks) for side, blocks in state.earlier.items()}
+        waiting = {
+            round: [share.rows_by(table, self._spec.left_keys) for table in tables]
+            for round, tables in state.waiting.items()
+        }
+        return PairsState(earlier, waiting)
 
     def _with_earlier(self, side: str) -> Trace:
         stored = self._stored[side]

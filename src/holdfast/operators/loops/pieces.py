@@ -2,16 +2,25 @@
 
 A round of a long chain has a single row, and a table or block of one row takes two kilobytes, nearly all of it for the
 objects around the row. So a new piece is put together with those before it while they are less than twice its size. *n*
-rows lie in at most log2(n) + 1 pieces, and each row is copied O(log n) times. The order of rows stays.
+rows lie in at most log2(n) + 1 pieces, and each row is copied O(log n) times. The order of rows stays. A piece that is
+large stays as it is: there are few, and the rows of one may lie in a file (`task/round_state.py`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from holdfast.trace.rows import Block
 
 _FACTOR = 2
+_LARGE = 1 << 18
+
+
+def _joins(before: int, rows: int) -> bool:
+    """Whether a piece with so many rows is put together with the one before it."""
+    return before < min(_FACTOR * rows, _LARGE)
 
 
 class Tables:
@@ -23,9 +32,13 @@ class Tables:
     def add(self, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        while self.pieces and self.pieces[-1].num_rows < _FACTOR * table.num_rows:
+        while self.pieces and _joins(self.pieces[-1].num_rows, table.num_rows):
             table = pa.concat_tables([self.pieces.pop(), table])
         self.pieces.append(table.combine_chunks())
+
+    def absorb(self, pieces: Iterable[pa.Table]) -> None:
+        """Take pieces that others have made as they are."""
+        self.pieces += [piece for piece in pieces if piece.num_rows]
 
     @property
     def rows(self) -> int:
@@ -41,6 +54,10 @@ class Blocks:
     def add(self, block: Block) -> None:
         if not block.rows:
             return
-        while self.pieces and self.pieces[-1].rows < _FACTOR * block.rows:
+        while self.pieces and _joins(self.pieces[-1].rows, block.rows):
             block = Block.concat([self.pieces.pop(), block])
         self.pieces.append(block)
+
+    def absorb(self, pieces: Iterable[Block]) -> None:
+        """Take pieces that others have made as they are."""
+        self.pieces += [piece for piece in pieces if piece.rows]

@@ -32,13 +32,14 @@ ROUND = pa.int32()
 
 Rounds = npt.NDArray[np.int32]
 
-_SLOT_BITS = np.uint64(8)
+SLOT_BITS = 8
+"""By so many bits hashes are squeezed."""
 
 
 def squeezed(prepared: pa.Table) -> pa.Table:
     """What an operator's ``prepare`` made, with hashes of the first slot."""
     hashes = physical.fixed(physical.plain(prepared.column("_hash")))
-    return prepared.set_column(0, "_hash", pa.array(hashes >> _SLOT_BITS))
+    return prepared.set_column(0, "_hash", pa.array(hashes >> np.uint64(SLOT_BITS)))
 
 
 def with_rounds(layout: Layout) -> Layout:

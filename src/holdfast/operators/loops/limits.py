@@ -1,0 +1,87 @@
+"""How far a loop may go, and what is said when it goes further: nothing of the epoch takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import LoopDiverged, MultiplicityOverflow
+
+_SHOWN = 3
+
+_GROWING = 3
+"""From this round on, copies that cannot be counted any more are those of a loop that goes on for ever."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """After how many rounds a loop must have ended, or is left as it is (``cut``); how many rows may change in one."""
+
+    bound: int
+    cut: bool = False
+    rows: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The last round that may be run, if the loop ends in time."""
+        return self.bound - 1 if self.cut else self.bound
+
+
+def check(change: pa.Table, round: int, limits: Limits, epoch: int) -> None:
+    """Raise if a variable changes at a round in more rows than it may, or after the last round."""
+    if limits.rows is not None and change.num_rows > limits.rows:
+        count = pc.sum(pc.greater(change.column("_diff"), 0)).as_py() or 0
+        if count > limits.rows:
+            raise _diverged(
+                f"the loop adds {count} rows in round {round}, among them {_few(change)}; the session allows "
+                f"{limits.rows} (spark.sql.cteRecursionRowLimit); nothing of the epoch took effect: write UNION if "
+                "rows alone are meant, and not the ways to each; take back the input that has so many ways; or set "
+                "the limit higher, -1 for none, and declare the view again",
+                change, round, limits, epoch,
+            )  # fmt: skip
+    if round > limits.bound:
+        raise _diverged(
+            f"the loop still changes {change.num_rows} row{'s' if change.num_rows > 1 else ''} after its bound of "
+            f"{limits.bound} rounds, among them {_few(change)}; nothing of the epoch took effect: raise max_rounds if "
+            "the loop ends later, or take back the input that makes it go on for ever. (A LIMIT behind a loop does not "
+            "end it: what ends it is a condition inside.)",
+            change, round, limits, epoch,
+        )  # fmt: skip
+
+
+@contextmanager
+def counting(round: int, limits: Limits, epoch: int) -> Iterator[None]:
+    """Copies that cannot be counted any more after some rounds are those of a loop that goes on for ever."""
+    try:
+        yield
+    except MultiplicityOverflow as error:
+        if round < _GROWING:
+            raise
+        raise _diverged(
+            f"{error}, in round {round}: they become more from round to round; nothing of the epoch took effect: UNION "
+            "ALL counts the ways to a row, of which a cycle has no end; write UNION if rows alone are meant",
+            None, round, limits, epoch,
+        ) from None  # fmt: skip
+
+
+def _diverged(message: str, change: pa.Table | None, round: int, limits: Limits, epoch: int) -> LoopDiverged:
+    return LoopDiverged(
+        message,
+        epoch=epoch,
+        max_rounds=limits.bound,
+        round=round,
+        changing=0 if change is None else change.num_rows,
+        rows=[] if change is None else _examples(change),
+    )
+
+
+def _examples(change: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values())[:-1] for row in change.slice(0, _SHOWN).to_pylist()]
+
+
+def _few(change: pa.Table) -> str:
+    return ", ".join(map(repr, _examples(change)))

@@ -1,0 +1,153 @@
+"""The large rounds of a loop as Spark jobs, whose tasks each have a share of the loop's hashes.
+
+A loop runs in one task, as any operator without a key, until its next round is expected to be large
+(`operators/loops/epoch.py`). Then that task writes what it has for each share, and the epoch's job ends with
+`LargeRound`. Here rounds are run as jobs (`task/round_tasks.py`) until they are small again, or none is left. The
+epoch's job, from the loop's stage on, is then run again; its task takes over what the shares have, runs the rounds that
+are left, and writes the loop's layers. So the long tail of most loops costs no jobs, and a loop may change sides as
+often as its rounds do.
+
+From one job to the next nothing but files is handed on: plans and lineage are those of one job, however many rounds
+there are. A job that fails, for whatever reason, is no error of the epoch: the loop is then run by the one task,
+without jobs, and that one says what is wrong, if anything is.
+
+**When a round is large.** With *n* rows handed to operators and *c* cores, one task needs ``_ROW`` · n seconds of
+processor time, and a job (``_ROW`` + ``_EXCHANGED``) · n / c + ``_JOB``. `large_round` is where the two are equal
+(`benchmarks/rounds_as_jobs.py` measures the three).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from holdfast.errors import HoldfastError
+from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loops.epoch import LargeRound
+from holdfast.operators.loops.shares import MOST
+from holdfast.reporting.redaction import logger
+from holdfast.spark.epoch_property import current_epoch
+from holdfast.spark.epoch_tasks import own_partition
+from holdfast.spark.quiet_errors import quietly
+from holdfast.task.messages import Message, failure
+from holdfast.task.program import Compiled, Program
+from holdfast.task.round_state import RoundJobs
+from holdfast.task.round_tasks import RoundJob, begin_rounds, run_round_stage, run_rounds
+from holdfast.task.stage import EpochSpec
+from holdfast.trace.inner_loops import keep_memory
+
+_ONLY = "HOLDFAST_ROUNDS"
+"""Environment, for tests: ``jobs`` has every round run as a job, ``task`` none."""
+
+_ROW, _EXCHANGED, _JOB = 0.5e-6, 0.33e-6, 0.25
+"""Seconds: of a row in a round (without the layers it ends in, which one task writes), of what is added to it where
+rounds are jobs, and of a job."""
+
+_TOGETHER = 2
+"""Rounds in one job: with two, a round costs 170 ms of processor time besides its rows, with one 210, with four 160
+(three stages, two cores); and what is behind the last round is for nothing."""
+
+_KEPT = 1 << 28
+"""So many free bytes a worker keeps from one task to the next: it gets columns of the same sizes in every round."""
+
+_LOG = logger("holdfast.epochs")
+
+
+def large_round(cores: int) -> int | None:
+    """Rows in a round from which on it is a job. None: no round is."""
+    only = os.environ.get(_ONLY)
+    if only is not None:
+        return 0 if only == "jobs" else None
+    gain = _ROW - (_ROW + _EXCHANGED) / cores
+    return None if gain <= 0 else int(_JOB / gain)
+
+
+def told_of_jobs(context: SparkContext, epoch: EpochSpec) -> EpochSpec:
+    """The epoch, with how its loops' rounds may run as jobs."""
+    cores = min(context.defaultParallelism, MOST)
+    large = large_round(cores)
+    if large is None or epoch.undo is not None:
+        return epoch
+    scratch = Path(epoch.traces).parent / "rounds" / epoch.digest
+    return replace(epoch, round_jobs=RoundJobs(large, cores, _TOGETHER, str(scratch)))
+
+
+def alone(epoch: EpochSpec) -> EpochSpec:
+    """The epoch for a task that has all of it: it only says that a round is too large."""
+    return epoch if epoch.round_jobs is None else replace(epoch, round_jobs=replace(epoch.round_jobs, scratch=""))
+
+
+def remove_scratch(epoch: EpochSpec) -> None:
+    """Remove what the rounds of an epoch have left."""
+    if epoch.round_jobs is not None:
+        shutil.rmtree(epoch.round_jobs.scratch, ignore_errors=True)
+        with suppress(OSError):  # there is none, or another flow of this directory has an epoch, too
+            Path(epoch.round_jobs.scratch).parent.rmdir()
+
+
+class LoopJobs:
+    """Runs the large rounds of a program's loops."""
+
+    def __init__(self, context: SparkContext, program: Program, broadcast: Any) -> None:
+        self._context, self._program, self._broadcast = context, program, broadcast
+
+    def run(self, epoch: EpochSpec, found: LargeRound, tell: Callable[[EpochSpec], None]) -> EpochSpec:
+        """Run the rounds of a loop from the one on that was found too large, until they are small; the epoch, with what
+        the loop's task must know of that. ``tell``: has jobs know the epoch. Raises the user's error."""
+        assert epoch.round_jobs is not None
+        jobs = epoch.round_jobs
+        (operator,) = (each for each in self._program.operators if each.id == found.operator)
+        tell(epoch)
+        try:
+            with quietly():
+                done = run_rounds(operator, jobs, found, lambda job: self._rdd(job, operator, jobs.shares).collect())
+        except HoldfastError:
+            raise
+        except Exception as error:  # a task or a host was lost, or a file with it
+            _LOG.info("the rounds of a loop failed as jobs, and run in one task: %s", error)
+            return replace(epoch, round_jobs=None)
+        return replace(epoch, round_jobs=replace(jobs, done={**jobs.done, found.operator: done}))
+
+    def _rdd(self, job: RoundJob, operator: Compiled, shares: int) -> RDD[Message]:
+        assert isinstance(operator.spec, LoopSpec)
+        rdd = self._context.parallelize(range(shares), shares).mapPartitionsWithIndex(_begin_task(self._broadcast, job))
+        for round in range(job.first, job.last + 1):
+            for stage in range(1, operator.spec.body.stages + 1):
+                exchanged = rdd.partitionBy(shares, own_partition)
+                rdd = exchanged.mapPartitionsWithIndex(_stage_task(self._broadcast, job, round, stage))
+        return rdd
+
+
+def _begin_task(broadcast: Any, job: RoundJob) -> Callable[[int, Iterable[int]], Iterator[Message]]:
+    def task(share: int, _: Iterable[int]) -> Iterator[Message]:
+        epoch = current_epoch()
+        return _said(epoch, lambda: begin_rounds(broadcast.value, epoch, job, share))
+
+    return task
+
+
+def _stage_task(
+    broadcast: Any, job: RoundJob, round: int, stage: int
+) -> Callable[[int, Iterable[Message]], Iterator[Message]]:
+    def task(share: int, messages: Iterable[Message]) -> Iterator[Message]:
+        epoch = current_epoch()
+        return _said(epoch, lambda: run_round_stage(broadcast.value, epoch, job, round, stage, share, messages))
+
+    return task
+
+
+def _said(epoch: EpochSpec, work: Callable[[], Iterator[Message]]) -> Iterator[Message]:
+    """What the work says; its error is what the task says instead."""
+    assert epoch.round_jobs is not None
+    keep_memory(_KEPT)
+    try:
+        return work()
+    except HoldfastError as error:
+        return iter(failure(error, epoch.round_jobs.shares))

@@ -1,0 +1,213 @@
+"""What an epoch of a loop has done so far, in files, for the tasks that go on with it.
+
+Where rounds run as jobs, what is known between two of them lies beside the traces until the epoch is over:
+
+    <working directory>/rounds/<epoch's digest>/<operator>/<round>.<stage>.<share>
+
+A file has the state of one stage's operators in one share of the hashes (`operators/loops/shares.py`), stage 0 that of
+the variables, as of the end of a round. The state is a pickle of a few containers; rows in it are *pieces*, Arrow
+streams in front of the pickle, mapped when they are read. A piece that an earlier file has is not written again, but
+named. As pieces are merged while they are small (`operators/loops/pieces.py`), a round writes what it adds, and so
+often a multiple of that.
+
+Files are written under a temporary name and renamed, and their names say what is in them. So a task that is run twice
+replaces a file by one with the same rows. Nothing is synced, and nothing is kept: the driver removes what no later
+round needs, and all of it when the epoch is over; what a crash left goes when the flow is opened.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.foundation.atomic_files import temporary_path
+from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loops.epoch import LargeRound, LoopEpoch, Rounds, State
+from holdfast.operators.loops.shares import Share
+from holdfast.operators.step import Context, StepResult
+from holdfast.task.messages import decode
+from holdfast.trace import physical
+from holdfast.trace.rows import Block, constant_epoch
+from holdfast.trace.trace import Trace
+
+_TAIL = 8
+"""Bytes at the end of a file that say how long the pickle before them is."""
+
+_ALIGNED = 64
+
+Piece = tuple[str, int, int]
+"""(file, where the stream begins, how long it is)."""
+
+
+@dataclass(frozen=True)
+class RoundJobs:
+    """How the rounds of an epoch's loops may run as jobs."""
+
+    large: int
+    """Rows in a round from which on it is a job."""
+
+    shares: int
+    together: int = 1
+    """So many rounds are one job, where they are large enough."""
+
+    scratch: str = ""
+    """The directory for what is known between two jobs. "": whoever finds a round too large only says so."""
+
+    done: Mapping[str, Rounds] = field(default_factory=dict)
+    """Operator → how far its rounds have come in jobs."""
+
+    def directory(self, operator: str) -> Path:
+        return Path(self.scratch) / operator
+
+
+def loop_step(
+    operator: str, spec: LoopSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, jobs: RoundJobs
+) -> StepResult:
+    """The step of a loop in the task that has all of it: all rounds, or those that are left behind those of jobs.
+    Raises `LargeRound` if the next one is for jobs, with the state in files for them. Where files fail, it does without
+    jobs."""
+    files = StateFiles(jobs.directory(operator), context.epoch)
+    epoch = spec.epoch(traces, context)
+    most: int | None = jobs.large
+    try:
+        if operator in jobs.done:
+            _take_over(epoch, spec, jobs, files, jobs.done[operator])
+        else:
+            epoch.start(spec.changes(arrived))
+    except OSError:  # the files are gone, with their host
+        epoch, most = spec.epoch(traces, context), None
+        epoch.start(spec.changes(arrived))
+    try:
+        return spec.result_of(epoch, epoch.rest(most))
+    except LargeRound as large:
+        if not jobs.scratch or _handed_out(epoch, spec, jobs, files, large.rounds.last):
+            raise LargeRound(large.rounds, large.following, large.pending, operator) from None
+    return spec.result_of(epoch, epoch.rest())
+
+
+def _take_over(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, done: Rounds) -> None:
+    """Go on with the whole, behind the rounds that jobs have run."""
+    for stage in range(spec.body.stages + 1):
+        for index in range(jobs.shares):
+            epoch.absorb(stage, files.load(done.last, stage, index), done.last)
+    epoch.rounds = done
+
+
+def _handed_out(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, last: int) -> bool:
+    """Write the state of the whole for each share; False if that cannot be done."""
+    try:
+        for stage in range(spec.body.stages + 1):
+            state = epoch.state(stage)
+            for index in range(jobs.shares):
+                files.save(last, stage, index, epoch.share_of(stage, state, Share(index, jobs.shares)))
+    except OSError:  # a disk that is full
+        return False
+    return True
+
+
+class StateFiles:
+    """The files of one operator in one epoch, as one task knows them."""
+
+    def __init__(self, directory: Path, epoch: int) -> None:
+        self._directory, self._epoch = directory, epoch
+        self._mapped: dict[str, pa.Buffer] = {}
+        self._known: dict[int, tuple[Any, Piece]] = {}
+        """Which pieces, by identity, are in which file. They are kept, so that no other gets their identity."""
+
+    def load(self, round: int, stage: int, share: int) -> State:
+        """The state as of the end of a round."""
+        buffer = self._buffer(file_name(round, stage, share))
+        size = int.from_bytes(buffer.slice(buffer.size - _TAIL).to_pybytes(), "little")
+        packed = buffer.slice(buffer.size - _TAIL - size, size)
+        state: State = _Unpickler(io.BytesIO(packed), self._piece).load()
+        return state
+
+    def save(self, round: int, stage: int, share: int, state: State) -> set[str]:
+        """Write the state as of the end of a round; the names of the files that it needs."""
+        name = file_name(round, stage, share)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with temporary_path(self._directory) as temporary:
+            with open(temporary, "xb") as file:
+                packed = io.BytesIO()
+                pickler = _Pickler(packed, file, name, self._known)
+                pickler.dump(state)
+                file.write(packed.getbuffer())
+                file.write(packed.getbuffer().nbytes.to_bytes(_TAIL, "little"))
+            os.replace(temporary, self._directory / name)
+        return pickler.needed
+
+    def _buffer(self, name: str) -> pa.Buffer:
+        if name not in self._mapped:
+            self._mapped[name] = pa.memory_map(os.fspath(self._directory / name)).read_buffer()
+        return self._mapped[name]
+
+    def _piece(self, kind: str, piece: Piece) -> Any:
+        name, start, size = piece
+        table = decode(self._buffer(name).slice(start, size))
+        found = _block(table, self._epoch) if kind == "block" else table
+        self._known[id(found)] = found, piece
+        return found
+
+
+def file_name(round: int, stage: int, share: int) -> str:
+    """The name of a file of state."""
+    return f"{round}.{stage}.{share}"
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, packed: IO[bytes], file: IO[bytes], name: str, known: dict[int, tuple[Any, Piece]]) -> None:
+        super().__init__(packed, protocol=pickle.HIGHEST_PROTOCOL)
+        self._file, self._name, self._known = file, name, known
+        self.needed = {name}
+
+    def persistent_id(self, found: Any) -> tuple[str, Piece] | None:
+        if not isinstance(found, Block | pa.Table):
+            return None
+        if id(found) not in self._known:
+            table = _table(found) if isinstance(found, Block) else found.combine_chunks()
+            self._file.write(bytes(-self._file.tell() % _ALIGNED))
+            start = self._file.tell()
+            with pa.ipc.new_stream(pa.PythonFile(self._file, "w"), table.schema) as writer:
+                writer.write_table(table)
+            self._known[id(found)] = found, (self._name, start, self._file.tell() - start)
+        piece = self._known[id(found)][1]
+        self.needed.add(piece[0])
+        return "block" if isinstance(found, Block) else "table", piece
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, packed: IO[bytes], piece: Any) -> None:
+        super().__init__(packed)
+        self._piece = piece
+
+    def persistent_load(self, found: tuple[str, Piece]) -> Any:
+        return self._piece(*found)
+
+
+def _table(block: Block) -> pa.Table:
+    """A block of one epoch as a table."""
+    columns: dict[str, Any] = {"_hash": pa.array(block.hash)}
+    if block.sub is not None:
+        columns["_sub"] = pa.array(block.sub)
+    columns |= {f"c{index}": column for index, column in enumerate(block.columns)}
+    return pa.table({**columns, **{name: pa.array(np.ascontiguousarray(each)) for name, each in block.adds.items()}})
+
+
+def _block(table: pa.Table, epoch: int) -> Block:
+    columns = {name: physical.plain(table.column(name)) for name in table.column_names}
+    sub = columns.get("_sub")
+    return Block(
+        physical.fixed(columns["_hash"]),
+        None if sub is None else physical.fixed(sub),
+        tuple(columns[f"c{index}"] for index in range(sum(name.startswith("c") for name in columns))),
+        constant_epoch(epoch, table.num_rows),
+        {name: physical.fixed(column) for name, column in columns.items() if name.startswith("+")},
+    )
