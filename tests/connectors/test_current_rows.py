@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.connectors import snapshot_table
 from holdfast.errors import DeclarationError, SinkError, UnknownName
+from holdfast.foundation.atomic_files import replace_file
 
 SPEND = "SELECT user, sum(amount) AS total FROM orders GROUP BY user"
 
@@ -130,4 +133,78 @@ def test_a_view_can_be_dropped_when_its_sinks_were_let_go(spark: SparkSession, t
     flow.unsink("spend").drop("spend")
     with pytest.raises(UnknownName, match="view 'spend': it has no such sink"):
         flow.unsink("spend")
+    flow.close()
+
+
+def test_a_snapshot_table_that_was_replaced_by_a_commit_that_raised_is_not_anothers(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "spend.parquet"
+    flow, orders = _flow(spark, tmp_path)
+    flow.sink("spend", hf.snapshot_table(path))
+    raised: list[int] = []
+
+    def replace_and_raise(*given: Any, **named: Any) -> None:
+        replace_file(*given, **named)
+        if not raised:
+            raised.append(1)
+            raise OSError(errno.EIO, "the directory could not be synchronised")
+
+    monkeypatch.setattr(snapshot_table, "replace_file", replace_and_raise)
+    orders.insert([("ada", 1)])
+    try:
+        flow.step()
+    except SinkError:
+        flow.step()
+    orders.insert([("ada", 2)])
+    flow.step()
+    assert raised and _table(path) == [("ada", 3)]
+    flow.close()
+
+
+def test_a_sink_in_the_place_of_another_is_given_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Although it is called as that one was. One that stays is given none twice, although it is called otherwise."""
+    first: list[tuple[int, int]] = []
+    kept: list[tuple[int, int]] = []
+    new: list[tuple[int, int]] = []
+
+    def into(held: list[tuple[int, int]], name: str) -> hf.Sink:
+        def take(epoch: int, change: pa.Table) -> None:
+            held.append((epoch, sum(row["total"] * row["_diff"] for row in change.to_pylist())))
+
+        take.__qualname__ = name  # functions of one name are one sink
+        return hf.foreach(take)
+
+    flow, orders = _flow(spark, tmp_path)
+    one, two, three = into(first, "one"), into(kept, "two"), into(new, "three")
+    flow.sink("spend", one).sink("spend", two)
+    for amount in (1, 10):
+        orders.insert([("ada", amount)])
+        flow.step()
+    flow.unsink("spend", one)
+    flow.sink("spend", three)
+    orders.insert([("ada", 100)])
+    flow.step()
+    assert [total for _, total in first] == [1, 10]
+    assert [total for _, total in kept] == [1, 10, 100]
+    assert sum(total for _, total in new) == 111
+    flow.close()
+
+
+def test_columns_that_take_each_others_names_are_refused_by_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    flow, orders = _flow(spark, tmp_path)
+    flow.view("pairs", "SELECT amount AS id, amount + 1 AS n FROM orders")
+    given: list[pa.Table] = []
+    flow.sink("pairs", hf.foreach(lambda epoch, change: given.append(change)))
+    orders.insert([("ada", 1)])
+    flow.step()
+    flow.view("pairs", "SELECT amount + 1 AS n, amount AS id FROM orders")
+    orders.insert([("ada", 2)])
+    with pytest.raises(SinkError, match=r"\(id bigint, n bigint\), and now are \(n bigint, id bigint\)"):
+        flow.step()
+    assert len(given) == 1
+    flow.unsink("pairs")
+    flow.sink("pairs", hf.foreach(lambda epoch, change: given.append(change)))
+    flow.step()
+    assert sum(table.num_rows for table in given[1:]) == 2, "another sink is given all rows of the view as it is"
     flow.close()

@@ -108,6 +108,17 @@ def test_columns_come_from_partition_directories(spark: SparkSession, place: Pat
             flow.step()
 
 
+def test_columns_of_partition_directories_may_be_called_anything(spark: SparkSession, place: Path) -> None:
+    (place / "my col's=a b" / "n+(1)=7").mkdir(parents=True)
+    (place / "my col's=a b" / "n+(1)=7" / "1").write_text(_line(1, "x"))
+    source = hf.files(
+        place, "json", "`my col's` string, id long, v string, `n+(1)` int", partitioned_by=["my col's", "n+(1)"]
+    )
+    with _flow(spark, place, source, "SELECT id, `my col's` AS text, `n+(1)` AS n FROM t") as flow:
+        flow.step()
+        assert _rows(flow) == [(1, "a b", 7)]
+
+
 def test_patterns_choose_files_and_directories_need_not_be_searched(place: Path) -> None:
     for name in ("a/2024-01.parquet", "a/2024-02.txt", "b/2024-03.parquet", "b/c/2024-04.parquet", "2024-05.parquet"):
         _parquet(place / name, id=[1], v=["x"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,3 +58,22 @@ def test_a_place_that_cannot_be_looked_at_now_is_not_said_to_be_missing(place: P
     with faults(Plan((Fault("stat", 1, "EIO", FOREVER),)), under=[place]), pytest.raises(DeclarationError) as raised:
         hf.files(place, schema="n long")
     assert "does not exist" not in str(raised.value) and "Input/output error" in str(raised.value)
+
+
+@pytest.mark.parametrize("damage", ["no gzip", "truncated", "a wrong sum"])
+def test_a_file_that_does_not_unpack_is_skipped_as_one_that_does_not_read(tmp_path: Path, damage: str) -> None:
+    packed = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(20_000)))
+    broken = {"no gzip": b"not a gzip", "truncated": packed[:200], "a wrong sum": packed[:-8] + bytes(8)}
+    (tmp_path / "a.json.gz").write_bytes(broken[damage])
+    (tmp_path / "b.json").write_text('{"n": 1}\n')
+    with pytest.raises(BadFile, match=r"does not unpack|cannot be read"):
+        hf.files(tmp_path, format="json", schema="n long").poll()
+    offer = hf.files(tmp_path, format="json", schema="n long", on_bad_file="skip").poll()
+    assert offer is not None and [Path(row[0]).name for row in offer["files"]] == ["b.json"]
+
+
+def test_what_a_feed_and_replicas_do_not_know_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"a feed of changes \(op=, envelope=\) has no recursive, keep"):
+        hf.files(tmp_path, format="json", schema="n long", op="op", recursive=False, keep="rows")
+    with pytest.raises(DeclarationError, match="replicas=True has no partitioned_by"):
+        hf.files([tmp_path, tmp_path / "b"], schema="n long", replicas=True, partitioned_by="day")

@@ -122,3 +122,9 @@ def test_every_arrow_type_that_spark_has_is_named_so_that_it_fits() -> None:
 def test_a_type_that_spark_lacks_is_refused_with_the_column_named() -> None:
     with pytest.raises(SchemaError, match="column 'at': Spark has no type for time64"):
         spark_type(pa.time64("us"), subject="file 'a': column 'at'")
+
+
+def test_an_instant_in_nanoseconds_is_none_the_less_one_when_clocks_show_its_hour_twice() -> None:
+    moment = dt.datetime(2024, 10, 27, 0, 40, tzinfo=UTC)
+    found = column([moment, None], pa.timestamp("ns", "Europe/Berlin"))
+    assert fit(found, arrow_type("timestamp")).to_pylist() == [moment, None]

@@ -110,3 +110,32 @@ def test_what_cannot_be_replaced_is_refused_at_the_call(tmp_path: Path) -> None:
     flow = hf.Flow("refused", log=tmp_path / "log")
     with pytest.raises(DeclarationError, match=r"hf.replaced\(…\) has its own key: give it there"):
         flow.source("t", hf.replaced(tmp_path / "t.parquet"), key="id")
+
+
+def test_equal_files_of_a_version_are_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """As a directory that Spark overwrites may have parts that are alike."""
+    place = tmp_path / "rates"
+    place.mkdir()
+    for name in ("a", "b"):
+        _write(place / f"{name}.parquet", [(1, "tea")])
+    with hf.Flow("rates", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        flow.source("t", hf.replaced(place, schema="id long, v string", every=0)).view("v", "SELECT id, v FROM t")
+        flow.step()
+        assert _rows(flow) == [(1, "tea"), (1, "tea")]
+        (place / "b.parquet").unlink()
+        flow.step()
+        assert _rows(flow) == [(1, "tea")]
+
+
+def test_a_file_that_is_replaced_within_a_tick_of_its_clock_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    _write(path, [(1, "tea")])
+    about = path.stat()
+    source = hf.replaced(path, format="csv", schema="id long, v string", every=0)
+    first = source.poll()
+    assert first is not None
+    source.advance(first)
+    _write(path, [(1, "pie")])
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    again = source.poll()
+    assert again is not None and again != first

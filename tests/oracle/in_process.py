@@ -19,9 +19,10 @@ import pyarrow as pa
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
 from holdfast.plan.nodes import Node
+from holdfast.task.messages import decode
 from holdfast.task.program import compile_program
 from holdfast.task.single_task import run_single_task
-from holdfast.task.stage import EpochSpec, decode, reports_of
+from holdfast.task.stage import EpochSpec, reports_of
 from holdfast.trace.cover import Chain
 from holdfast.trace.upkeep import keep_in_shape
 

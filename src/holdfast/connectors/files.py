@@ -20,6 +20,7 @@ The file is long because polling, offering and reading again must agree on what 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -62,6 +63,9 @@ _DECODED = "url_decode(replace(_path, '+', '%2B'))"
 _ADVICE = (
     "Nothing of it counts. Mend or remove it, and the next step goes on; or declare the source with on_bad_file='skip'"
 )
+_PACKED = re.compile(r"(?i)\b(zlib|gzip|zstd|lz4|bz2|brotli|snappy)\b|compressed (stream|data|input)")
+"""What Arrow says of a file that cannot be unpacked; there is no kind of error for that."""
+
 _CHECKERS = 8
 """Threads that read footers and marks: the time is the disk's."""
 
@@ -142,7 +146,21 @@ def files(
         arguments.refuse("files", "options", "Spark's reader options by name", options)
     if isinstance(max_files_per_epoch, bool):
         arguments.refuse("files", "max_files_per_epoch", "a whole number from 1 on", max_files_per_epoch)
+    unusual = [
+        name
+        for name, is_so in {
+            "recursive": recursive is not True,
+            "partitioned_by": bool(partitioned_by),
+            "on_missing": on_missing is not None,
+            "on_extra": on_extra != "ignore",
+            "on_bad_rows": on_bad_rows != "fail",
+            "keep": keep is not None,
+        }.items()
+        if is_so
+    ]
     if op is not None or envelope is not None or envelope_columns is not None:
+        if unusual:
+            raise DeclarationError(f"files: a feed of changes (op=, envelope=) has no {', '.join(unusual)}")
         return _feed(path, format, schema, max_files_per_epoch, on_bad_file, options, identity, replicas,
                      op, envelope, envelope_columns, fetch_to)  # fmt: skip
     if arguments.flag("files", "replicas", replicas):
@@ -150,6 +168,8 @@ def files(
         local = [one for one in given if not isinstance(one, Location)]
         if isinstance(path, str | os.PathLike) or len(local) < len(given) or format != "parquet" or not plain:
             raise DeclarationError("files: replicas=True wants a list of directories of Parquet files, and no options")
+        if unusual:
+            raise DeclarationError(f"files: replicas=True has no {', '.join(unusual)}")
         from holdfast.connectors.replicated_files import Replicated
 
         return Replicated(local, schema, max_files_per_epoch)
@@ -233,6 +253,9 @@ class Files(Source):
         self._options = {} if format == "parquet" else spark_files.checked_options(options or {}, format, self._subject)
         self._zone: str | None = None
         self._taken = Taken(identity, self._access)
+        self.counts_once = True
+        """Whether equal files are one file, where content says what a file is."""
+
         self._skipped: dict[str, File] = {}
         self._unrecorded: list[tuple[File, str]] = []
         self._offered: Offer | None = None
@@ -487,7 +510,7 @@ class Files(Source):
         for path, outcome in zip((file.path for file in chunk), _side_by_side(self._check, chunk), strict=True):
             if isinstance(outcome, Offered):
                 offered = outcome
-                if self._taken.has_content(offered, contents):
+                if self.counts_once and self._taken.has_content(offered, contents):
                     self._taken.pass_over(offered.file)
                     self._moved[offered.mark] = path
                     continue
@@ -521,6 +544,8 @@ class Files(Source):
         except (InputError, SchemaError) as error:
             return error
         except OSError as error:
+            if error.errno is None and _PACKED.search(str(error)):
+                return BadFile(f"file {found.path!r}: it does not unpack ({error}); is it truncated?", path=found.path)
             return file_listing.unreadable(found.path, error)
 
     def _columns_of(self, file: File) -> Collection[str] | None:

@@ -85,9 +85,11 @@ def fit(column: pa.ChunkedArray, expected: pa.DataType) -> pa.ChunkedArray:
         return column
     if not fits(found, expected):
         raise Misfit(f"found {found}")
-    if pa.types.is_timestamp(found) and found.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
     try:
+        if pa.types.is_timestamp(found) and found.unit == "ns":
+            if found.tz is not None:  # an instant: a time that the zone's clocks show twice is none to it
+                column = column.cast(pa.timestamp("ns", "UTC"))
+            column = pc.floor_temporal(column, unit="microsecond")
         if pa.types.is_integer(found) and pa.types.is_decimal(expected):
             # Arrow asks for room for every possible integer, not for those that are there.
             column = column.cast(pa.decimal256(76, expected.scale))

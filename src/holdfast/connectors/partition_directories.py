@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -12,6 +12,9 @@ from holdfast.errors import BadFile
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
+
+_AS_THEY_ARE = "!$&'()*+,;=:@-._~"
+"""What stays as it is in the path of a URL, beside letters and digits."""
 
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark write for NULL."""
@@ -54,7 +57,8 @@ def constant(value: str | None, field: Field, rows: int) -> pa.Array:
 
 def spark_column(field: Field) -> str:
     """The same for Spark, of the column ``_path``, which is the path as a URL has it."""
-    text = f"regexp_extract(_path, '.*/{re.escape(field.name)}=([^/]*)/', 1)"
+    name = re.escape(quote(field.name, safe=_AS_THEY_ARE)).replace("\\", "\\\\").replace("'", "\\'")
+    text = f"regexp_extract(_path, '.*/{name}=([^/]*)/', 1)"
     for _ in range(2):  # once for the URL, once for what Hive and Spark write for characters such as a colon
         text = f"url_decode(replace({text}, '+', '%2B'))"
     return f"CAST(nullif({text}, '{NOTHING}') AS {field.type}) AS {quoted(field.name)}"

@@ -37,6 +37,9 @@ from holdfast.plan.nodes import Field
 from holdfast.plan.schema import parse_schema
 from holdfast.plan.types import ddl_type
 
+_TICK = 2.0
+"""Seconds: no filesystem's times are coarser."""
+
 _QUERY = re.compile(r"\s*(select|with|table|from|values)\b[\s(]", re.I)
 
 
@@ -90,7 +93,12 @@ class _OfFiles:
     def __init__(
         self, path: str | os.PathLike[str], format: Format, schema: str | None, options: Mapping[str, str] | None
     ) -> None:
-        self._made: Callable[[], Files] = lambda: Files(path, format, schema, None, "fail", options, "content")
+        def made() -> Files:
+            found = Files(path, format, schema, None, "fail", options, "content")
+            found.counts_once = False  # the rows are those of all files that are there
+            return found
+
+        self._made: Callable[[], Files] = made
         self._now = self._made()
         self.fields = self._now.fields
         self._zone = "UTC"
@@ -105,7 +113,9 @@ class _OfFiles:
         fresh = self._made()
         fresh.in_session(self._zone)
         found = fresh.there()
-        timed = all(file.changed for file in found)  # a filesystem may have no times of change
+        # A filesystem may have no times of change, or coarse ones: what is new may be replaced within one.
+        recent = (time.time() - _TICK) * 1e9
+        timed = all(0 < file.changed < recent for file in found)
         if timed and self._checked == (found, known):
             return None
         offer = fresh.poll() or {"under": "", "files": []}

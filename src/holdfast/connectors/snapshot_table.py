@@ -81,6 +81,14 @@ class SnapshotTable(Sink):
         return self._epoch
 
     def taken(self) -> int | None:
+        # As the file says: a commit that raised may have replaced it.
+        try:
+            said = (pq.read_schema(self.path).metadata or {}) if self.path.exists() else {}
+        except (OSError, pa.ArrowException) as error:
+            raise self._error(f"{self.path} does not read ({str(error).partition(chr(10))[0]})") from error
+        if (found := int(said.get(_EPOCH, b"-1"))) > self._epoch:
+            self._rows, self._epoch = None, found
+            self._carried = bytes.fromhex(said.get(_LINEAGE, b"").decode())
         return self._epoch
 
     def lineage(self) -> bytes:

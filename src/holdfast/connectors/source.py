@@ -185,7 +185,8 @@ class Source(ABC):
 
     def names(self, offer: Offer) -> Collection[str]:
         """The names of what ``offer`` consists of, such as paths of files, by which ``flow.rewind(skip=…)`` can leave
-        them out; by default there are none."""
+        them out; by default there are none. Not of a source that `forgets` and whose rows the log keeps: they are taken
+        again from there, where names are not known."""
         return ()
 
     def without(self, offer: Offer, names: Collection[str]) -> Offer | None:

@@ -1,4 +1,4 @@
-"""Queries of views that are loops, as they were declared."""
+"""Queries of views that are loops, as they were declared, and how far they may go."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 Body: TypeAlias = "Callable[[DataFrame], DataFrame]"
 Until: TypeAlias = "int | Callable[[DataFrame, DataFrame], DataFrame] | None"
+
+
+@dataclass(frozen=True)
+class RecursionLimits:
+    """How far a recursion goes whose text says nothing: as far as Spark's, unless that is told otherwise."""
+
+    levels: int = 100
+    rows: int | None = None
+    """So many rows a level of UNION ALL may add in an epoch; None: any number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.plan.answering import answer
-from holdfast.plan.fingerprint import fingerprint
+from holdfast.plan.fingerprint import fingerprint, fingerprints
 from holdfast.plan.nodes import Field, KeyedNode, KeyedPart, Linear, Node, Source, Step, Union
+from holdfast.plan.walk import reachable
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ def build(
             _add_log(flow, name, node, tuple(range(len(node.columns))), check=True)
     for name, node in views.items():
         _add_log(flow, name, node, node.arrangement)
+    for node in views.values():
+        _share_bounds(flow, node)
     _name_operators(flow)
     flow.paths = [_placed(flow, path, is_native) for path in flow.paths]
     _assign_stages(flow)
@@ -176,6 +179,19 @@ def _add_keeping(flow: Dataflow, name: str, node: KeyedNode) -> None:
     flow.views[name] = operator_id
     if operator_id in flow.operators:
         flow.operators[operator_id] = replace(flow.operators[operator_id], name=name)
+
+
+def _share_bounds(flow: Dataflow, view: Node) -> None:
+    """Have operators that several views share be held to the bounds of each."""
+    nodes = reachable(view)
+    if not any(isinstance(each, KeyedNode) and each.is_bounded for each in nodes):
+        return
+    meanings = fingerprints(nodes)
+    for each in nodes:
+        if isinstance(each, KeyedNode) and each.is_bounded:
+            operator = flow.operators.get(meanings[id(each)] + each.parts[-1].suffix)
+            if operator is not None and isinstance(operator.node, KeyedNode):
+                flow.operators[operator.id] = replace(operator, node=operator.node.bounded_with(each))
 
 
 def _name_operators(flow: Dataflow) -> None:

@@ -37,11 +37,16 @@ VERSION = 1
 
 def fingerprint(node: Node) -> str:
     """The fingerprint of ``node``: 16 hex digits."""
-    # Known by identity, not by value: hashing a node would walk a shared input once per path to it.
+    return fingerprints(reachable(node))[id(node)]
+
+
+def fingerprints(nodes: Sequence[Node]) -> dict[int, str]:
+    """The fingerprints of all nodes of a plan, inputs before those that read them, by identity."""
+    # Not by value: hashing a node would walk a shared input once per path to it.
     known: dict[int, str] = {}
-    for each in reachable(node):
+    for each in nodes:
         known[id(each)] = each.meaning(*(known[id(child)] for child in each.inputs))
-    return known[id(node)]
+    return known
 
 
 def digest(*parts: object) -> str:

@@ -365,6 +365,13 @@ class KeyedNode(Node):
     def parts(self) -> tuple[KeyedPart, ...]:
         """Its operators. The first reads the inputs, a port each; the last gives the node's rows."""
 
+    is_bounded: ClassVar[bool] = False
+    """Whether it has bounds that are no part of its meaning."""
+
+    def bounded_with(self, other: KeyedNode) -> KeyedNode:
+        """This node, of several views that mean the same by it, with the bounds of another one of them."""
+        return self
+
     def placed(self, *inputs: Placement) -> Placement:
         (part,) = self.parts
         stages = []

@@ -108,6 +108,15 @@ class Analysed:
         line, start = origin.line(), origin.startPosition()
         return None if line.isEmpty() or start.isEmpty() else (int(line.get()), int(start.get()) + 1)
 
+    def origin(self, node: CatalystExpression) -> str:
+        origin = self.object(node.path).origin()
+        if origin.line().isEmpty() or origin.startPosition().isEmpty():
+            return ""
+        return " ".join(
+            str(each.get()) if each.isDefined() else "-"
+            for each in (origin.objectType(), origin.objectName(), origin.line(), origin.startPosition())
+        )
+
     def constant(self, expression: CatalystExpression) -> Any:
         try:
             value = self.object(expression.path).eval(None)

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.plan.nodes import Field
 from holdfast.spark.schemas import ddl
-from holdfast.task.log_comparison import CHANGE, COUNT, SIDE
 
 
 def comparison_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[Field]) -> DataFrame:
@@ -19,5 +18,6 @@ def comparison_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[Field
     def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
 
-    schema = f"{ddl(fields)}, {SIDE} string, {CHANGE} string, {COUNT} bigint"
+    side, change, count = rows.column_names[len(fields) :]
+    schema = f"{ddl(fields)}, {side} string, {change} string, {count} bigint"
     return spark.range(0, 1, 1, 1).mapInArrow(given, schema)

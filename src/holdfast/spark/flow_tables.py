@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.errors import DeclarationError
+from holdfast.errors import DeclarationError, EpochUnavailable
 from holdfast.operators.latest import DELETED
 from holdfast.plan.expression import quoted
 from holdfast.plan.nodes import Field
@@ -84,12 +84,12 @@ class FlowTables:
         if engine.views.keeps(name):
             if at < 0:
                 return empty_frame(spark, wanted)
-            kept, _ = engine.views.readable(name, at)
+            kept, as_of = engine.views.readable(name, at)
             order = engine.views.order(name)
             known = [field.name for field in fields]
             hidden = [field.name for field in kept.fields if field.name == DELETED.name not in known]
             wanted_too = [*columns, *hidden]
-            frame = read_frame(spark, kept, at, engine.partitions, order, flow._placement, engine.lost, wanted_too)
+            frame = read_frame(spark, kept, as_of, engine.partitions, order, flow._placement, engine.lost, wanted_too)
             # A source whose rows are ordered versions also keeps keys that are gone.
             return frame.filter(f"NOT {hidden[0]}").select(*map(quoted, columns)) if hidden else frame
         if name not in engine.sources:
@@ -97,7 +97,25 @@ class FlowTables:
         source = engine.declared.sources[name]
         if source.retracts or name in engine.declared.expiring:
             raise _unread(name, "its rows are not kept")
+        _check_there(engine, name, at)
         return offered_frame(spark, source, engine.views.taken(name, at), columns)
+
+
+def _check_there(engine: Engine, name: str, at: int) -> None:
+    """`EpochUnavailable` if it cannot be said what was taken of a source up to an epoch."""
+    history = engine.history
+    if at > history.last:
+        raise EpochUnavailable(
+            f"source '{name}': epoch {at} is not there yet; the last is {history.last}", name=name, epoch=at
+        )
+    if history.base is not None and at < history.first:
+        raise EpochUnavailable(
+            f"source '{name}': what epochs up to {at} took of it is behind what the flow retains; epoch "
+            f"{history.first} is the earliest. retain={history.last - max(at, 0)} (or more) would have kept it",
+            name=name,
+            epoch=at,
+            earliest=history.first,
+        )
 
 
 def _unread(name: str, why: str) -> DeclarationError:

@@ -61,8 +61,30 @@ class _Laterals:
             condition = None
         if outer and ("Filter" in kinds or condition is not None or kinds.count("Generate") > 1):
             return None
+        if outer and not self._is_generated(join.right().plan()):
+            return None
         made = self._over(join.right().plan(), join.left(), outer)
         return made if condition is None else self._plans.Filter(condition, made)
+
+    def _is_generated(self, plan: Any) -> bool:
+        """Whether all columns are those of the generator, under whatever names: they alone are NULL where it makes no
+        row. (A constant, or what is computed of them, would not be.)"""
+        projects = []
+        while (kind := _kind(plan)) != "Generate":
+            if kind == "OneRowRelation":
+                return True  # it makes one row, always
+            projects += [plan] if kind == "Project" else []
+            plan = plan.children().apply(0)
+        made = {int(each.exprId().id()) for each in _listed(plan.generatorOutput())}
+        for project in reversed(projects):
+            passed = set()
+            for item in _listed(project.projectList()):
+                value = item.child() if _kind(item) == "Alias" else item
+                if _kind(value) != "AttributeReference" or int(value.exprId().id()) not in made:
+                    return False
+                passed.add(int(item.exprId().id()))
+            made = passed
+        return True
 
     def _over(self, plan: Any, left: Any, outer: bool) -> Any:
         """The operators of a subquery over the rows of ``left``, whose columns they keep."""
@@ -97,6 +119,10 @@ class _Laterals:
             return expression
         made = [self._own(children.apply(place)) for place in range(children.size())]
         return expression.withNewChildren(self._jvm.PythonUtils.toSeq(made))
+
+
+def _listed(found: Any) -> list[Any]:
+    return [found.apply(place) for place in range(found.size())]
 
 
 def _kind(found: Any) -> str:

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from holdfast.connectors.source import Source
 from holdfast.errors import DeclarationError, SqlError, TypeMismatch, Unsupported
 from holdfast.frontend.build_nodes import linear
-from holdfast.frontend.loop_queries import Iteration
+from holdfast.frontend.loop_queries import Iteration, RecursionLimits
 from holdfast.operators.join import Join
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.loops.building import Recursion, is_linear, loop_of
@@ -103,11 +103,11 @@ class RecursiveQuery:
         convert: Convert,
         leaf: Leaf,
         bound: int | None,
-        levels: int,
+        limits: RecursionLimits,
     ) -> None:
-        """``bound``: of all its loops, whatever their text says; ``levels``: of those whose text says nothing."""
+        """``bound``: of all its loops, whatever their text says; ``limits``: of those whose text says nothing."""
         self._statement, self._subject, self._view = statement, subject, view
-        self._convert, self._leaf, self._bound, self._levels = convert, leaf, bound, levels
+        self._convert, self._leaf, self._bound, self._limits = convert, leaf, bound, limits
         self._known: dict[str, Node] = {}
         """What the leaves of recursive names stand for: a variable, and once it is made, the loop."""
         self._reads: set[str] = set()
@@ -141,6 +141,8 @@ class RecursiveQuery:
         self._clauses += 1
         number, outer = self._clauses, self.is_inside
         self.is_inside = around is not None or not self._statement.is_clause
+        if clause.is_recursive:
+            self._check_forward(clause)
         for group in groups(clause.definitions) if clause.is_recursive else [(each,) for each in clause.definitions]:
             if clause.is_recursive and is_recursive(group):
                 self._loop(clause, number, group)
@@ -149,6 +151,23 @@ class RecursiveQuery:
         found = clause.over(self._plain(clause.query(), clause))
         self.is_inside = outer
         return found
+
+    def _check_forward(self, clause: WithClause) -> None:
+        """Raise where a definition mentions a later one whose name is something else, too: to Spark it is that. (The
+        view itself, which is declared again, is nothing that its query can read.)"""
+        later: dict[str, str] = {}
+        for each in reversed(clause.definitions):
+            for name in sorted(each.mentions & later.keys() - {each.name.lower()}):
+                own = name == self._view.lower()
+                if clause.knows_outside(name) or (not own and self._statement.has_table(name)):
+                    raise self._error(
+                        Unsupported,
+                        each,
+                        f"{each.name} refers to '{later[name]}', which is defined behind it and is the name of "
+                        "something else, too, which Spark would take: call the definition something else",
+                        construct="a reference to a later definition with the name of a table or view",
+                    )
+            later[each.name.lower()] = each.name
 
     def _loop(self, clause: WithClause, number: int, group: Sequence[Definition]) -> None:
         schemas = self._first_columns(clause, number, group)
@@ -172,10 +191,12 @@ class RecursiveQuery:
                     construct="UNION ALL with a recursive term that is not linear",
                 )
         variables = [Recursion(leaves[each.name][1], parts[each.name].node) for each in group]
-        bound = self._bound or max((each.depth or self._levels) for each in group)
+        depths = [self._limits.levels if each.depth is None else each.depth for each in group]
+        bound = max(depths) if self._bound is None else self._bound
+        rows = self._limits.rows if any(each.union == "all" for each in group) else None
         for index, each in enumerate(group):
             key, _ = leaves[each.name]
-            self._known[key] = loop_of(variables, index, max_rounds=bound, subject=self._subject)
+            self._known[key] = loop_of(variables, index, max_rounds=bound, max_rows=rows, subject=self._subject)
 
     def _first_columns(
         self, clause: WithClause, number: int, group: Sequence[Definition]

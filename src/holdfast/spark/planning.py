@@ -26,10 +26,11 @@ from holdfast.errors import (
 from holdfast.frontend.build_nodes import columns, extend, linear
 from holdfast.frontend.catalog import Planned
 from holdfast.frontend.catalyst.convert import COLLECTION, convert
-from holdfast.frontend.catalyst.statement import LEVELS, Statement
+from holdfast.frontend.catalyst.draws import Draws
+from holdfast.frontend.catalyst.statement import Statement
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
 from holdfast.frontend.column_names import unique
-from holdfast.frontend.loop_queries import Bounded, Iteration, Query, query_text
+from holdfast.frontend.loop_queries import Bounded, Iteration, Query, RecursionLimits, query_text
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.temporal import Temporal
 from holdfast.plan.expression import cast, quoted
@@ -51,6 +52,7 @@ _VARIABLE = "loop variable "
 """How the name of a leaf begins that stands for a variable of a loop."""
 
 _LEVEL_LIMIT = "spark.sql.cteRecursionLevelLimit"
+_ROW_LIMIT = "spark.sql.cteRecursionRowLimit"
 _NO_LIMIT = 2**31 - 1
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
@@ -63,6 +65,7 @@ class _Reading:
     subject: str
     schemas: Mapping[str, Schema]
     functions: Mapping[str, UserFunction]
+    draws: Draws
 
 
 class Planner:
@@ -84,7 +87,7 @@ class Planner:
         functions: Mapping[str, UserFunction],
     ) -> Planned:
         """The plan of a view over ``collections``, whose columns are ``schemas``."""
-        reading = _Reading(view, f"view '{view}'", schemas, functions)
+        reading = _Reading(view, f"view '{view}'", schemas, functions, Draws())
         known = {self._mark + name: node for name, node in collections.items()}
         try:
             part = self._part(reading, query, known)
@@ -103,13 +106,14 @@ class Planner:
             return self._iteration(reading, query, known)
         if isinstance(query, str):
             if (recursive := self._recursive(reading, query)) is not None:
+                reading = replace(reading, draws=reading.draws.of_text())
                 convert = partial(self._converted, reading, query, bound=bound)
 
                 def over(plan: Any, further: Mapping[str, Node]) -> Part:
                     return convert(analysis(self.session, plan), {**known, **further})
 
                 pieces = RecursiveQuery(
-                    recursive, reading.subject, reading.view, over, self._variable, bound, self._levels()
+                    recursive, reading.subject, reading.view, over, self._variable, bound, self._limits()
                 )
                 try:
                     with explained(reading.subject, reading.view, query, reading.schemas, reading.functions):
@@ -132,8 +136,16 @@ class Planner:
         with explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             analysed = Analysed(self.session, read, reading.subject, reading.functions)
         in_loop = any(isinstance(each, LoopLeaf) for each in known.values())
-        levels = self._levels()
-        statement = Statement(reading.view, analysed, reading.functions, reading.subject, bound, levels, in_loop)
+        statement = Statement(
+            reading.view,
+            analysed,
+            reading.functions,
+            reading.subject,
+            bound,
+            self._limits(),
+            in_loop,
+            reading.draws,
+        )
         node, reads = convert(statement, analysed.plan, known)
         _check_types(statement, analysed)
         return Part(node, reads, analysed.fields, analysed.statics)
@@ -150,10 +162,12 @@ class Planner:
             ours = any(needs_loops(statement, each) for each in statement.clauses(statement.plan))
         return statement if ours else None
 
-    def _levels(self) -> int:
-        """After how many levels a recursion must have ended, as the session says."""
-        said = int(self.session.conf.get(_LEVEL_LIMIT, str(LEVELS)) or LEVELS)
-        return said if said > 0 else _NO_LIMIT
+    def _limits(self) -> RecursionLimits:
+        """How far a recursion may go, as the session says."""
+        levels = int(self.session.conf.get(_LEVEL_LIMIT, str(RecursionLimits().levels)))
+        # Spark's default is for a recursion that is computed once and anew: only what somebody said counts.
+        rows = int(self.session.conf.get(_ROW_LIMIT, "-1"))
+        return RecursionLimits(levels if levels > 0 else _NO_LIMIT, rows if rows > 0 else None)
 
     def _variable(self, name: str, fields: Schema) -> tuple[str, Any]:
         """A leaf for a variable of a loop: how the conversion knows it, and its plan."""
@@ -161,6 +175,7 @@ class Planner:
         return prefix + name, self._leaves.plan(name, fields, COLLECTION + prefix)
 
     def _iteration(self, reading: _Reading, query: Iteration, known: Mapping[str, Node]) -> Part:
+        reading = replace(reading, draws=Draws("seed"))
         start = self._part(replace(reading, subject=f"{reading.subject}, start"), query.start, known)
         key, plan = self._variable("iteration", start.fields)
         frame = renewed(self.session, plan, self._leaves)

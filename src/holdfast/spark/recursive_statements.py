@@ -7,6 +7,8 @@ statement is analysed piece by piece: each piece an ordinary query, over leaves 
 
 A WITH clause can be anywhere in a statement: around it, in a subquery, in a definition of another WITH. A clause knows
 the one around it, whose names its pieces may use.
+
+The file is long because the Java class is in it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.plan.expression import quoted
 from holdfast.spark.jvm import compiled
 
 _CLASS = "holdfast.Recursions"
@@ -50,7 +53,13 @@ public class Recursions {
 
   /* The parsed plan of a text; null if no WITH RECURSIVE is in it, or if it is a command. */
   public LogicalPlan parsed(String text, SparkSession session) throws Exception {
-    LogicalPlan parsed = session.sessionState().sqlParser().parsePlan(text);
+    scala.Option before = entered(session);
+    LogicalPlan parsed;
+    try {
+      parsed = session.sessionState().sqlParser().parsePlan(text);
+    } finally {
+      left(before);
+    }
     if (parsed instanceof Command || parsed instanceof ParsedStatement) return null;
     return recursive(parsed) ? parsed : null;
   }
@@ -111,14 +120,24 @@ public class Recursions {
   }
 
   public LogicalPlan analysed(SparkSession session, LogicalPlan plan) {
-    scala.Option before = SparkSession.getActiveSession();
-    SparkSession.setActiveSession(session);
+    scala.Option before = entered(session);
     try {
       return session.sessionState().executePlan(plan, CommandExecutionMode.SKIP()).analyzed();
     } finally {
-      if (before.isDefined()) SparkSession.setActiveSession((SparkSession) before.get());
-      else SparkSession.clearActiveSession();
+      left(before);
     }
+  }
+
+  /* What a session says holds while a text is parsed, too: its time zone for literals, what + means, how to quote. */
+  private static scala.Option entered(SparkSession session) {
+    scala.Option before = SparkSession.getActiveSession();
+    SparkSession.setActiveSession(session);
+    return before;
+  }
+
+  private static void left(scala.Option before) {
+    if (before.isDefined()) SparkSession.setActiveSession((SparkSession) before.get());
+    else SparkSession.clearActiveSession();
   }
 
   public static class Clause {
@@ -304,8 +323,8 @@ class Definition:
 class WithClause:
     """A WITH clause, whose names become known one after the other."""
 
-    def __init__(self, parsed: Any) -> None:
-        self.parsed = parsed
+    def __init__(self, parsed: Any, around: WithClause | None) -> None:
+        self.parsed, self._around = parsed, around
         self.is_recursive = bool(parsed.isRecursive())
         self.definitions = tuple(
             Definition(
@@ -320,6 +339,12 @@ class WithClause:
             )
             for index, each in enumerate(json.loads(parsed.described()))
         )
+
+    def knows_outside(self, name: str) -> bool:
+        """Whether a clause around this one defines a name."""
+        if self._around is None:
+            return False
+        return any(each.name.lower() == name for each in self._around.definitions) or self._around.knows_outside(name)
 
     def include(self, definition: Definition, plan: Any) -> None:
         """From now on a definition is known, as this plan."""
@@ -354,6 +379,10 @@ class RecursiveStatement:
         self.is_clause = plan.nodeName() == "UnresolvedWith"
         """Whether the whole statement is one WITH clause and its query."""
 
+    def has_table(self, name: str) -> bool:
+        """Whether a name without a definition is a table or a view: a collection of the flow, or one of the user's."""
+        return bool(self._reading.catalog().tableExists(quoted(name)))
+
     def clauses(self, plan: Any) -> Iterator[Any]:
         """The WITH clauses of a parsed plan that are inside no other."""
         found = self._jvm.outermost(plan)
@@ -361,7 +390,7 @@ class RecursiveStatement:
 
     def clause(self, parsed: Any, around: WithClause | None) -> WithClause:
         """A clause, and the one whose names it may use, too."""
-        return WithClause(self._jvm.clause(self._reading, parsed, None if around is None else around.parsed))
+        return WithClause(self._jvm.clause(self._reading, parsed, None if around is None else around.parsed), around)
 
     def replaced(self, plan: Any, old: Any, other: Any) -> Any:
         """The plan with another one in the place of one of its clauses."""

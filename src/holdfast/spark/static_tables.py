@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.table import Table
 from holdfast.frontend.column_names import unique
+from holdfast.plan.expression import quoted
 from holdfast.plan.schema import RESERVED
 from holdfast.reporting.redaction import shown
-from holdfast.spark.jvm import jvm_class
 from holdfast.spark.replanned_frames import dataset
 from holdfast.trace.hashing import hash_columns
 
@@ -50,7 +50,7 @@ def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame, view: s
         case "Range":
             return f"range({leaf.start()}, {leaf.end()}, {leaf.step()})"
         case "LocalRelation" | "EmptyRelation":
-            return f"{view or 'values'} {_digest(frame.schema.simpleString(), _content(session, leaf))}"
+            return f"{view or 'values'} {_digest(frame.schema.simpleString(), _content(frame))}"
         case "LogicalRDD" | "ExternalRDD":
             return f"{view or 'rows'} {_digest(frame.schema.simpleString(), _sum(frame))}"
         case "LogicalRelation":
@@ -60,10 +60,17 @@ def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame, view: s
     return str(leaf.name())
 
 
-def _content(session: SparkSession, leaf: Any) -> str:
-    """A hash of the rows of a LocalRelation, which are in the JVM."""
-    digests = jvm_class(session, "org.apache.commons.codec.digest.DigestUtils")
-    return str(digests.sha256Hex(leaf.data().mkString("\n")))
+def _content(frame: DataFrame) -> str:
+    """The rows of a LocalRelation, as a text that no others have: NULL is not 'null', and texts have an end."""
+    columns = []
+    for name, kind in frame.dtypes:
+        column = quoted(name)
+        # These have no values in Python.
+        own = (
+            f"to_json({column})" if "variant" in kind else f"CAST({column} AS string)" if "interval" in kind else column
+        )
+        columns.append(own)
+    return repr([tuple(row) for row in frame.selectExpr(*columns).collect()])
 
 
 def _sum(frame: DataFrame) -> str:
@@ -85,11 +92,26 @@ def _relation(leaf: Any) -> str:
     if table.isDefined():
         return str(table.get().identifier().unquotedString())
     relation = leaf.relation()
-    if not hasattr(relation, "location") or relation.getClass().getSimpleName() != "HadoopFsRelation":
+    kind = relation.getClass().getSimpleName()
+    if kind == "JDBCRelation":
+        return f"{relation.toString()} {_digest(*_pairs(relation.jdbcOptions().parameters().originalMap()))}"
+    if kind != "HadoopFsRelation":
         return str(relation.toString())
     paths = relation.location().rootPaths()
     places = sorted(shown(str(paths.apply(place).toString())) for place in range(paths.size()))
-    return f"{relation.fileFormat().toString()} {', '.join(places)}"
+    # How files are read says what is in them: a header, a separator. Options may be secrets, so a hash of them.
+    options = [each for each in _pairs(relation.options()) if not each.lower().startswith(("path=", "paths="))]
+    read = f" {_digest(*options)}" if options else ""
+    return f"{relation.fileFormat().toString()} {', '.join(places)}{read}"
+
+
+def _pairs(options: Any) -> list[str]:
+    """A map of the JVM's, in order."""
+    found, pairs = [], options.iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        found.append(f"{pair._1()}={pair._2()}")
+    return sorted(found)
 
 
 def _digest(*parts: str) -> str:

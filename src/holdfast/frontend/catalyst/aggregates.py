@@ -130,7 +130,9 @@ def _percentile(asked: AggregateCall) -> Tree:
     _check_number(asked, children[0])
     if len(children) > 2 and asked.statement.catalyst.constant(children[2]) != 1:
         raise asked.unsupported("percentile with a frequency", "repeat the rows instead")
-    return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], "double", each))
+    reverse = asked.function.kind == "PercentileCont" and asked.function.parameters["reverse"]
+    behind = ["desc"] if reverse else []
+    return _at(asked, lambda each: asked.call("percentile", [asked.argument(0)], "double", each, *behind))
 
 
 def _median(asked: AggregateCall) -> Tree:
@@ -163,18 +165,16 @@ def _at(asked: AggregateCall, made: Callable[[str], Tree]) -> Tree:
     """The results at the percentage, or the list of percentages, that the function is given."""
     wanted = asked.statement.catalyst.constant(asked.function.children[1])
     if isinstance(wanted, list):
-        found = [made(_percentage(asked, each)) for each in wanted]
+        found = [made(_percentage(each)) for each in wanted]
         listed = Operation("array", tuple(found), asked.type)
         return choice(is_known(found[0]), listed) if found else null(asked.type)
     if not isinstance(wanted, float):
         raise asked.unsupported(f"{asked.name} at a percentage that is not a number", "write the number")
-    return made(_percentage(asked, wanted))
+    return made(_percentage(wanted))
 
 
-def _percentage(asked: AggregateCall, number: float) -> str:
-    exact = Decimal(repr(number))
-    reverse = asked.function.kind == "PercentileCont" and asked.function.parameters["reverse"]
-    return f"{1 - exact if reverse else exact:f}"
+def _percentage(number: float) -> str:
+    return f"{Decimal(repr(number)):f}"
 
 
 # -- pairs of numbers ----------------------------------------------------------------------------------------------

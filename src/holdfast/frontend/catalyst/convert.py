@@ -31,7 +31,7 @@ from holdfast.frontend.uncorrelated_subqueries import Item
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.operators.set_operation import SetOperation
 from holdfast.operators.topk import TopK
-from holdfast.plan.expression import Tree, plain
+from holdfast.plan.expression import Tree, cast, plain
 from holdfast.plan.nodes import Node, Order, Union
 from holdfast.plan.schema import RESERVED
 
@@ -154,10 +154,28 @@ def _filter(converter: Converter, operator: CatalystOperator) -> Relation:
 
 def _union(converter: Converter, operator: CatalystOperator) -> Relation:
     sides = [converter.relation(child).exactly() for child in operator.children]
+    sides = [sides[0], *(_of_types(side, sides[0]) for side in sides[1:])]
     inputs: list[Node] = []
     for side in sides:
         inputs += side.node.inputs if isinstance(side.node, Union) else [side.node]
     return Relation(Union(tuple(inputs)), sides[0].outputs)
+
+
+def _of_types(side: Relation, first: Relation) -> Relation:
+    """A side of a union or difference with the types of the first: structs of fields with other names are the same to
+    Spark, place by place, and take the first's names."""
+    kinds = [
+        (first.node.types[one], side.node.types[other])
+        for one, other in zip(first.node.columns, side.node.columns, strict=True)
+    ]
+    if all(one == other for one, other in kinds):
+        return side
+    ids = {name: id for id, name in side.outputs}
+    items = [
+        (ids[name], name, cast(side.node.column(name), kind))
+        for name, (kind, _) in zip(side.node.columns, kinds, strict=True)
+    ]
+    return project(side, None, items).exactly()
 
 
 def _expand(converter: Converter, operator: CatalystOperator) -> Relation:
@@ -179,6 +197,7 @@ def _set(kind: str) -> Convert:
         if compared_by(converter, operator, left):
             advice = "make them lower(…), or join the sides"
             raise converter.statement.unsupported(f"{kind.upper()} of texts with a collation", operator, advice)
+        right = _of_types(right, left)
         node = SetOperation(left.node, right.node, kind, bool(operator.parameters["isAll"]))
         return replace(left, node=node)
 

@@ -222,16 +222,18 @@ class Expressions:
         parameters = expression.parameters
         if function == "uuid":
             # Spark gives uuid() a seed of its own when it analyses it.
-            return Placeholder(Drawn("", "uuid", (), "string", self.statement.next_draw()))
+            return Placeholder(
+                Drawn("", "uuid", (), "string", self.statement.draw(expression, parameters.get("randomSeed")))
+            )
+        seed = self.constant(expression.children[0])
         if parameters.get("hideSeed"):
-            salt = self.statement.next_draw()
+            salt = self.statement.draw(expression, None if seed is None else seed.parameters.get("value"))
         else:
-            seed = self.constant(expression.children[0])
             if seed is None:
                 raise self.statement.unsupported(
                     f"{function} with a seed that is not a number", expression, "write the number"
                 )
-            salt = self.statement.seeded(int(seed.parameters.get("value") or 0))
+            salt = self.statement.draws.seeded(int(seed.parameters.get("value") or 0))
         return Placeholder(Drawn("", function, (), "double", salt))
 
     def _call(self, expression: CatalystExpression) -> Tree:
@@ -240,7 +242,7 @@ class Expressions:
         arguments = tuple(map(self.tree, given))
         if isinstance(function, Function):
             return Placeholder(function, arguments)
-        salt = self.statement.next_draw()
+        salt = self.statement.draw(expression, expression.parameters.get("resultId"))
         return Placeholder(Drawn("", f"udf:{function.name}", (), function.returns, salt, function), arguments)
 
     def _subquery(self, expression: CatalystExpression) -> Tree:
@@ -394,6 +396,3 @@ _SHOWN = {
 def shown(expression: CatalystExpression) -> str:
     """What a hole is called in a message."""
     return _SHOWN.get(expression.kind) or str(expression.parameters.get("name") or expression.kind)
-
-
-__all__ = ["Expressions", "is_hole", "shown"]

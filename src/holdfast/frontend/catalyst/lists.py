@@ -43,7 +43,7 @@ def first_by(asked: AggregateCall) -> Tree:
     if not isinstance(wanted, int):
         raise asked.unsupported(f"{asked.name} of so many values that is not a number", "write the number")
     pair = _with_order(asked, asked.compared(1))
-    found = asked.calls.call("collect_list", [pair], f"array<{pair.type}>")
+    found = asked.calls.call("collect_set" if asked.distinct else "collect_list", [pair], f"array<{pair.type}>")
     elements = found if asked.function.parameters["reverse"] else _of_list("reverse", found)
     return _of_some(found, _values(_of_list("slice", elements, number(1), number(wanted)), asked.all_rows(0)))
 

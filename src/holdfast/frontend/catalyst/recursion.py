@@ -33,9 +33,12 @@ def union_loop(converter: Converter, operator: CatalystOperator) -> Relation:
         raise converter.statement.unsupported(
             "UNION ALL with a recursive term that is not linear", term, "write UNION, which asks for the fixpoint"
         )
-    bound = converter.statement.max_rounds or int(operator.parameters.get("maxDepth") or converter.statement.levels)
+    statement, depth = converter.statement, operator.parameters.get("maxDepth")
+    bound = statement.max_rounds or (statement.limits.levels if depth is None else int(depth))
     body = Union((first.node, further.node))
-    loop = loop_of([Recursion(leaf, body)], 0, max_rounds=bound, subject=converter.statement.subject)
+    loop = loop_of(
+        [Recursion(leaf, body)], 0, max_rounds=bound, max_rows=statement.limits.rows, subject=statement.subject
+    )
     ids = [int(each["id"]) for each in operator.parameters["outputAttrIds"]]
     return Relation(loop, tuple(zip(ids, loop.columns, strict=True)))
 

@@ -1,4 +1,4 @@
-"""A view's query while it is converted: Spark's objects behind its plan, names for errors, numbers for draws."""
+"""A view's query while it is converted: Spark's objects behind its plan, names for errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from holdfast.errors import DeclarationError, Unsupported
+from holdfast.frontend.catalyst.draws import Draws
 from holdfast.frontend.catalyst.tree import CatalystExpression, CatalystOperator
+from holdfast.frontend.loop_queries import RecursionLimits
 from holdfast.operators.loops.body import LoopLeaf
 from holdfast.plan.nodes import Field, Source, UserFunction
 
@@ -33,6 +35,9 @@ class Catalyst(Protocol):
 
     def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
         """Line and column, from 1, at which it stands in the SQL text; None if nobody wrote it there."""
+
+    def origin(self, node: CatalystExpression) -> str:
+        """Which text it stands in, and where: the statement's, or that of a view or function; empty if in none."""
 
     def constant(self, expression: CatalystExpression) -> object:
         """The value of an expression that refers to no column: a number, a list of numbers, or whatever it is. None if
@@ -77,13 +82,9 @@ class Catalyst(Protocol):
         is."""
 
 
-LEVELS = 100
-"""So many levels of a recursion Spark computes, unless it is told otherwise."""
-
-
 class Statement:
     """The query of ``view``; ``subject`` is how errors begin, ``max_rounds`` the bound of its loops, if it has one, and
-    ``levels`` the bound of a recursion whose text has none."""
+    ``limits`` those of a recursion whose text has none. ``draws``: where it is a piece of a declaration."""
 
     def __init__(
         self,
@@ -92,31 +93,24 @@ class Statement:
         functions: Mapping[str, UserFunction],
         subject: str = "",
         max_rounds: int | None = None,
-        levels: int = LEVELS,
+        limits: RecursionLimits | None = None,
         in_loop: bool = False,
+        draws: Draws | None = None,
     ) -> None:
         self.in_loop = in_loop
         """Whether what is converted now may be in the body of a loop."""
 
         self.view, self.catalyst, self.functions = view, catalyst, functions
         self.subject = subject or f"view '{view}'"
-        self.max_rounds, self.levels = max_rounds, levels
+        self.max_rounds, self.limits = max_rounds, limits or RecursionLimits()
         self._leaves = itertools.count()
-        self._draws = itertools.count()
+        self.draws = Draws() if draws is None else draws
         self._subqueries = itertools.count()
-        self._seeds: dict[int, str] = {}
 
-    def next_draw(self) -> str:
-        """A number for the next nondeterministic call: calls in other places are other draws."""
-        return str(next(self._draws))
-
-    def seeded(self, seed: int) -> str:
-        """What tells draws with this seed from others. PySpark's ``rand()`` has a seed that is drawn when the DataFrame
-        is made: such a one, which nobody writes, stands for its number among them, so that the same code means the same
-        in the next process."""
-        if abs(seed) < 2**31:
-            return f"seed {seed}"
-        return self._seeds.setdefault(seed, f"drawn seed {len(self._seeds)}")
+    def draw(self, call: CatalystExpression, seed: object) -> str:
+        """The number of a nondeterministic call, to which Spark has given a ``seed`` (or an id)."""
+        known = "" if seed is None else f"{call.kind} {seed}"
+        return self.draws.number(seed=known, place=self.catalyst.origin(call))
 
     def loop_leaf(self, fields: tuple[Field, ...]) -> LoopLeaf:
         """A leaf that stands for a variable of a loop while the loop is built."""

@@ -291,6 +291,8 @@ def _has_one(node: Node) -> bool:
             return not node.keys
         case TopK():
             return node.limit <= 1
+        case Join(how="full"):
+            return False  # two rows that do not match are two
         case Join():
             return _has_one(node.left) and (node.how in ("semi", "anti") or _has_one(node.right))
     return False
