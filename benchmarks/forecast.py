@@ -118,9 +118,13 @@ def _forecast(flow: hf.Flow, what: str) -> dict[str, Any]:
     return asdict(next(each for each in flow.status().crash_now if each.what.startswith(what)))
 
 
-def _first_output(flow: hf.Flow, root: Path, number: int) -> dict[str, Any]:
-    """Run an epoch; when it was complete, and what had to be done for it."""
+def _waiting(root: Path, number: int) -> None:
+    """The file that the first epoch after the loss takes. It is there before: writing it is no part of the fact."""
     _input(root, number, np.arange(2_000), np.random.default_rng(4))
+
+
+def _first_output(flow: hf.Flow) -> dict[str, Any]:
+    """Run an epoch; when it was complete, and what had to be done for it."""
     flow.step()
     recovery = flow.last_recovery
     assert recovery is not None
@@ -135,10 +139,11 @@ def _run(root: Path, kind: Kind) -> None:
     print(json.dumps({"forecast": _forecast(flow, kind.what), "next": number}), flush=True)
     if kind.what != "location":
         os.kill(os.getpid(), signal.SIGKILL)
+    _waiting(root, number)
     for name in kind.lost:
         shutil.rmtree(root / name)
     lost = time.time()
-    print(json.dumps({"lost": lost, **_first_output(flow, root, number)}), flush=True)
+    print(json.dumps({"lost": lost, **_first_output(flow)}), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -150,14 +155,14 @@ def _begin(root: Path, kind: Kind) -> None:
     print("{}", flush=True)
 
 
-def _recover(root: Path, kind: Kind, number: int) -> None:
+def _recover(root: Path, kind: Kind) -> None:
     left = [f"log{each}" for each in range(kind.locations) if f"log{each}" not in kind.lost]
     flow = hf.Flow("forecast", log=[root / each for each in left], local=root / "work", spark=session(), partitions=2,
                    accept_loss=True)  # fmt: skip
     flow.source("rows", hf.files(root / "in", schema=SCHEMA, max_files_per_epoch=1))
     flow.view("sums", "SELECT key, sum(value) AS total, count(*) AS n FROM rows GROUP BY key")
     flow.sink("sums", hf.changelog(root / "out"))
-    print(json.dumps(_first_output(flow, root, number)), flush=True)
+    print(json.dumps(_first_output(flow)), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -172,9 +177,10 @@ def _in_cluster(root: Path, kind: Kind) -> dict[str, Any]:
         said = _forecast(flow, "member")
         member = said["what"].removeprefix("member ")
         workers = {(cluster.local(each) / "member").read_text().strip(): each for each in range(kind.workers)}
+        _waiting(root, number)
         lost = time.time()
         cluster.kill_worker(workers[member])
-        fact = {"lost": lost, **_first_output(flow, root, number)}
+        fact = {"lost": lost, **_first_output(flow)}
         _GOES_ON.set()
         flow.close()
         spark.stop()
@@ -190,14 +196,14 @@ def _measured(kind: Kind) -> dict[str, Any]:
         else:
             _child(root, kind, "begin")
             said = _child(root, kind, "run")
-            lost = time.time()
-            found = {**said[0], "lost": lost}
             if kind.what == "location":
-                found |= said[1]
+                found = {**said[0], **said[1]}
             else:
                 for name in kind.lost:
                     shutil.rmtree(root / name)
-                found |= _child(root, kind, "recover", said[0]["next"])[0]
+                _waiting(root, said[0]["next"])
+                lost = time.time()
+                found = {**said[0], "lost": lost, **_child(root, kind, "recover")[0]}
     finally:
         shutil.rmtree(root, ignore_errors=True)
     fact, forecast = found["at"] - found["lost"], found["forecast"]["seconds"]
@@ -212,8 +218,8 @@ def _measured(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _child(root: Path, kind: Kind, what: str, number: int = 0) -> list[dict[str, Any]]:
-    command = [sys.executable, __file__, "--child", what, "--root", str(root), "--next", str(number)]
+def _child(root: Path, kind: Kind, what: str) -> list[dict[str, Any]]:
+    command = [sys.executable, __file__, "--child", what, "--root", str(root)]
     done = subprocess.run([*command, "--kind", json.dumps(asdict(kind))], capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
@@ -230,7 +236,6 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--kind", help=argparse.SUPPRESS)
     parser.add_argument("--root", help=argparse.SUPPRESS)
-    parser.add_argument("--next", type=int, help=argparse.SUPPRESS)
     arguments = parse(parser, keys=20_000, epochs=10, unsafe=3, only=[0, 3])
     if arguments.child:
         said = json.loads(arguments.kind)
@@ -242,7 +247,7 @@ def main() -> None:
             case "run":
                 _run(root, kind)
             case "recover":
-                _recover(root, kind, arguments.next)
+                _recover(root, kind)
         return
     kinds = _kinds(arguments.keys, arguments.epochs, arguments.unsafe)
     chosen = kinds if arguments.only is None else [kinds[each] for each in arguments.only]

@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.connectors.recorded import for_branch
-from holdfast.errors import DeclarationError, EpochUnavailable, InputError
+from holdfast.errors import DeclarationError, EpochUnavailable, InputError, UnknownName
 from holdfast.flow import Flow
 from holdfast.foundation import arguments, failpoints
+from holdfast.frontend.view_order import in_order
 from holdfast.inspect.compare_logs import compared
 from holdfast.log.branch_location import BranchLocation
 from holdfast.log.branches import BranchRecord, branch_flow, directory_of
@@ -25,6 +26,7 @@ from holdfast.log.location import open_location
 from holdfast.results.comparison import Comparison
 from holdfast.results.flow_results import Epoch
 from holdfast.runtime.settings import working_directory
+from holdfast.trace.pins import Pin, hold
 
 if TYPE_CHECKING:
     from holdfast.coordinator.history import History
@@ -66,7 +68,9 @@ class Branch(Flow):
         sources = {name: for_branch(source) for name, source in catalog.sources.items()}
         self._catalog = replace(catalog, sources=sources, planned=planned)
         self._trunk = trunk
-        self._record = record
+        self._record: BranchRecord = record
+        self._inherited = self._catalog
+        """What the main line had when the branch was asked for, or last promoted: all else is the branch's own."""
 
     @property
     def root(self) -> int:
@@ -102,6 +106,9 @@ class Branch(Flow):
         what it lacks, declare its functions and views there, and run an epoch, with which each sink is given the
         difference, exactly once. What the branch has computed is shared, not computed again. The branch stays.
 
+        Only what was changed on the branch is promoted: what the main line has declared, changed or dropped since stays
+        so, unless the branch has changed or dropped the same view or function.
+
         It is an edit of the main line: if the process dies in the middle, the views are the old ones or the new ones,
         as the next process declares them. So your program must declare the new ones from then on.
 
@@ -120,6 +127,7 @@ class Branch(Flow):
                 catalog = self._promoted()
                 hand_over = engine.hand_over(main) if _took_the_same(engine.history, main.history, self.root) else None
                 trunk._declared(catalog)
+                self._inherited = self._catalog
                 if hand_over is not None:
                     hand_over()
             failpoints.reach("promote.linked")
@@ -132,16 +140,25 @@ class Branch(Flow):
         return result
 
     def _promoted(self) -> Catalog:
-        """What the main line declares, with the functions and views of the branch."""
+        """What the main line declares, with the functions and views that were changed on the branch. Views that only
+        the main line has, or has changed, stay as they are: it is not for the branch to take them away."""
         found, own, planner = self._trunk._catalog, self._catalog, self._trunk._planner()
+        inherited = self._inherited
         for name, function in own.functions.items():
-            if found.functions.get(name) is not function:
+            if inherited.functions.get(name) is not function and found.functions.get(name) is not function:
                 found = found.with_function(function, planner)
+        changed = {name for name, query in own.queries.items() if inherited.queries.get(name) is not query}
+        # A view that a changed one reads, and that the main line has dropped since, comes back with it.
+        needed = set(changed)
+        for name in reversed(in_order({name: each.reads for name, each in own.planned.items()})):
+            if name in needed:
+                needed |= own.planned[name].reads & own.planned.keys()
         for name in own.planned:
-            if found.queries.get(name) is not own.queries[name]:
+            lacks = name in changed or (name in needed and name not in found.planned)
+            if lacks and found.queries.get(name) is not own.queries[name]:
                 found = found.with_view(name, own.queries[name], planner)
         for name in reversed(list(found.planned)):
-            if name not in own.planned:
+            if name in inherited.planned and name not in own.planned:
                 if any(view == name for view, _ in self._trunk._sinks):
                     raise DeclarationError(
                         f"branch '{self._record.name}': it has no view '{name}', and a sink of the main line takes its "
@@ -156,7 +173,7 @@ class Branch(Flow):
         self._check_root(history)
         for epoch in range(self.root + 1, engine.last + 1):
             if epoch > history.last or not _is_fed(engine.history[epoch], history[epoch]):
-                raise self._own_input(epoch)
+                raise self._own_epoch(engine.history[epoch])
 
     def _check_root(self, history: History) -> None:
         """Raise if the main line has lost the epoch with which the branch begins, and has another one now."""
@@ -167,12 +184,13 @@ class Branch(Flow):
                 epoch=self.root,
             )
 
-    def _own_input(self, epoch: int) -> DeclarationError:
+    def _own_epoch(self, own: Lineage) -> DeclarationError:
+        how = "took input of its own" if own.offers else "was run by step() or run(), and not by replay()"
         return DeclarationError(
-            f"branch '{self._record.name}': epoch {epoch} took input of its own, so what the main line took in it is "
-            "missing; make another branch",
+            f"branch '{self._record.name}': epoch {own.epoch} {how}, so what the main line took in it is missing; make "
+            "another branch",
             branch=self._record.name,
-            epoch=epoch,
+            epoch=own.epoch,
         )
 
     def _replay_one(self, to: int | None) -> tuple[Epoch | None, int]:
@@ -189,6 +207,11 @@ class Branch(Flow):
         with self._turns.taken("replay()"):
             engine = self._started()
             if engine.last >= to:
+                last = engine.last
+                if max(self.root, history.first) < last <= history.last and not _is_fed(
+                    engine.history[last], history[last]
+                ):
+                    raise self._own_epoch(engine.history[last])
                 return None, to
             recorded = self._recorded(engine, history)
             with (
@@ -224,13 +247,14 @@ class Branch(Flow):
         if last + 1 <= history.first:
             raise EpochUnavailable(
                 f"branch '{self._record.name}': the record of epoch {last + 1} of '{self._trunk.name}' was released; a "
-                f"branch from epoch {history.first} on can be fed",
+                f"branch from epoch {history.first} on can be fed. retain={history.last - last - 1} (or more) would "
+                "have kept it",
                 epoch=last + 1,
                 earliest=history.first,
             )
         self._check_root(history)
         if last > self.root and not _is_fed(engine.history[last], history[last]):
-            raise self._own_input(last)
+            raise self._own_epoch(engine.history[last])
         return history[last + 1]
 
 
@@ -255,7 +279,10 @@ def compare(
     for one in (here, there):
         if not isinstance(one, Flow):
             arguments.refuse("compare", "what to compare", "a flow or a branch", one)
-        one._check_view(view)
+        try:
+            one._check_view(view)
+        except UnknownName as error:
+            raise UnknownName(f"compare: flow '{one.name}': {error}", **error.fields) from None
     if at is not None:
         at = arguments.whole(f"view '{view}'", "at", at, 0)
     if by is not None:
@@ -269,14 +296,20 @@ def compare(
         with one._turns.taken("compare()", looks=True):
             logs.append(one._looking())
     epoch = min(engine.last for engine in logs) if at is None else at
-    found = []
-    for one, engine in zip((here, there), logs, strict=True):
-        with one._turns.taken("compare()", looks=True):
-            found.append(engine.views.readable(view, epoch)[0])
-    result = compared(found[0], found[1], view, epoch, _short(here, there), by)
+    found, reading = [], [True]
+    try:
+        for one, engine in zip((here, there), logs, strict=True):
+            with one._turns.taken("compare()", looks=True):
+                kept, then = engine.views.readable(view, epoch if epoch >= 0 or at is not None else None)
+                # Epochs and merges go on while it is read.
+                hold(kept.directory, Pin(then, kept.chain.end), lambda: bool(reading))
+                found.append((kept, then))
+        result = compared(found[0], found[1], view, epoch, _short(here, there), by)
+    finally:
+        reading.clear()
     from holdfast.spark.comparison_frame import comparison_frame
 
-    return replace(result, frame=comparison_frame(here._session(), result.rows, found[0].fields))
+    return replace(result, frame=comparison_frame(here._session(), result.rows, found[0][0].fields))
 
 
 def _short(here: Flow, there: Flow) -> tuple[str, str]:

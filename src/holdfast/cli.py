@@ -432,10 +432,11 @@ def diff(
     """Say where VIEW differs between two lines of LOG: rows that one has alone, and rows that were changed. Needs no
     Spark; the flow may be running."""
     from holdfast.inspect.compare_logs import compare_branches
+    from holdfast.terminal.output import plain
 
     for found in compare_branches(log, here, there, view, at, by or None, since):
         if as_json:
-            print(json.dumps(found.to_dict(), default=str))
+            print(json.dumps(plain(found.to_dict()), ensure_ascii=False))
         else:
             console.print(str(found), markup=False, highlight=False, soft_wrap=True)
 

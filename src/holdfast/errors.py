@@ -128,7 +128,7 @@ class MultiplicityOverflow(InputError):
 
 class LoopDiverged(HoldfastError):
     """A recursive view or an iteration still changes after as many rounds as it may take; fields: view, epoch,
-    max_rounds, changing, rows. Nothing of the epoch took effect; the flow stays usable."""
+    max_rounds, round, changing, rows. Nothing of the epoch took effect; the flow stays usable."""
 
 
 class EvaluationError(HoldfastError):

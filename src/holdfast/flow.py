@@ -33,6 +33,7 @@ from holdfast.errors import (
     HoldfastError,
     LogDamaged,
     LogUnreadable,
+    StoreError,
     TasksLost,
     UnknownName,
 )
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.branch import Branch
     from holdfast.inspect.flow_plan import FlowPlan
     from holdfast.inspect.unopened_flow import UnopenedLog
+    from holdfast.log.branches import BranchRecord
     from holdfast.log.location import Location
     from holdfast.plan.drawing import Drawing
     from holdfast.runtime.declaration import ConnectorProgress
@@ -85,10 +87,14 @@ if TYPE_CHECKING:
     from holdfast.spark.decommissioning import DecommissionWatch
     from holdfast.spark.placed_work import PlacedWork
     from holdfast.spark.planning import Planner
+    from holdfast.spark.runner import SparkRunner
 
     Place: TypeAlias = str | Path | Location
 
 _MOST_ROUNDS = 2**31 - 2
+_BEFORE_LEAVING = 5.0
+"""Seconds in which copies may become complete before a member that leaves hands over what they lack."""
+
 _EPOCHS = logger("holdfast.epochs")
 _RECOVERY = logger("holdfast.recovery")
 
@@ -186,6 +192,9 @@ class Flow:
         self._accepts_clock = False
         self._detection_timeout = detection_timeout
         self._local = None if local is None else Path(local)
+        self._record: BranchRecord | None = None
+        """What is known of it, if it is a branch."""
+
         self._spark = spark
         self._partitions = partitions
         self._catalog = Catalog()
@@ -201,6 +210,9 @@ class Flow:
         """What the session says that changes what views mean."""
 
         self._told: ConnectorProgress | None = None
+        self._moving: threading.Thread | None = None
+        """Has members fetch what they will keep of other partitions, and then rescales."""
+
         self._recovery: Recovery | None = None
         self._placement: PlacedWork | None = None
         self._leaving: DecommissionWatch | None = None
@@ -540,6 +552,10 @@ class Flow:
                 self._declared(self._catalog)
                 if self._told is not None and before in self._told.delivered:
                     self._told.delivered[sink] = self._told.delivered[before]
+                if self._told is not None and self._told.sinks is not None:
+                    self._told.sinks = tuple(
+                        (each, sink if known is before else known) for each, known in self._told.sinks
+                    )
         return self
 
     def _check_outside(self, view: str, sink: Sink) -> None:
@@ -746,14 +762,38 @@ class Flow:
         return f"epoch {epoch}" if epoch else f"epoch 0: filling {count} view{'s' * (count != 1)}"
 
     def _follow_cores(self) -> None:
-        """With ``partitions="auto"``: have as many partitions as there are cores, when that has settled."""
+        """With ``partitions="auto"``: have as many partitions as there are cores, when that has settled. Where members
+        keep layers of their own, what will move is fetched first, beside epochs."""
         engine, spark = self._engine, self._spark
         if self._follows_cores is None or engine is None or spark is None or engine.approximate is not None:
             return
+        if self._moving is not None and self._moving.is_alive():
+            return
         found = self._follows_cores.seen(spark.sparkContext.defaultParallelism, engine.partitions, time.monotonic())
-        if found is not None:
-            self._partitions = found
-            self._declared(self._catalog)
+        if found is None:
+            return
+        if engine.moves.between_members:
+            self._moving = threading.Thread(
+                target=self._follow_to, args=(found,), name=f"holdfast-rescale-{self.name}", daemon=True
+            )
+            self._moving.start()
+        else:
+            self._end(reopens=True)
+            self._repartition(found)
+
+    def _follow_to(self, partitions: int) -> None:
+        """Rescale, in a thread of its own. What fails is tried again when the cores are looked at next."""
+        try:
+            self._rescale(partitions)
+        except Exception as error:
+            if not self._closed:
+                _RECOVERY.warning(
+                    "flow '%s': it could not be rescaled to %s partitions: %s",
+                    self.name,
+                    partitions,
+                    error,
+                    extra={"flow": self.name, "partitions": partitions, "error": str(error)},
+                )
 
     def rescale(self, partitions: int) -> Self:
         """Have stages run as so many tasks from the next epoch on. Between two epochs the flow lets go of its log and
@@ -768,20 +808,24 @@ class Flow:
         partitions = arguments.whole(f"flow '{self.name}'", "partitions", partitions, 1, 256)
         self._turns.refuse_inside("rescale()")
         self._follows_cores = None  # a number that is said holds
-        before = self._now_open()
-        ahead = self._bring_ahead(partitions)
+        return self._rescale(partitions)
+
+    def _rescale(self, partitions: int) -> Self:
+        before, ahead = self._now_open(), 0
         try:
+            if before is not None:
+                ahead = self._bring_ahead(before, partitions)
             with self._turns.taken("rescale()"):
                 engine = self._engine
                 if engine is not None and engine.partitions == partitions:
                     self._partitions = partitions
                     return self
-                self._partitions = partitions
-                self._ready = None
                 if engine is None:
+                    self._partitions, self._ready = partitions, None
                     return self
                 engine.repair()
                 self._end(reopens=True)
+                self._repartition(partitions)
                 engine = self._started(moves=True)
         finally:
             if before is not None and self._engine is before:
@@ -792,11 +836,19 @@ class Flow:
                 engine.moves.moved(ahead)
         return self
 
-    def _bring_ahead(self, partitions: int) -> int:
+    def _repartition(self, partitions: int) -> None:
+        """Have what is ready run as so many partitions. Nothing else changes, so nothing else is made anew: what is
+        compiled, planned and warm stays so, and no epoch waits for it."""
+        self._partitions = partitions
+        if self._ready is not None:
+            self._ready = self._ready.over(self._cluster(partitions, self._ready.declared.locations))
+
+    @staticmethod
+    def _bring_ahead(engine: Engine, partitions: int) -> int:
         """Beside epochs, have members fetch what they will keep when there are so many partitions, and end what goes on
         in the background; how many layers they fetched."""
-        engine, ahead = self._now_open(), 0
-        if engine is None or engine.partitions == partitions or engine.approximate is not None:
+        ahead = 0
+        if engine.partitions == partitions or engine.approximate is not None:
             return 0
         for rests in (False, True):
             if rests:
@@ -849,7 +901,8 @@ class Flow:
         engine, ahead = self._opened("drain()"), 0
         engine.moves.heirs(member)
         if engine.last >= 0 and engine.declared.settings.durable and engine.approximate is None:
-            self.wait_safe()
+            with suppress(StoreError):  # what no location has by then the member hands over itself
+                self.wait_safe(timeout=_BEFORE_LEAVING)
             ahead = engine.moves.bring_ahead(engine.moves.heirs(member))
         with self._turns.taken("drain()"):
             engine = self._started()
@@ -1097,7 +1150,6 @@ class Flow:
             from holdfast.runtime.description import recorded_session
             from holdfast.runtime.prepared_flow import PreparedFlow
             from holdfast.spark.decommissioning import DecommissionWatch
-            from holdfast.spark.runner import SparkRunner
 
             spark = self._session()
             locations = tuple(open_location(place) for place in self._places)
@@ -1113,6 +1165,7 @@ class Flow:
                 settings=self._settings,
                 on_loss=self._on_loss,
                 max_clock_jump=self._max_clock_jump,
+                branch=self._record,
             )
             partitions = self._partitions or partitions_for(spark.sparkContext.defaultParallelism)
             self._check_followable()
@@ -1131,14 +1184,22 @@ class Flow:
                 expiring=dict(catalog.expiring),
                 unique=catalog.unique,
             )
-            leaving = self._placement.ownership.leaving if self._placement is not None else ()
-            cluster = SparkRunner(spark, own, partitions, self._on_loss != "terminate", locations, leaving)
-            self._placement = cluster.placement
+            cluster = self._cluster(partitions, locations)
             self._ready = PreparedFlow(declared, cluster)
             if self._leaving is None and cluster.scattered and DecommissionWatch.is_wanted(spark.sparkContext):
                 self._leaving = DecommissionWatch(spark.sparkContext, lambda: self._placement, self._decommissioned)
             self._members.start(spark, lambda: -1 if (engine := self._engine) is None else engine.last)
         return self._ready
+
+    def _cluster(self, partitions: int, locations: tuple[Location, ...]) -> SparkRunner:
+        """What runs epochs as so many partitions."""
+        from holdfast.spark.runner import SparkRunner
+
+        leaving = self._placement.ownership.leaving if self._placement is not None else ()
+        heals = self._on_loss != "terminate"
+        cluster = SparkRunner(self._session(), self._own_session(), partitions, heals, locations, leaving)
+        self._placement = cluster.placement
+        return cluster
 
     def _check_followable(self) -> None:
         pushed = [name for name, source in self._catalog.all_sources.items() if not source.replayable]
@@ -1260,9 +1321,14 @@ class Flow:
         if (engine := self._now_open()) is not None and engine.live.reads_layers:
             # What is damaged is repaired below, in turn.
             with suppress(LogDamaged, LogUnreadable):
-                return engine.live.lookup(view, asked, at)
+                if self._catalog.views.get(view) is node:
+                    return engine.live.lookup(view, asked, at)
         with self._turns.taken("lookup()", looks=True):
-            return self._looking().views.lookup(view, asked, at)
+            engine = self._looking()
+            self._check_view(view)
+            if (now := self._catalog.views[view]) is not node:  # it was declared again while this waited
+                asked = question(view, now.fields, now.arrangement, keys, key, scan)
+            return engine.views.lookup(view, asked, at)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as
@@ -1456,6 +1522,8 @@ class Flow:
 
         From any thread; waits for the epoch at hand, and until ``at`` is safe. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
+        if isinstance(at, str | bytes):
+            arguments.refuse(f"branch '{name}'", "at", "an epoch, a datetime, or None for now", at)
         if at is not None and not isinstance(at, datetime):
             at = arguments.whole(f"branch '{name}'", "at", at, 0)
         from holdfast.branch import Branch
@@ -1480,6 +1548,7 @@ class Flow:
             engine = self._started()
             if (found := self._branches.pop(name, None)) is not None:
                 found.close()
+                found._closed_for = "the branch was removed"
             engine.branches.remove(name)
 
     def rewinds(self) -> tuple[RewindInfo, ...]:

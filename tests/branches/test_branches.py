@@ -139,12 +139,20 @@ def test_a_location_keeps_what_a_branch_refers_to_until_it_is_removed(
     shop.run(flow, 1)
     flow.wait_safe()
     one_round(flow)
-    one_round(flow)
+    _rounds_until_nothing_is_to_be_removed(flow)
     left = [path for path in shared if (copies / path).exists()]
     assert len(left) < len(shared), "what only the branch needed is gone"
-    copied, last = engine(flow)._state.copies, engine(flow).last
-    assert not plan_removals(copied.holdings, last, copied.live_after)
     flow.close()
+
+
+def _rounds_until_nothing_is_to_be_removed(flow: hf.Flow) -> None:
+    """Run rounds: one may merge, and only a later one removes what was merged; few are enough."""
+    copied = engine(flow)._state.copies
+    for _ in range(4):
+        one_round(flow)
+        if not plan_removals(copied.holdings, engine(flow).last, copied.live_after):
+            return
+    raise AssertionError("there is always something to remove")
 
 
 def _location(flow: hf.Flow, name: str) -> Any:
@@ -166,7 +174,7 @@ def test_a_crash_at_any_step_leaves_a_branch_or_none(shop: Shop, tmp_path: Path,
     there = [each.name for each in flow.branches()]
     assert there == (["cut"] if mark == "branches.written" else [])
     places = [tmp_path / "local" / "branches", tmp_path / "copies" / "branches"]
-    assert [sorted(path.name for path in each.glob("*")) for each in places] == [there, there]
+    assert [sorted(path.name for path in each.glob("*") if path.is_dir()) for each in places] == [there, there]
     assert rows(flow.branch("cut", at=1)) == rows(flow)
     flow.branch("cut").close()
     flow.close()

@@ -96,6 +96,34 @@ def test_a_branch_of_a_branch_is_promoted_step_by_step(bank: History) -> None:
 
 
 @pytest.mark.slow
+def test_a_promotion_leaves_what_the_main_line_has_declared_since(
+    bank: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Views, inputs and edits of the main line were dropped, or taken back, by what the branch did not have."""
+    flow = bank.flow
+    bank.epochs(2)
+    branch = flow.branch("tweaked", at=1)
+    branch.view("spend", NEW)
+    users = flow.input("users", "user string, city string")
+    flow.view("users_of", "SELECT city, count(*) AS n FROM users GROUP BY city")
+    flow.view("rich", "SELECT user FROM spend WHERE total > 30")
+    flow.view("top", TOP.replace("LIMIT 2", "LIMIT 1"))
+    users.insert([("u0", "rome"), ("u1", "oslo")])
+    bank.epochs(2)
+    branch.promote()
+    bank.epochs(1)
+    spend = bank.fresh(NEW)["spend"]
+    assert Counter(map(tuple, flow.read("spend").collect())) == spend
+    assert {tuple(row) for row in flow.read("users_of").collect()} == {("rome", 1), ("oslo", 1)}
+    assert {row[0] for row in flow.read("rich").collect()} == {user for user, total in spend if total > 30}
+    assert Counter(map(tuple, flow.read("top").collect())) == Counter([max(spend, key=lambda row: (row[1], row[0]))])
+    assert given(bank.root / "out" / "top") == Counter(map(tuple, flow.read("top").collect()))
+    # The branch's "top" read another "spend": that was said to be another version of Holdfast.
+    assert not [each for each in caplog.records if "read otherwise" in each.getMessage()]
+    flow.close()
+
+
+@pytest.mark.slow
 def test_a_promotion_is_rewound_and_what_came_is_taken_again_with_the_new_view(bank: History) -> None:
     bank.epochs(3)
     branch = bank.flow.branch("doubled", at=1)

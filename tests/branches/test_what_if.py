@@ -8,6 +8,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_a_changed_view_on_a_branch_is_that_of_a_fresh_flow(market: Market) -> N
     assert found.frame is not None and found.frame.count() == 2 * len(users)
     assert "changed, by user: " in str(found) and "only in cheaper: 0" in str(found)
     told = _json("diff", str(market.root / "log"), "main", "cheaper", "spend", "--json")
-    assert told["changed"] == len(users) and len(told["rows"]) == 2 * len(users)
+    assert told["counts"]["changed"] == len(users) and len(told["rows"]) == 2 * len(users)
     each = CliRunner().invoke(
         app, ["diff", str(market.root / "log"), "main", "cheaper", "spend", "--since", "4", "--json"]
     )
@@ -131,6 +132,30 @@ def test_a_changed_view_on_a_branch_is_that_of_a_fresh_flow(market: Market) -> N
     assert "cheaper" in CliRunner().invoke(app, ["branch", str(market.root / "log")]).output
     assert _json("status", str(market.root / "log" / "branches" / "cheaper"), "--json")["epoch"] == 7
     market.flow.remove_branch("cheaper")
+
+
+def test_rows_are_compared_whatever_their_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
+    """Names that begin with ``_``, those that a comparison adds itself, and numbers that JSON has no word for."""
+    with hf.Flow("odd", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        orders = flow.input("orders", "_id long, amount double, at date")
+        flow.view("odd", "SELECT _id, count(*) AS _count, max(amount) AS _side, max(at) AS at FROM orders GROUP BY _id")
+        orders.insert([(1, 2.0, date(2024, 1, 1))])
+        flow.step()
+        branch = flow.branch("other")
+        orders.insert([(1, float("nan"), date(2024, 1, 2))])
+        flow.step()
+        branch.view("odd", "SELECT _id, 5L AS _count, max(amount) AS _side, max(at) AS at FROM orders GROUP BY _id")
+        branch.replay()
+        found = hf.compare(flow, branch, "odd")
+        assert found.key == ("_id",) and found.counts == {"here": 0, "there": 0, "changed": 1}
+        assert "_id=1, _count=2, _side=nan" in str(found) and "_id=1, _count=5, _side=nan" in str(found)
+        assert found.frame is not None
+        assert found.frame.columns == found.rows.column_names
+        assert found.rows.column_names == ["_id", "_count", "_side", "at", "__side", "_change", "__count"]
+        assert [row[:2] for row in found.frame.collect()] == [(1, 2), (1, 5)]
+        told = _json("diff", str(tmp_path / "log"), "main", "other", "odd", "--json")
+        assert (told["here"], told["there"], told["counts"]["changed"]) == ("main", "other", 1)
+        assert [(row["_side"], row["at"]) for row in told["rows"]] == [("NaN", "2024-01-02")] * 2
 
 
 def _json(*call: str) -> Any:
@@ -152,6 +177,34 @@ def test_a_branch_that_took_input_of_its_own_is_not_fed_any_more(market: Market)
     with pytest.raises(hf.DeclarationError, match="epoch 7 took input of its own"):
         branch.replay()
     market.flow.remove_branch("own")
+
+
+def test_what_goes_wrong_on_a_first_branch_is_said_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("first", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        with pytest.raises(hf.EpochUnavailable, match="no epoch has run yet"):
+            hf.compare(flow, flow, "spend")
+        for number in range(2):
+            orders.insert([("ada", number)])
+            flow.step()
+        assert flow.status().latency.p99 >= flow.status().latency.median > 0
+        with pytest.raises(hf.errors.ArgumentError, match="an epoch, a datetime, or None for now, not 'yesterday'"):
+            flow.branch("wrong", at="yesterday")  # type: ignore[arg-type]
+        with pytest.raises(hf.EpochUnavailable, match=r"had no epoch yet at 2000-01-01 .*: epoch 0 is its first, at"):
+            flow.branch("wrong", at=datetime(2000, 1, 1))
+        branch = flow.branch("tweaked", at=0)
+        branch.view("spend", "SELECT user, max(amount) AS total FROM orders GROUP BY user").view(
+            "n", "SELECT count(*) AS n FROM spend"
+        )
+        with pytest.raises(hf.UnknownName, match="compare: flow 'first': view 'n' not found"):
+            hf.compare(flow, branch, "n")
+        assert branch.step().epoch == 1, "its own epoch: the edit, and no input"
+        with pytest.raises(hf.DeclarationError, match=r"epoch 1 was run by step\(\) or run\(\), and not by replay\(\)"):
+            branch.replay()
+        flow.remove_branch("tweaked")
+        with pytest.raises(hf.DeclarationError, match="'first/tweaked' is closed: the branch was removed"):
+            branch.read("spend")
 
 
 def test_the_command_line_makes_and_removes_branches_of_a_flow_that_rests(spark: SparkSession, tmp_path: Path) -> None:
@@ -190,5 +243,44 @@ def test_a_branch_from_a_random_epoch_comes_to_the_same_rows(spark: SparkSession
     branch.replay()
     for view in VIEWS:
         assert rows(branch, view) == rows(made.flow, view), (seed, view)
+    branch.close()
+    made.flow.close()
+
+
+CHANGED = {
+    "spend": [
+        "SELECT user, sum(amount * 0.5D) AS total, count(*) AS orders FROM orders WHERE amount < 40 GROUP BY user",
+        "SELECT user, max(amount) AS total, count(DISTINCT amount) AS orders FROM orders GROUP BY user",
+    ],
+    "named": ["SELECT o.id, p.name, o.amount AS gross FROM orders o LEFT JOIN people p ON o.user = p.user"],
+    "visits": ["SELECT page, sum(n) AS n FROM clicks GROUP BY page HAVING sum(n) > 2"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_views_changed_on_a_branch_at_random_are_what_spark_says(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Some before it is fed, some in the middle; views that read them follow. Both lines go on side by side."""
+    chance = random.Random(f"changed {seed}")
+    made = Market(spark, tmp_path)
+    for _ in range(chance.randrange(4, 12)):
+        made.epoch()
+    branch = made.flow.branch("tweaked", at=chance.randrange(made._made - 1))
+    expected = dict(VIEWS)
+    for view in chance.sample(sorted(CHANGED), chance.randrange(1, 4)):
+        expected[view] = chance.choice(CHANGED[view])
+        if chance.random() < 0.5:
+            branch.replay(to=chance.randrange(branch.status().epoch, made.flow.status().epoch + 1))
+        branch.view(view, expected[view])
+        made.epoch()
+    branch.replay()
+    spend = f"({expected['spend']})"
+    for view in ("spend", "top", "named", "visits"):
+        text = expected[view].replace("FROM spend", f"FROM {spend} AS spend")
+        assert rows(branch, view) == Counter(map(tuple, made.flow.sql(text).collect())), (seed, view)
+        text = VIEWS[view].replace("FROM spend", f"FROM ({VIEWS['spend']}) AS spend")
+        assert rows(made.flow, view) == Counter(map(tuple, made.flow.sql(text).collect())), (seed, view)
     branch.close()
     made.flow.close()

@@ -26,6 +26,14 @@ def test_others_keep_what_a_member_had_that_leaves_and_nothing_else_moves() -> N
     assert ownership.asked == {"a", "c"}
 
 
+def test_an_heir_that_kept_nothing_so_far_is_asked_too() -> None:
+    ownership = owned("a", "b", "c")
+    ownership.hand_over({partition: "a" for partition, owner in enumerate(ownership.owners) if owner == "c"})
+    assert ownership.asked == {"a", "b"}
+    ownership.leave("b")
+    assert set(ownership.owners) <= ownership.asked
+
+
 def test_it_gets_nothing_back_while_it_is_there() -> None:
     ownership = owned("a", "b", "c")
     ownership.leave("b")
@@ -36,6 +44,14 @@ def test_it_gets_nothing_back_while_it_is_there() -> None:
     ownership.seen({"a", "c", "d"})
     ownership.seen({"a", "b", "c", "d"}, settle=True)
     assert set(ownership.owners) == {"a", "b", "c", "d"}, "one that went and came back is like a new one"
+
+
+def test_it_gets_nothing_back_where_spark_ran_a_task_on_it_all_the_same() -> None:
+    ownership = owned("a", "b")
+    ownership.leave("a")
+    ownership.left("a")
+    ownership.hand_over({0: "a", 1: "b"})
+    assert set(ownership.owners) == {"b"} and ownership.asked == {"b"}
 
 
 def test_it_gets_nothing_back_when_there_are_other_partitions() -> None:

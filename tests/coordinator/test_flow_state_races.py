@@ -595,6 +595,27 @@ def test_a_log_that_a_sink_still_needs_is_not_compacted() -> None:
     assert not has(CompactCopies, case.claimed(0))
 
 
+def test_a_log_that_an_edit_brings_back_stays_readable_as_a_sink_has_it() -> None:
+    """Seed 40 of the branches in `tests/simulator/test_branches.py`: a view is edited and edited back before a sink has
+    the first edit. Its log is live again, and was kept, collapsed and fetched by what the last epoch needs alone."""
+    case = Case(
+        sinks=[0], declared=VERSION, traces={VERSION.trace: None},
+        settings=DurabilitySettings(min_replicas=1, retention=Retention(epochs=0)),
+    )  # fmt: skip
+    for version, epochs in ((VERSION, 1), (EDITED, 3)):
+        case.state.edits._declared = {"v": version}
+        case.epochs(epochs)
+    case.state.edits._declared = {"v": VERSION}
+    copies, history = case.state.copies, case.state.history
+    case.state.handle(events.LocationsSeen({0: case.holding(0, 3, **{EDITED.trace: 3})}))
+    assert copies.safe == history.last == 3
+    assert case.state.edits.former_traces()[VERSION.trace].since == 0
+    assert copies.former == {EDITED.trace: 3}, "the other is kept as a live trace is"
+    assert copies.since(VERSION.trace, 5000) == 0 and copies.live_after == 0, "the sink has epoch 0"
+    case.state.handle(events.SinkAnswered(0, 3))
+    assert copies.since(VERSION.trace, 5000) == 3 and copies.live_after == 2
+
+
 def test_layers_that_are_to_be_removed_are_not_merged() -> None:
     """`coordinator/copy_plan.py`: a merge must not read what the same round removes."""
     case = Case(traces={"t": 0})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from holdfast.coordinator.copy_plan import Holding
-from holdfast.coordinator.forecast import Lost, Rates, forecasts, lost_range
+from holdfast.coordinator.forecast import Circumstances, Lost, Rates, forecasts, lost_range, most_telling
 from holdfast.trace.name import ALL
 
 from .flow_states import QUARTER, layer
@@ -43,7 +45,7 @@ def test_locations_make_up_for_each_other() -> None:
 
 def test_each_loss_has_its_own_parts() -> None:
     found = forecasts(
-        RATES, {"a": BEHIND, "b": BEHIND}, ["t"], 9, stays=True, members={}, detection=2.0
+        RATES, {"a": BEHIND, "b": BEHIND}, ["t"], 9, Circumstances(detection=2.0)
     )  # fmt: skip
     driver, host, *locations = found
     assert (driver.what, driver.epochs, driver.bytes, driver.seconds) == ("driver", 0, 0, 2.0 + 8.0)
@@ -55,16 +57,28 @@ def test_each_loss_has_its_own_parts() -> None:
 
 
 def test_a_driver_that_leaves_nothing_behind_costs_what_its_host_does() -> None:
-    driver, host, *_ = forecasts(RATES, {"a": BEHIND}, ["t"], 9, stays=False, members={})
+    driver, host, *_ = forecasts(RATES, {"a": BEHIND}, ["t"], 9, Circumstances(stays=False))
     assert (driver.seconds, driver.epochs) == (host.seconds, host.epochs)
 
 
 def test_a_member_takes_its_ranges_along_and_the_driver_none() -> None:
     members = {"m1": [(0, QUARTER)], "m2": [(QUARTER, ALL)]}
-    driver, host, first, second, _ = forecasts(RATES, {"a": WHOLE}, ["t"], 9, stays=True, members=members, grace=3.0)
+    known = Circumstances(grace=3.0, members=members)
+    assert Circumstances.from_json(json.loads(json.dumps(known.to_json()))) == known
+    found = forecasts(RATES, {"a": WHOLE}, ["t"], 9, known)
+    driver, host, first, second, location = found
     assert driver.bytes == host.bytes == 0 and driver.epochs == host.epochs == 0
     assert (first.what, first.bytes, second.bytes) == ("member m1", 375, 1125)
     assert first.parts["detection"] == 4.0 and first.parts["start"] == 0.0 and first.parts["epoch"] == 0.5
+    shown = [("the driver", driver), ("the driver's host", host), ("member m2, the costliest of 2,", second)]
+    assert most_telling(found) == [*shown, ("a log location", location)]
+
+
+def test_a_host_with_the_only_location_leaves_nothing_to_go_on_from() -> None:
+    driver, host, _ = forecasts(RATES, {"log": WHOLE}, ["t"], 9, Circumstances(), beside=["log"])
+    assert driver.seconds == 8.0 and host.seconds is None and host.epochs == 10 and "never" in str(host)
+    both = {"log": WHOLE, "far": BEHIND}
+    assert forecasts(RATES, both, ["t"], 9, Circumstances(), beside=["log"])[1].epochs == 4
 
 
 def test_rates_are_written_again_when_one_has_changed_by_a_quarter() -> None:
@@ -76,4 +90,4 @@ def test_rates_are_written_again_when_one_has_changed_by_a_quarter() -> None:
 
 def test_a_measured_replay_counts_for_more_than_an_epoch() -> None:
     measured = Rates(start=8.0, epoch=0.5, replay=2.0)
-    assert forecasts(measured, {"a": BEHIND}, ["t"], 9, stays=True, members={})[1].parts["replay"] == 8.0
+    assert forecasts(measured, {"a": BEHIND}, ["t"], 9, Circumstances())[1].parts["replay"] == 8.0

@@ -35,13 +35,21 @@ def test_what_a_crash_would_cost_is_known_inside_and_outside(
         orders.insert([(1, 1)])
         flow.step()
         flow.wait_safe()
-    assert {"start", "epoch", "layer", "byte"} <= _rates(tmp_path / "work").keys() == _rates(tmp_path / "copy").keys()
+    assert (
+        {"start", "epoch", "replay", "layer", "byte"}
+        <= _rates(tmp_path / "work").keys()
+        == _rates(tmp_path / "copy").keys()
+    )
     driver, host, location = flow.status().crash_now
     assert (driver.what, host.what, location.what) == ("driver", "driver's host", f"location {tmp_path / 'copy'}")
     assert driver.seconds > location.seconds > 0 and driver.bytes == driver.epochs == host.epochs == 0
     assert 0 < host.bytes <= sum(path.stat().st_size for path in (tmp_path / "copy").rglob("*.parquet"))
     assert host.seconds > driver.seconds and host.parts["fetch"] > 0
     assert not (tmp_path / "work" / "probe").exists()
+    rates = flow._started()._rates.rates
+    assert rates.replay is not None and rates.epoch is not None and rates.replay > rates.epoch, (
+        "an epoch that is computed again is a job, and cannot be told over a socket"
+    )
     flow.close()
     found = describe([tmp_path / "work", tmp_path / "copy"])["crash_now"]
     assert [each["what"] for each in found][:2] == ["driver", "driver's host"] and found[1]["bytes"] > 0

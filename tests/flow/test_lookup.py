@@ -22,7 +22,12 @@ from holdfast.errors import (
     UnknownName,
 )
 from holdfast.flow import Flow
+from holdfast.task.key_lookup import find, question
+from holdfast.task.program import partition_range
+from holdfast.task.view_log import ViewLog
 from holdfast.trace.layer import forget_all
+
+from ..durability.shop import engine
 
 
 class Shop:
@@ -178,3 +183,56 @@ def test_a_flow_that_is_not_open_is_opened_for_a_look_up(spark: SparkSession, tm
         assert flow.lookup("spend", user="ada").row == {"user": "ada", "total": 1.0}
         flow.step()
         assert flow.lookup("spend", user="ada").row == {"user": "ada", "total": 2.0}
+
+
+class Hosts(ViewLog):
+    """A log whose partitions are asked one by one, and answer in any order."""
+
+    def over(self, low: int, high: int, read: Any) -> pa.Table:
+        plain = ViewLog(self.directory, self.spec, self.fields, self.chain)
+        ranges = [partition_range(number, 5) for number in (3, 0, 4, 2, 1)]
+        inside = [(max(low, left), min(high, right)) for left, right in ranges if left < high and low < right]
+        return pa.concat_tables([read(plain, *each) for each in inside])
+
+
+def test_rows_come_in_the_order_of_the_keys_whichever_host_has_them(shop: Shop) -> None:
+    kept, epoch = engine(shop.flow).views.readable("spend", None)
+    users = [f"u{number}" for number in (7, 3, 41, 0, 12, 3)]
+    asked = question("spend", kept.fields, kept.spec.key, users, {}, False)
+    found = find(Hosts(kept.directory, kept.spec, kept.fields, kept.chain), epoch, asked)
+    assert found.column("user").to_pylist() == users[:-1] == [row["user"] for row in shop.flow.lookup("spend", users)]
+
+
+def test_a_view_is_looked_up_as_it_was_before_an_edit(spark: SparkSession, tmp_path: Path) -> None:
+    """Also if it was kept by no column then, and not if its columns have taken each other's names since."""
+    with hf.Flow("edited", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+        people = flow.input("people", "id long, user string, city string")
+        flow.view("v", "SELECT count(*) AS n FROM people").view("w", "SELECT user, city FROM people")
+        people.insert([(1, "ada", "Bern"), (2, "bob", "Rome"), (3, "cid", "Bern")])
+        flow.step()
+        flow.view("v", "SELECT id AS n FROM people").view("w", "SELECT city, user FROM people")
+        people.insert([(4, "eve", "Oslo")])
+        flow.step()
+        assert flow.lookup("v", n=3, at=0).rows == [{"n": 3}] and flow.lookup("v", n=4).rows == [{"n": 4}]
+        with hf.open_log(tmp_path / "log") as reader:
+            assert reader.lookup("v", n=3, at=0).rows == [{"n": 3}]
+            for read in (
+                lambda: flow.lookup("w", user="ada", city="Bern", at=0),
+                lambda: flow.read("w", at=0),
+                lambda: flow.changes("w", since=0),
+                lambda: reader.arrow("w", at=0),
+            ):
+                with pytest.raises(EpochUnavailable, match=r"\(user string, city string, and now city string, user st"):
+                    read()
+        assert flow.lookup("w", user="eve", city="Oslo").rows == [{"city": "Oslo", "user": "eve"}]
+
+
+def test_a_key_with_a_collation_is_not_compared_by_its_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    with hf.Flow("collated", log=tmp_path / "log", spark=spark, partitions=1) as flow:
+        people = flow.input("people", "user string")
+        flow.view("named", "SELECT user COLLATE UTF8_LCASE AS k, count(*) AS n FROM people GROUP BY ALL")
+        people.insert([("Ada",), ("ada",)])
+        flow.step()
+        with pytest.raises(hf.Unsupported, match=r"column 'k' has a collation .*flow\.sql compares as Spark does"):
+            flow.lookup("named", k="ada", scan=True)
+        assert flow.sql("SELECT n FROM named WHERE k = 'ADA'").collect()[0].n == 2

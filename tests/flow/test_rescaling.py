@@ -17,6 +17,9 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.coordinator.auto_partitions import AutoPartitions
+from holdfast.runtime.recovery.held_input import HeldInput
+
+from ..durability.shop import engine
 
 
 def _files(log: Path) -> dict[str, int]:
@@ -88,7 +91,7 @@ def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSes
         assert epochs == sorted(set(epochs)), "the sink was given an epoch twice, or out of order"
         median = statistics.median(gaps)
         print(f"{len(gaps)} commits, median {median:.2f} s apart, longest {max(gaps):.2f} s")
-        assert max(gaps) < 10, f"the sink waited for {max(gaps):.1f} s"
+        assert max(gaps) < 2 * median + 1, f"the sink waited for {max(gaps):.1f} s"
 
 
 def _rescale_and_compare(flow: hf.Flow, partitions: int, log: Path) -> None:
@@ -147,3 +150,49 @@ def test_a_flow_that_follows_its_cores_is_rescaled_between_two_epochs(
         orders.insert([(1, 1)])
         flow.step()
         assert flow.status().partitions == 2, "a number that is said holds"
+
+
+def test_rows_that_no_copy_has_yet_are_held_through_a_rescale(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HeldInput, "release", lambda self, safe: None)  # as while no location takes copies
+    with hf.Flow("held", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.input("other", "n long").insert([(1,)])
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user").view("n", "TABLE other")
+        orders.insert([("ada", 1)])
+        flow.step()
+        held = engine(flow)._flow.pushed
+        held.hold("orders", 0, [])  # as where members have layers of their own
+        held.hold("other", 0, [])
+        held.hold("orders", 7, [])
+        flow._told.fields["other"] = ()  # as where it was declared with others
+        flow.rescale(3)
+        assert engine(flow)._flow.pushed is held, "the loss of a host would take rows along that nobody else has"
+        assert ("orders", 0) in held
+        assert ("orders", 7) not in held and ("other", 0) not in held, "no such epoch, and no such columns any more"
+
+
+def test_a_rescale_that_is_interrupted_leaves_the_flow_as_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hf.Flow("interrupted", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([("ada", 1)])
+        flow.step()
+        asked: list[int] = []
+
+        def interrupt(owners: object) -> int:
+            asked.append(len(asked))
+            if len(asked) == 2:
+                raise KeyboardInterrupt
+            return 0
+
+        monkeypatch.setattr(engine(flow).moves, "bring_ahead", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            flow.rescale(4)
+        orders.insert([("bob", 2)])
+        assert flow.step().epoch == 1 and flow.status().partitions == 2
+        flow.wait_safe(timeout=60)
+        assert flow.status().durability.safe == 1, "copies go on being made"

@@ -127,6 +127,7 @@ flow.close()
 
 def test_a_flow_whose_session_was_stopped_says_so_and_goes_on_when_it_is_declared_again(tmp_path: Path) -> None:
     program = f"""
+import time
 import holdfast as hf
 from pyspark.sql import SparkSession
 
@@ -137,6 +138,10 @@ def declared():
 flow, t, _ = declared()
 t.insert([(1,)])
 flow.step()
+deadline = time.monotonic() + 60
+while flow.step().path != "resident" and time.monotonic() < deadline:
+    t.insert([(1,)])
+    t.delete([(1,)])
 SparkSession.getActiveSession().stop()
 t.insert([(2,)])
 for call in (flow.step, lambda: flow.read("v"), lambda: flow.view("w", "SELECT id FROM t")):
@@ -155,3 +160,28 @@ flow.close()
     *said, rows = done.stdout.splitlines()
     assert rows == "[Row(n=2)]"
     assert len(said) == 3 and all(each.startswith("flow 'stopped': its Spark session was stopped.") for each in said)
+    assert "ERROR" not in done.stderr, "the task that stays has ended before the session"
+
+
+def test_a_thread_that_steps_a_flow_has_the_properties_for_its_own_jobs_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    context = spark.sparkContext
+    names = ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description", "holdfast.epoch")
+    for name in names:  # the tests before may have left some
+        context.setLocalProperty(name, None)
+    context.setJobGroup("mine", "my own jobs")
+    try:
+        with hf.Flow("polite", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+            t = flow.input("t", "id long")
+            flow.view("v", "SELECT count(*) AS n, date_format(date_from_unix_date(id), 'y') AS y FROM t GROUP BY y")
+            t.insert([(1,)])
+            flow.step()
+            assert [context.getLocalProperty(name) for name in names] == [None, "mine", "my own jobs", None]
+            assert context.statusTracker().getJobIdsForGroup("holdfast-epochs"), "the epoch's jobs have their own"
+            assert not context.statusTracker().getJobIdsForGroup("mine")
+            assert [row.n for row in flow.read("v").collect()] == [1]
+        assert [context.getLocalProperty(name) for name in names] == [None, "mine", "my own jobs", None]
+    finally:
+        for name in names:
+            context.setLocalProperty(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -131,3 +132,54 @@ def test_another_process_follows_a_running_flow(flow: hf.Flow, tmp_path: Path) -
             orders.insert([("ada", 1), ("bob", 1)])
             flow.step()
         assert process.communicate(timeout=60)[0] == "11 False\n"
+
+
+def test_a_subscription_says_that_what_it_gave_was_lost_and_run_again_otherwise(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log, saved = tmp_path / "log", tmp_path / "saved"
+
+    def run(*amounts: int) -> None:
+        with hf.Flow("shop", log=log, spark=spark, partitions=1) as flow:
+            orders = flow.input("orders", "user string, amount long")
+            flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+            for amount in amounts:
+                orders.insert([("ada", amount)])
+                flow.step()
+
+    run(1, 2)
+    shutil.copytree(log, saved)
+    run(3, 4)
+    reader = hf.open_log(log)
+    subscription = reader.subscribe("spend", since=-1, timeout=0)
+    given: Rows = Counter()
+    for change in subscription:
+        given = _added(given, change)
+    assert given == _rows(log, "spend") and subscription.epoch == 3
+    shutil.rmtree(log)
+    shutil.copytree(saved, log)
+    with pytest.raises(EpochUnavailable, match="epoch 3, up to which changes were given, is not what it was"):
+        next(subscription)
+    run(5, 6, 7)
+    with pytest.raises(EpochUnavailable, match="read the view anew"):
+        next(subscription)
+    subscription.close()
+    reader.close()
+
+
+def test_closing_a_subscription_while_it_looks_ends_it(flow: hf.Flow, tmp_path: Path) -> None:
+    orders = flow.input("orders", "user string, amount long")
+    orders.insert([("ada", 1)])
+    flow.step()
+    with hf.open_log(tmp_path / "log") as reader:
+        subscription = reader.subscribe("spend", since=-1)
+        looked = subscription._pull
+
+        def pull(after: int) -> Any:
+            subscription.close()
+            return looked(after)
+
+        subscription._pull = pull
+        assert list(subscription) == []
+        kept = reader.subscribe("spend")
+    assert list(kept) == [] and kept._closed, "with its reader it ends, and lets go of what it holds"

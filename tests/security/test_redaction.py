@@ -202,9 +202,7 @@ def test_nothing_goes_around_the_redaction() -> None:
         },
         # What these are told has no location in it: a pool, a group, the name of a view, an epoch without its copies.
         r"setLocalProperty\(|setJobDescription\(|setJobGroup\(": {
-            "spark/runner.py",
-            "spark/epoch_job.py",
-            "spark/placed_work.py",
+            "spark/own_jobs.py",
             "spark/watched_query.py",
             "spark/epoch_property.py",
             "spark/resident_task.py",

@@ -77,6 +77,11 @@ def test_nothing_is_lost_duplicated_or_wrong_after_the_repair(start: int) -> Non
         assert failure is None, f"seed {seed}: {failure}"
 
 
+def test_a_member_that_is_lost_in_a_repair_whose_epochs_ask_outside_has_the_epoch_begin_again() -> None:
+    failure = run(337, _schedule(337), scattered=True, on_loss="continue")
+    assert failure is None, f"{failure}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(20, 20 + times(400), 50))
 def test_nothing_is_lost_duplicated_or_wrong_after_many_repairs(start: int) -> None:

@@ -11,6 +11,10 @@ def test_members_that_leave_hand_over_what_they_keep() -> None:
     check([1, 2], scattered=True, drains=True)
 
 
+def test_a_member_that_has_kept_nothing_so_far_may_inherit_what_one_that_leaves_keeps() -> None:
+    check([15], scattered=True, drains=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_members_of_many_seeds_that_leave_hand_over_what_they_keep(first: int) -> None:

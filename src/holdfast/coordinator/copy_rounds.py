@@ -63,6 +63,7 @@ from holdfast.coordinator.instructions import (
 )
 from holdfast.coordinator.rewinds import Rewinds
 from holdfast.coordinator.roster import Roster
+from holdfast.coordinator.view_edits import FormerLog
 from holdfast.errors import LogDamaged
 from holdfast.guarantees.strategy import Copies
 from holdfast.trace.merge import outline
@@ -93,16 +94,16 @@ class CopyRounds:
         inputs: Collection[str],
         ranges: Sequence[tuple[int, int]],
         enrolment: Enrolment,
-        former: Callable[[], Mapping[str, int]],
+        former: Callable[[], Mapping[str, FormerLog]],
         retained: Callable[[], frozenset[str] | None],
         scattered: bool,
         rewinds: Rewinds,
     ) -> None:
         """``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained);
         ``inputs``: those of them that hold input which is nowhere else; ``ranges``: the key hashes of each partition;
-        ``former``: traces that the flow has no more and that a sink still
-        needs, each up to an epoch; ``retained``: traces that the flow has no more and that readers may still ask for,
-        None while traces that the flow has no more may be needed by a sink."""
+        ``former``: traces of logs that views had before and that a sink still needs; ``retained``: traces that the
+        flow has no more and that readers may still ask for, None while traces that the flow has no more may be needed
+        by a sink."""
         self._history = history
         self.settings = settings
         self._reaches = dict(reaches)
@@ -210,7 +211,7 @@ class CopyRounds:
         """Traces that the flow has no more, each with the epoch up to which it is kept: those that a sink needs, and
         those of inputs that may come back. No epoch after that is safe before they are: what a sink has must not be
         forgotten before it was brought away from it."""
-        return {**{each: upto for each, upto in self._former_of().items() if each not in self._reaches},
+        return {**{each: log.upto for each, log in self._former_of().items() if each not in self._reaches},
                 **self.absent_whole}  # fmt: skip
 
     @property
@@ -228,7 +229,8 @@ class CopyRounds:
     def live_after(self) -> int:
         """Every epoch from this one on must stay readable: those that may have to be computed again read as of it."""
         last = self._history.last
-        return min(self.safe, last - 1) if self.settings.durable else last - 1
+        upto = min(self.safe, last - 1) if self.settings.durable else last - 1
+        return min([upto, *(log.since for log in self._former_of().values())])
 
     def floor(self, trace: str, history: History, now: int) -> int:
         """Before this epoch of a history a trace needs not be readable. ``now``: the host's clock."""
@@ -242,6 +244,8 @@ class CopyRounds:
         # What is taken again is read from the log of the source, if it has one: and that reaches back for ever.
         held += [undoing] if undoing is not None else []
         held += [owed] if owed is not None and reach is None else []
+        # An edit that is taken back has the log that a sink must first be brought away from.
+        held += [former.since] if (former := self._former_of().get(trace)) is not None else []
         return min([floor, *self.snapshots.values(), *held])
 
     def snapshot_taken(self, name: str, epoch: int) -> None:

@@ -17,7 +17,7 @@ Pure: holdings and rates in, forecasts out. Cost: a cover for each trace and loc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding, trusting
@@ -72,14 +72,39 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Circumstances:
+    """What decides how much a loss takes along, as the driver knows it."""
+
+    stays: bool = True
+    """What a driver that dies has written is still there."""
+
+    detection: float = 0.0
+    """Seconds until a driver that is gone is missed."""
+
+    grace: float = 0.0
+    """Seconds for which a lost member is waited for."""
+
+    members: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Member → the key hashes whose layers it keeps; empty where all is on the driver's host."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Circumstances:
+        members = {name: [(int(low), int(high)) for low, high in ranges] for name, ranges in said["members"].items()}
+        return Circumstances(bool(said["stays"]), float(said["detection"]), float(said["grace"]), members)
+
+
+@dataclass(frozen=True)
 class Forecast:
     """What one loss would cost now, from what was measured of the flow (``flow.status().crash_now``)."""
 
     what: str
     """``driver`` (its process dies), ``driver's host`` (with its disk), ``member …`` or ``location …``."""
 
-    seconds: float
-    """Until the first output after it: the sum of the parts."""
+    seconds: float | None
+    """Until the first output after it: the sum of the parts. None: there would be nothing left to go on from."""
 
     parts: dict[str, float]
     """Seconds of ``detection``, ``start``, ``fetch``, ``replay`` and of the first ``epoch``."""
@@ -91,6 +116,8 @@ class Forecast:
     """So many bytes would be fetched from the log's locations."""
 
     def __str__(self) -> str:
+        if self.seconds is None:
+            return "never: no log location is elsewhere, so there would be no copy"
         known = [f"{name} {_duration(spent)}" for name, spent in self.parts.items() if spent >= 0.0005]
         done = f"{counted(self.epochs, 'epoch')} again, {self.bytes / 1e6:,.1f} MB fetched"
         return f"{_duration(self.seconds)} ({', '.join(known) or 'nothing to wait for'}; {done})"
@@ -141,21 +168,19 @@ def forecasts(
     holdings: Mapping[str, Holding],
     traces: Collection[str],
     last: int,
-    *,
-    stays: bool,
-    members: Mapping[str, Sequence[tuple[int, int]]],
-    detection: float = 0.0,
-    grace: float = 0.0,
+    known: Circumstances,
+    beside: Collection[str] = (),
 ) -> tuple[Forecast, ...]:
-    """What each loss would cost now. ``holdings``: location → what it holds; ``stays``: what a driver that dies has
-    written is still there; ``members``: member → the key hashes that it keeps, where not all is on the driver's host;
-    ``detection``: seconds until a driver that is gone is missed; ``grace``: for which a lost member is waited for."""
-    copies = list(holdings.values())
-    everything = lost_range(copies, traces, last)
-    gone = Lost() if members else everything
+    """What each loss would cost now. ``holdings``: location → what it holds; ``beside``: those of them that are in the
+    working directory, and lost with it."""
+    copies, members = list(holdings.values()), known.members
+    elsewhere = [holding for uri, holding in holdings.items() if uri not in beside]
+    gone = Lost() if members else lost_range(elsewhere, traces, last)
     found = [
-        _forecast("driver", rates, Lost() if stays else gone, detection, starts=True),
-        _forecast("driver's host", rates, gone, detection, starts=True),
+        _forecast("driver", rates, Lost() if known.stays else gone, known.detection, starts=True),
+        _forecast("driver's host", rates, gone, known.detection, starts=True)
+        if elsewhere or members
+        else Forecast("driver's host", None, {}, last + 1, 0),
     ]
     for member, ranges in members.items():
         parts = [lost_range(copies, traces, last, low, high) for low, high in ranges]
@@ -164,10 +189,27 @@ def forecasts(
             sum(each.bytes for each in parts),
             max((each.epochs for each in parts), default=0),
         )
-        found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH + grace, starts=False))
+        found.append(_forecast(f"member {member}", rates, lost, EXECUTOR_DEATH + known.grace, starts=False))
     # Others serve, and it is filled again in the background.
     found += [_forecast(f"location {uri}", rates, Lost(), 0.0, starts=False) for uri in holdings]
     return tuple(found)
+
+
+def most_telling(found: Sequence[Forecast], locations: bool = True) -> list[tuple[str, Forecast]]:
+    """Those that a person looks at, each with what is lost: of members the one that costs most, and one location, since
+    others serve, whichever it is."""
+    kinds: dict[str, list[Forecast]] = {}
+    for each in found:
+        kinds.setdefault(
+            each.what.partition(" ")[0] if each.what.startswith(("member", "location")) else "", []
+        ).append(each)
+    told = [(f"the {each.what}", each) for each in kinds.get("", ())]
+    if members := kinds.get("member"):
+        worst = max(members, key=lambda each: each.seconds or 0.0)
+        told.append((worst.what + (f", the costliest of {len(members)}," if len(members) > 1 else ""), worst))
+    if locations and "location" in kinds:
+        told.append(("a log location", kinds["location"][0]))
+    return told
 
 
 def _forecast(what: str, rates: Rates, lost: Lost, detection: float, *, starts: bool) -> Forecast:

@@ -75,7 +75,7 @@ class PartitionOwnership:
             return False
         self.leaving |= {member}
         self.owners = inherit(self.owners, able) if able & set(self.owners) else assign(self.partitions, able)
-        self.asked |= {member}
+        self.asked |= {member, *self.owners}
         return True
 
     def left(self, member: str) -> None:
@@ -83,10 +83,9 @@ class PartitionOwnership:
         self.asked -= {member}
 
     def hand_over(self, moves: Mapping[int, str]) -> None:
-        """Have these partitions kept by other members, as far as they are there, until members change."""
-        before = set(self.owners)
+        """Have these partitions kept by other members, as far as they are there and stay, until members change."""
+        before, able = set(self.owners), self.members - self.leaving
         self.owners = tuple(
-            moves[partition] if moves.get(partition) in self.members else owner
-            for partition, owner in enumerate(self.owners)
+            moves[partition] if moves.get(partition) in able else owner for partition, owner in enumerate(self.owners)
         )
         self.asked = (self.asked - before) | set(self.owners)

@@ -9,6 +9,7 @@ Pure: a part of `FlowState`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.coordinator.history import History
@@ -16,6 +17,19 @@ from holdfast.coordinator.retention import Retention
 from holdfast.coordinator.sink_progress import SinkProgress
 from holdfast.coordinator.view_versions import ViewVersion, ViewVersions
 from holdfast.plan.dataflow import Dataflow
+
+
+@dataclass(frozen=True)
+class FormerLog:
+    """A log that a view had before it was edited, and that a sink must still be brought away from."""
+
+    since: int
+    """What a sink has: changes after this epoch are needed."""
+
+    upto: int
+    """The last epoch as of which it is needed."""
+
+    view: str
 
 
 class ViewEdits:
@@ -68,24 +82,29 @@ class ViewEdits:
         present = self._versions.present()
         return any(present.get(view, version) != version for view, version in self._declared.items())
 
-    def former(self) -> dict[ViewVersion, tuple[int, str]]:
-        """The logs that views had before and that sinks must still be brought away from, each with the epoch as of
-        which it is needed, and a view; those that the next epoch will replace among them."""
+    def former(self) -> dict[ViewVersion, FormerLog]:
+        """The logs that views had before and that sinks must still be brought away from; those that the next epoch
+        will replace among them, and those that an edit which was taken back has made live again."""
         last = self._history.last
-        found: dict[ViewVersion, tuple[int, str]] = {}
+        found: dict[ViewVersion, FormerLog] = {}
         for view, has in zip(self._sinks.views, self._sinks.epochs, strict=True):
             past = self._versions.of(view)
             if not past or (has is not None and has < 0):
                 continue
-            for span in past[self._versions.at(view, max(0, self._surely_has(last)) if has is None else has) :]:
+            needs = max(0, self._surely_has(last)) if has is None else has
+            for span in past[self._versions.at(view, needs) :]:
                 if span.last is not None or span.version != self._declared[view]:
                     upto = last if span.last is None else span.last
-                    found[span.version] = max(found.get(span.version, (-1, view)), (upto, view))
+                    log = FormerLog(min(max(needs, span.first), upto), upto, view)
+                    if (other := found.get(span.version)) is not None:
+                        last_view = view if upto >= other.upto else other.view
+                        log = FormerLog(min(log.since, other.since), max(upto, other.upto), last_view)
+                    found[span.version] = log
         return found
 
-    def former_traces(self) -> dict[str, int]:
-        """The traces of these logs, each with the epoch as of which it is needed."""
-        return {version.trace: upto for version, (upto, _) in self.former().items()}
+    def former_traces(self) -> dict[str, FormerLog]:
+        """The traces of these logs."""
+        return {version.trace: log for version, log in self.former().items()}
 
     def behind(self, views: Collection[str], lost: Mapping[int, int]) -> int | None:
         """The least epoch from which on a sink needs the present log of one of these views; None if none does.

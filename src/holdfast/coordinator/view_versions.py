@@ -23,7 +23,7 @@ Pure: history in, spans out. O(n) for n records.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.coordinator.folded import Folded
@@ -37,17 +37,35 @@ class ViewVersion:
     log: str
     types: tuple[str, ...]
     key: tuple[int, ...]
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """What its columns were called when it became the view's version; empty where that is not known. Under other names
+    it is the same version."""
 
     @property
     def trace(self) -> str:
         return f"{self.log}.rows"
 
     def to_json(self) -> dict[str, Any]:
-        return {"log": self.log, "types": list(self.types), "key": list(self.key)}
+        said = {"log": self.log, "types": list(self.types), "key": list(self.key)}
+        return {**said, "names": list(self.names)} if self.names else said
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> ViewVersion:
-        return ViewVersion(str(said["log"]), tuple(said["types"]), tuple(said["key"]))
+        return ViewVersion(str(said["log"]), tuple(said["types"]), tuple(said["key"]), tuple(said.get("names", ())))
+
+    def fits(self, other: ViewVersion) -> bool:
+        """Whether rows of this version can be read under the columns of another one: they are of the same types, and no
+        name has gone from one column to another."""
+        places = {name: place for place, name in enumerate(other.names)} if self.names else {}
+        return self.types == other.types and all(
+            places.get(name, place) == place for place, name in enumerate(self.names)
+        )
+
+    @property
+    def columns(self) -> str:
+        """Its columns, for people."""
+        names = self.names or ("",) * len(self.types)
+        return ", ".join(f"{name} {kind}".strip() for name, kind in zip(names, self.types, strict=True))
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,12 @@ class Span:
 def described(collections: Mapping[str, Mapping[str, Any]]) -> dict[str, ViewVersion]:
     """The versions that a log's description tells (``collections.json``)."""
     return {
-        name: ViewVersion(entry["fingerprint"], tuple(kind for _, kind in entry["fields"]), tuple(entry["key"]))
+        name: ViewVersion(
+            entry["fingerprint"],
+            tuple(kind for _, kind in entry["fields"]),
+            tuple(entry["key"]),
+            tuple(column for column, _ in entry["fields"]),
+        )
         for name, entry in collections.items()
     }
 
@@ -131,6 +154,15 @@ class ViewVersions:
     def present(self) -> dict[str, ViewVersion]:
         """What the views are, as the history says."""
         return {name: past[-1].version for name, past in self._spans.items() if past and past[-1].last is None}
+
+    def former(self, view: str, epoch: int, last: int, now: ViewVersion) -> tuple[Span, int] | None:
+        """The version that a view had as of ``epoch``, if that is another one than it has ``now``, and the epoch at
+        which it was edited after that. As of the ``last`` epoch a view is what it is declared to be: an edit that no
+        epoch has made yet is seen there."""
+        past = self._spans.get(view, ())
+        if epoch >= last or not past or past[index := self.at(view, epoch)].version == now:
+            return None
+        return past[index], past[index + 1].first if index + 1 < len(past) else last + 1
 
     def at(self, view: str, epoch: int) -> int:
         """Which of the view's spans its content as of ``epoch`` is of; the first for epochs before it."""

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 OnLoss: TypeAlias = Literal["replay", "terminate", "continue"]
 """What the loss of an executor means, to a flow or to a one-off query."""
 
-EpochPath: TypeAlias = Literal["resident", "task", "stages"]
+EpochPath: TypeAlias = Literal["resident", "task", "stages", "rounds"]
 """In which way an epoch was run."""
 
 Until: TypeAlias = Literal["idle"]

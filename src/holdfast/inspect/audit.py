@@ -20,6 +20,7 @@ from holdfast.foundation.atomic_files import is_temporary
 from holdfast.foundation.retries import attempts
 from holdfast.inspect.findings import AuditReport, Checked, Finding, Kind
 from holdfast.inspect.places import LOCAL, REPLICA, Place, Sizes, Working, check_one_flow, declared, live_traces
+from holdfast.log.branches import damaged, path_of
 from holdfast.log.lineage_copies import FoundLineage, orphans, records_of
 from holdfast.log.replica import is_true
 from holdfast.trace.cover import cover, covered
@@ -286,6 +287,7 @@ class Audit:
         other = [record for record in self.lineages[place].records if record.digest not in digests]
         if other and self.whole:
             self._found(place, Kind.STALE, f"the lineage of {len(other)} epochs that were abandoned")
+        self._judge_branches(place)
         self._judge_leftovers(place)
 
     def _judge_unknown(self, place: Place) -> None:
@@ -301,6 +303,10 @@ class Audit:
         for first, last in _ranges(sorted(lost)):
             message = f"the lineage of {_epochs(first, last)}, which is in none of these places"
             self._found(place, Kind.MISSING, message, first=first, last=last)
+
+    def _judge_branches(self, place: Place) -> None:
+        for name in damaged(place.location, ()):
+            self._found(place, Kind.DAMAGED, f"it does not say what branch '{name}' is", path=path_of(name))
 
     def _judge_leftovers(self, place: Place) -> None:
         path = place.location.local()
@@ -390,6 +396,5 @@ def _epochs(first: int, last: int) -> str:
     return f"epoch {first}" if first == last else f"epochs {first} to {last}"
 
 
-def _short(error: LogDamaged) -> str:
-    """Why, without the path, which the finding has."""
+def _short(error: LogDamaged) -> str:  # the finding has the path
     return str(error).partition("damaged: ")[2] or str(error)

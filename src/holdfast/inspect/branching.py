@@ -7,42 +7,81 @@ it: ``flow.branch``). State cannot be made again here: all of it must be readabl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from holdfast.errors import DeclarationError, EpochUnavailable, LogError, UnknownName
+from holdfast.coordinator.copy_plan import safe_point
+from holdfast.coordinator.history import History
+from holdfast.errors import (
+    DeclarationError,
+    EpochUnavailable,
+    HoldfastError,
+    LogDamaged,
+    LogError,
+    StoreError,
+    UnknownName,
+)
 from holdfast.foundation.nearest_name import did_you_mean
-from holdfast.inspect.places import Durable, Named, Place, Working, declared, live_traces, open_places, read_history
-from holdfast.log import branches
+from holdfast.foundation.retries import relisted
+from holdfast.inspect.places import (
+    Durable,
+    Named,
+    Place,
+    Working,
+    declared,
+    holding_of,
+    live_traces,
+    open_places,
+    read_history,
+)
+from holdfast.log import branches, header
+from holdfast.log.branch_location import BranchLocation, Reference
 from holdfast.log.branch_making import BranchMaking, is_readable
+from holdfast.log.branch_space import only_referred
 from holdfast.log.branches import BranchRecord
 from holdfast.log.linked_layers import link_traces
-from holdfast.log.snapshots import NAME
 from holdfast.log.working_directory import LogDirectory
 
 
 def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
-    """The branches of a log, by root, with the bytes that each has of its own: files that no other log has, too."""
+    """The branches of a log, by root, with the bytes that removing each would free in these places."""
     _, places = open_places(named)
+    known = sorted(_known(places).values(), key=lambda each: (each.root, each.name))
+    held: Mapping[Durable, Callable[[str], list[Reference]]] = {}
+    with suppress(HoldfastError):  # a log that is damaged still has its branches; their sizes are not known then
+        held = relisted(lambda: _held_layers(places)) if known else {}
     return [
         {
             "name": each.name,
             "root": each.root,
             "digest": each.digest,
             "created": each.created,
-            "bytes": sum(_own_bytes(place, each.name) for place in _apart(places)),
+            "bytes": sum(_own_bytes(place, each.name) for place in _apart(places))
+            + sum(one.size for find in held.values() for one in find(each.name)),
             "approximate": each.approximate,
         }
-        for each in sorted(_known(places).values(), key=lambda each: (each.root, each.name))
+        for each in known
     ]
 
 
 def _known(places: Sequence[Place]) -> dict[str, BranchRecord]:
+    """The branches that there are. A working directory counts unless another driver has claimed the log since."""
+    claimed = max(
+        (claim.term for place in places if isinstance(place, Durable) for claim in place.replica.claims()), default=0
+    )
     found: dict[str, BranchRecord] = {}
     for place in places:
-        found |= branches.read_branches(place.location)
+        if not isinstance(place, Working) or claimed <= branches.noted_term(place.directory):
+            found |= branches.read_branches(place.location)
+    return found
+
+
+def _damaged(places: Sequence[Place], known: Collection[str]) -> dict[str, LogDamaged]:
+    found: dict[str, LogDamaged] = {}
+    for place in places:
+        found |= branches.damaged(place.location, known)
     return found
 
 
@@ -56,18 +95,37 @@ def _own_bytes(place: Place, name: str) -> int:
     return branches.blobs(place.location, name) if path is None else branches.local_bytes(path, name)
 
 
+def _held_layers(places: Sequence[Place]) -> dict[Durable, Callable[[str], list[Reference]]]:
+    """Log location → what a branch, by name, keeps there that the log itself has no use for any more."""
+    replicas = [place for place in places if isinstance(place, Durable)]
+    traces = live_traces(places, declared(places))
+    # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
+    listed = {place: {trace: place.layers(trace) for trace in traces} for place in replicas}
+    history, lineage = read_history(places)
+    holdings = {place: holding_of(layers, history, lineage[place]) for place, layers in listed.items()}
+    last = history.last
+    live = min(safe_point(list(holdings.values()), traces, last, 1), last - 1)
+
+    def find(place: Durable, name: str) -> list[Reference]:
+        try:
+            return only_referred(BranchLocation(place.location, name).references(), holdings[place].layers, last, live)
+        except (StoreError, LogDamaged):
+            return []
+
+    return {place: partial(find, place) for place in replicas}
+
+
 def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> BranchRecord:
     """Make a branch as of an epoch, by default the last."""
     with _locked(named) as (flow, working, places):
         known = _known(places)
         if name in known:
             raise DeclarationError(f"log {working.uri}: there is a branch '{name}' already", branch=name)
-        if not NAME.fullmatch(name) or name == "main":
-            raise DeclarationError(
-                f"log {working.uri}: a branch's name is made of letters, digits, '.', '_' and '-', and is not 'main'; "
-                f"found {name!r}",
-                branch=name,
-            )
+        damaged = _damaged(places, known)
+        if name in damaged:
+            raise damaged[name]
+        if (why := branches.why_not(name, [*known, *damaged])) is not None:
+            raise DeclarationError(f"log {working.uri}: {why}", branch=name)
         history, _ = read_history(places)
         root = history.last if at is None else at
         if not history.first <= root <= history.last or root < 0:
@@ -76,22 +134,15 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
                 f"{history.last}",
                 epoch=root,
             )
-        kept, digests = declared(places), history.digests()
+        kept = declared(places)
         shared = set(live_traces([working], kept))
-        needed = [working.layers(trace) for trace in shared]
-        able = [
-            each for each in range(root, history.last) if all(is_readable(names, digests, each) for names in needed)
-        ]
-        if root < history.last and root not in able:
-            earliest = min(able, default=history.last)
-            raise EpochUnavailable(
-                f"log {working.uri}: state as of epoch {root} was compacted; the earliest epoch from which a branch "
-                f"can be made here is {earliest}. The flow itself (flow.branch) can make state again",
-                epoch=root,
-                earliest=earliest,
-            )
+        _check_readable(working, shared, history, root)
+        _check_safe(places, shared, history, root)
         # A driver that closes a flow tells its sources that they may forget all that is safe.
         record = BranchRecord(name, flow, root, history[root].digest, time.time(), history.last)
+        for place in places:
+            if isinstance(place, Durable):
+                branches.remove_from(place.location, name)  # what is left of one that had the name before
         making = BranchMaking(record, history, shared, kept)
         traces = branches.directory_of(working.directory, name) / "traces"
         making.work_in(working.directory, partial(link_traces, working.layers_directory, traces))
@@ -103,14 +154,53 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
         return record
 
 
+def _check_readable(working: Working, shared: Collection[str], history: History, root: int) -> None:
+    """`EpochUnavailable` unless the working directory has all state as of the root."""
+    digests = history.digests()
+    needed = [working.layers(trace) for trace in shared]
+    if all(is_readable(names, digests, root) for names in needed):
+        return
+    later = range(root + 1, history.last + 1)
+    earliest = next((each for each in later if all(is_readable(names, digests, each) for names in needed)), None)
+    if earliest is None:
+        raise EpochUnavailable(
+            f"log {working.uri}: it has not all state as of epoch {root}, nor of a later one: somebody drove the flow "
+            "elsewhere since, or layers are missing here; open the flow (flow.branch), which fetches what is missing",
+            epoch=root,
+        )
+    raise EpochUnavailable(
+        f"log {working.uri}: state as of epoch {root} was compacted; the earliest epoch from which a branch can be "
+        f"made here is {earliest}. retain={history.last - root} (or more) would have kept it. The flow itself "
+        "(flow.branch) can make state again",
+        epoch=root,
+        earliest=earliest,
+    )
+
+
+def _check_safe(places: Sequence[Place], shared: Collection[str], history: History, root: int) -> None:
+    """`LogError` unless some location holds all that the branch refers to: else the branch would be lost together with
+    the working directory."""
+    digests = history.digests()
+    replicas = [place for place in places if isinstance(place, Durable)]
+    if any(all(is_readable(place.layers(trace), digests, root) for trace in shared) for place in replicas):
+        return
+    raise LogError(
+        f"log {places[0].uri}: epoch {root} is not safe: no log location that was given has all of it, so a branch "
+        "could not be kept. Run the flow until it is (flow.wait_safe), or give all log locations",
+        path=places[0].uri,
+        epoch=root,
+    )
+
+
 def remove_branch(named: Sequence[Named], name: str) -> None:
     """Remove a branch with all that it alone has."""
     with _locked(named) as (_, working, places):
         known = _known(places)
-        if name not in known:
+        if name not in known and name not in _damaged(places, known):
             raise UnknownName(f"log {working.uri}: branch '{name}' not found{did_you_mean(name, known)}", name=name)
         own = branches.directory_of(working.directory, name)
-        LogDirectory.open(own, exclusive=True).close()  # nobody runs the branch
+        if (own / header.FILE).exists():
+            LogDirectory.open(own, exclusive=True).close()  # nobody runs the branch
         for place in places:
             place.location.remove(branches.path_of(name))
         for place in places:

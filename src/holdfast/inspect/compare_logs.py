@@ -22,16 +22,17 @@ MAIN = "main"
 
 
 def compared(
-    here: ViewLog,
-    there: ViewLog,
+    here: tuple[ViewLog, int],
+    there: tuple[ViewLog, int],
     view: str,
     at: int,
     names: tuple[str, str],
     by: str | Sequence[str] | None = None,
 ) -> Comparison:
-    """Where two logs differ as of an epoch; ``names``: what they are called."""
-    columns = [field.name for field in here.fields]
-    kinds = [[(field.name, field.type) for field in log.fields] for log in (here, there)]
+    """Where two logs differ, each as of the epoch that it comes with: what they had as of epoch ``at``. ``names``: what
+    they are called."""
+    columns = [field.name for field in here[0].fields]
+    kinds = [[(field.name, field.type) for field in log.fields] for log, _ in (here, there)]
     if kinds[0] != kinds[1]:
         said = [", ".join(f"{name} {kind}" for name, kind in each) for each in kinds]
         raise DeclarationError(
@@ -40,7 +41,7 @@ def compared(
             view=view,
         )
     if by is None:
-        key = [columns[place] for place in here.spec.key]
+        key = [columns[place] for place in here[0].spec.key]
         key = key if len(key) < len(columns) else []
     else:
         key = [by] if isinstance(by, str) else list(by)
@@ -48,7 +49,7 @@ def compared(
         arguments.text(f"view '{view}'", "by", each, "a column")
         if each not in columns:
             raise UnknownName(f"view '{view}': column '{each}' not found{did_you_mean(each, columns)}", name=each)
-    rows = compare_logs(here, there, at, [columns.index(each) for each in key])
+    rows = compare_logs(*here, *there, [columns.index(each) for each in key])
     return Comparison(view, at, *names, tuple(key), rows)
 
 
@@ -67,16 +68,16 @@ def compare_branches(
     with first, second:
         last = min(first.epoch, second.epoch) if at is None else at
 
-        def beside(mine: ViewLog, epoch: int) -> Comparison:
-            return second.with_log(view, epoch, partial(compare, mine))
+        def beside(at: int, mine: ViewLog, then: int) -> Comparison:
+            mine.check(view, then)
+            return second.with_log(view, at, partial(compare, at, (mine, then)))
 
-        def compare(mine: ViewLog, others: ViewLog, epoch: int) -> Comparison:
-            mine.check(view, epoch)
-            others.check(view, epoch)
-            return compared(mine, others, view, epoch, (here, there), by)
+        def compare(at: int, mine: tuple[ViewLog, int], others: ViewLog, then: int) -> Comparison:
+            others.check(view, then)
+            return compared(mine, (others, then), view, at, (here, there), by)
 
         for epoch in [last] if since is None else range(since + 1, last + 1):
-            yield first.with_log(view, epoch, beside)
+            yield first.with_log(view, epoch, partial(beside, epoch))
 
 
 def branch_of(log: Named, name: str) -> Named:

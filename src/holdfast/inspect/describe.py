@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding, reached, safe_point, trusting
-from holdfast.coordinator.forecast import Rates, forecasts
+from holdfast.coordinator.forecast import Circumstances, Rates, forecasts, most_telling
 from holdfast.coordinator.rewinds import Rewinds
 from holdfast.errors import EpochUnavailable, LogDamaged
 from holdfast.foundation.retries import relisted
@@ -23,13 +23,13 @@ from holdfast.inspect.places import (
     Named,
     Place,
     declared,
+    holding_of,
     live_traces,
     open_places,
     read_history,
     running,
 )
 from holdfast.log.location import Location
-from holdfast.log.replica import is_true
 from holdfast.results.flow_results import RewindInfo
 from holdfast.trace.cover import cover
 from holdfast.trace.name import ALL, LayerName
@@ -56,10 +56,7 @@ def _describe(flow: str, places: Sequence[Place], min_replicas: int) -> dict[str
     history, lineage = read_history(places)
     last = history.last
     holdings = {
-        place: Holding(
-            {trace: {n: size for n, size in layers[trace].items() if is_true(n, history)} for trace in traces},
-            lineage[place],
-        )
+        place: holding_of({trace: layers[trace] for trace in traces}, history, lineage[place])
         for place, layers in listed.items()
     }
     local = next((place for place in places if place.level == LOCAL), None)
@@ -101,8 +98,11 @@ def _crash_now(
         rates = rates.known(place.rates())
     if last < 0 or rates == Rates():
         return []
-    found = forecasts(rates, holdings, traces, last, stays=True, members={})
-    return [{**asdict(each), "shown": str(each)} for each in found]
+    known = next((said for place in places if (said := place.circumstances()) is not None), Circumstances())
+    beside = [place.uri for place in places if place.level == LOCAL]
+    found = forecasts(rates, holdings, traces, last, known, beside)
+    shown = {each.what: title for title, each in most_telling(found)}
+    return [{**asdict(each), "title": shown.get(each.what), "shown": str(each)} for each in found]
 
 
 def _claim(replicas: Sequence[Place]) -> dict[str, Any] | None:

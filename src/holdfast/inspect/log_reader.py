@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -45,8 +46,8 @@ from holdfast.plan.nodes import Field
 from holdfast.plan.types import arrow_type
 from holdfast.queries.subscription import Subscription, batch_end, check_since, pause
 from holdfast.results.view_results import Found
-from holdfast.runtime.view_changes import LoggedSpan, as_table, changes_since
-from holdfast.task.key_lookup import answer, key_columns, question
+from holdfast.runtime.view_changes import LoggedSpan, as_it_was, as_table, changes_since, not_kept
+from holdfast.task.key_lookup import answer, key_columns, question, suited
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain, covered
 from holdfast.trace.layer import retain
@@ -78,8 +79,8 @@ class _Look:
     before: Mapping[str, ViewVersion] | None
     """What views were at first, where the history does not say so."""
 
-    logs: dict[str, ViewLog] = field(default_factory=dict)
-    """The logs that were found in the working directory."""
+    logs: dict[tuple[str, str], ViewLog] = field(default_factory=dict)
+    """(View, trace) → the logs that were found in the working directory."""
 
 
 class LogReader:
@@ -189,8 +190,9 @@ class LogReader:
         asked = question(view, _fields(entry), entry["key"], keys, key, scan)
 
         def read(kept: ViewLog, epoch: int) -> Found:
-            rows = answer(kept, kept.trace(self._covers, epoch), asked)
-            return Found(view, epoch, _present(rows, entry), asked.scan)
+            fit = suited(asked, kept)
+            rows = answer(kept, kept.trace(self._covers, epoch), fit)
+            return Found(view, epoch, _present(rows, entry), fit.scan)
 
         return self._read(view, at, read)
 
@@ -240,12 +242,27 @@ class LogReader:
         self._entry(self._look, view)
         followed = LogReader(*self._named)
         start = check_since(view, since, followed.epoch)
+        given = followed._look.chain.digest(start)
 
         def pull(after: int) -> tuple[pa.Table, int] | None:
+            nonlocal given
             if self._closed:
                 return None
             upto = batch_end(after, followed.refresh())
-            return None if upto <= after else (followed._changes(view, after, upto), upto)
+            chain = followed._look.chain
+            if given is not None and (after > chain.end or chain.digest(after) not in (None, given)):
+                raise EpochUnavailable(
+                    f"view '{view}', subscription: epoch {after}, up to which changes were given, is not what it was: "
+                    "the flow was recovered without it; read the view anew, and subscribe since the epoch of that",
+                    view=view,
+                    epoch=after,
+                    latest=chain.end,
+                )
+            if upto <= after:
+                return None
+            found = followed._changes(view, after, upto)
+            given = chain.digest(upto)
+            return found, upto
 
         return Subscription(view, start, pull, lambda: self._closed, pause, followed.close, timeout)
 
@@ -293,7 +310,10 @@ class LogReader:
         epoch = self._epoch(look, view, at)
         problem: HoldfastError | None = None
         for _ in range(_ATTEMPTS):
-            kept = self._log(look, view)
+            entry, as_of, edited = self._as_it_was(look, view, epoch)
+            if edited is not None:
+                return self._read_former(look, view, entry, as_of, read, not_kept(view, epoch, edited))
+            kept = self._log(look, view, entry)
             if kept is None:
                 break
             try:
@@ -306,7 +326,37 @@ class LogReader:
             look = self._again(look)
         if problem is not None and len(self._places) == 1:
             raise problem
-        return read(self._gathered(look, view, epoch), epoch)
+        return read(self._gathered(look, view, epoch, self._entry(look, view)), epoch)
+
+    def _as_it_was(self, look: _Look, view: str, epoch: int) -> tuple[Mapping[str, Any], int, int | None]:
+        """How a view is kept, or was as of an epoch before it was edited; the epoch as of which that is to be read; and
+        the epoch at which it was edited after that."""
+        entry = self._entry(look, view)
+        if epoch >= look.history.last or entry["kind"] != "view":
+            return entry, epoch, None
+        versions, now = ViewVersions(look.history, look.before), described({view: entry})[view]
+        if (former := versions.former(view, epoch, look.history.last, now)) is None:
+            return entry, epoch, None
+        version, as_of = as_it_was(view, epoch, former, now)
+        return {**entry, "fingerprint": version.log, "key": list(version.key)}, as_of, former[1]
+
+    def _read_former(
+        self,
+        look: _Look,
+        view: str,
+        entry: Mapping[str, Any],
+        epoch: int,
+        read: Callable[[ViewLog, int], T],
+        gone: EpochUnavailable,
+    ) -> T:
+        """The same of the log that it had before it was edited: ``gone`` if its rows of then are in no place."""
+        with suppress(LogDamaged, LogUnreadable, EpochUnavailable):
+            if (kept := self._log(look, view, entry)) is not None:
+                return read(kept, epoch)
+        try:
+            return read(self._gathered(look, view, epoch, entry), epoch)
+        except (LogDamaged, EpochUnavailable) as error:
+            raise gone from error
 
     def _again(self, before: _Look) -> _Look:
         """Look at the log again, and stay at the epoch."""
@@ -343,15 +393,16 @@ class LogReader:
             )
         return epoch
 
-    def _log(self, look: _Look, view: str) -> ViewLog | None:
+    def _log(self, look: _Look, view: str, entry: Mapping[str, Any]) -> ViewLog | None:
         """The log of a view in a working directory; None if it is in none."""
-        if (known := look.logs.get(view)) is not None:
-            return known
-        entry = self._entry(look, view)
         trace = _trace(entry)
+        if (known := look.logs.get((view, trace))) is not None:
+            return known
         for place in self._places:
             if isinstance(place, Working) and trace in place.traces():
-                found = look.logs[view] = self._described(view, entry, place.layers_directory / trace, look.chain)
+                found = look.logs[view, trace] = self._described(
+                    view, entry, place.layers_directory / trace, look.chain
+                )
                 return found
         return None
 
@@ -364,9 +415,8 @@ class LogReader:
             raise LogDamaged(f"log {uri}: collections.json does not describe view '{view}'", path=uri) from error
         return ViewLog(str(directory), spec, fields, chain)
 
-    def _gathered(self, look: _Look, view: str, epoch: int) -> ViewLog:
+    def _gathered(self, look: _Look, view: str, epoch: int, entry: Mapping[str, Any]) -> ViewLog:
         """The log of a view in layers that were fetched from all places."""
-        entry = self._entry(look, view)
         trace = _trace(entry)
         with self._lock:
             self._check_open()

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from holdfast.coordinator.forecast import Rates
+from holdfast.coordinator.copy_plan import Holding
+from holdfast.coordinator.forecast import Circumstances, Rates
 from holdfast.coordinator.history import History
 from holdfast.coordinator.true_history import choose
 from holdfast.errors import LogDamaged, LogError, LogForeign
@@ -34,7 +35,7 @@ from holdfast.log.lineage_copies import (
     records_of,
 )
 from holdfast.log.location import LocalLocation, Location, open_location
-from holdfast.log.replica import Replica, layer_path
+from holdfast.log.replica import Replica, is_true, layer_path
 from holdfast.log.working_directory import LogDirectory
 from holdfast.trace.cover import Chain
 from holdfast.trace.layer import verify_layer
@@ -79,6 +80,13 @@ class Place(ABC):
             return Rates.from_json(self.replica.read_rates())
         except (LogDamaged, ValueError, TypeError):
             return Rates()
+
+    def circumstances(self) -> Circumstances | None:
+        """What decides how much a loss takes along, as this place says; None if it does not, or cannot be read."""
+        try:
+            return Circumstances.from_json(self.replica.read_rates()["known"])
+        except (LogDamaged, KeyError, ValueError, TypeError, AttributeError):
+            return None
 
     @abstractmethod
     def lineage(self, known: Collection[str] = ()) -> FoundLineage:
@@ -275,6 +283,17 @@ def live_traces(places: Sequence[Place], kept: dict[str, Any]) -> list[str]:
 
 
 # -- their history ----------------------------------------------------------------------------------------------------
+
+
+def holding_of(listed: Mapping[str, Sizes], history: History, lineage: int) -> Holding:
+    """What a place holds of a history: of the layers that were ``listed`` there, by trace, those that are true."""
+    return Holding(
+        {
+            trace: {name: size for name, size in sizes.items() if is_true(name, history)}
+            for trace, sizes in listed.items()
+        },
+        lineage,
+    )
 
 
 def read_history(places: Sequence[Place]) -> tuple[History, dict[Place, int]]:

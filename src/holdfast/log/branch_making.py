@@ -100,5 +100,5 @@ def _described(kept: Mapping[str, Any], shared: Collection[str]) -> dict[str, An
     collections = {
         name: entry for name, entry in kept.get("collections", {}).items() if entry["fingerprint"] in operators
     }
-    rest: dict[str, Any] = {key: kept[key] for key in ("session", "sources", "before") if key in kept}
+    rest: dict[str, Any] = {key: kept[key] for key in ("session", "sources", "before", "versions") if key in kept}
     return {"collections": collections, "operators": operators, **rest}

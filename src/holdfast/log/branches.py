@@ -2,9 +2,18 @@
 
     <log>/branches/<name>/branch.json      {"name", "flow", "root", "digest", "created", "released", "approximate"?}
     <log>/branches/<name>/…                a log: working directory, log location, or both, as the parent's
+    <log>/branches/term.json               {"term"}, in the working directory: see below
 
 ``<log>`` is the parent's working directory and each of its locations. A branch is there if any place has its
-``branch.json``, which is written last and removed first: a directory without it anywhere is what a crash left.
+``branch.json`` and its lineage. The first is written last and removed first: a directory that has it nowhere is what a
+crash left. A place that has it alone was told the name, and nobody opened the branch there since: that place does not
+know whether the branch is still there.
+
+A working directory on another host is not told when a branch is removed. It counts if nobody else has driven the log
+since: ``term.json`` says in which term a driver here knew all branches.
+
+A ``branch.json`` that is there and does not read is damage, and not what a crash left: what it stands for is left alone
+until the branch is removed by name.
 
 What is shared: in the working directory layers are hard links (`log/linked_layers.py`), in a location they are
 references that the parent honours (`log/branch_location.py`). The history of the branch is the parent's up to the root;
@@ -19,7 +28,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +39,10 @@ from holdfast.log import header
 from holdfast.log.branch_location import DIRECTORY
 from holdfast.log.branch_location import FILE as REFERENCES
 from holdfast.log.location import Location
+from holdfast.log.snapshots import NAME
 
 FILE = "branch.json"
+_TERM = "term.json"
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,20 @@ class BranchRecord:
             raise LogDamaged(f"{place}/{path}: it is no branch: {error}", path=path) from None
 
 
+def why_not(name: str, known: Collection[str]) -> str | None:
+    """Why no branch can be made with this name, beside those that there are; None if one can."""
+    if not NAME.fullmatch(name):
+        return f"a branch's name is made of letters, digits, '.', '_' and '-', not {name!r}"
+    if name.lower() == "main":
+        return f"'{name}' is the flow itself; take another name"
+    if name.lower() == _TERM:
+        return f"'{name}' is a file of the log; take another name"
+    alike = next((each for each in known if each.lower() == name.lower()), None)
+    if alike is not None:
+        return f"there is a branch '{alike}', and not every file system tells '{name}' from that; take another name"
+    return None
+
+
 def branch_flow(flow: str, name: str) -> str:
     """The name of the flow that a branch is."""
     return f"{flow}/{name}"
@@ -87,26 +112,62 @@ def path_of(name: str) -> str:
 
 
 def read_branches(location: Location) -> dict[str, BranchRecord]:
-    """The branches that a location has; a file that does not read is left out."""
+    """The branches that a location has; a name without a log, and a file that does not read, are left out."""
     found = {}
     for name in location.directories(DIRECTORY):
         with suppress(FileNotFoundError, LogDamaged):
-            found[name] = BranchRecord.from_bytes(location.read(path_of(name)), location.uri, path_of(name))
+            record = BranchRecord.from_bytes(location.read(path_of(name)), location.uri, path_of(name))
+            if location.list(f"{DIRECTORY}/{name}/lineage"):
+                found[name] = record
     return found
 
 
 def read_local(log: Path) -> dict[str, BranchRecord]:
-    """The branches that a working directory has."""
+    """The branches that a working directory has; a name without a log is left out."""
     found = {}
     for path in sorted((log / DIRECTORY).glob(f"*/{FILE}")):
         with suppress(FileNotFoundError, LogDamaged):
-            found[path.parent.name] = BranchRecord.from_bytes(path.read_bytes(), str(log), str(path))
+            record = BranchRecord.from_bytes(path.read_bytes(), str(log), str(path))
+            if (path.parent / "lineage" / "log.jsonl").exists():
+                found[path.parent.name] = record
     return found
 
 
-def leftovers(location: Location, known: set[str]) -> list[str]:
+def note_term(log: Path, term: int) -> None:
+    """The driver of this term knows all branches, and its working directory has them."""
+    replace_file(log / DIRECTORY / _TERM, header.to_text({"term": term}).encode())
+
+
+def remove_term(log: Path) -> None:
+    """There are no branches that a term could be noted of."""
+    (log / DIRECTORY / _TERM).unlink(missing_ok=True)
+
+
+def noted_term(log: Path) -> int:
+    """The term that was noted last; 0 if none was."""
+    try:
+        said = header.from_text((log / DIRECTORY / _TERM).read_bytes(), str(log), f"{DIRECTORY}/{_TERM}").get("term")
+    except (FileNotFoundError, LogDamaged):
+        return 0
+    return said if isinstance(said, int) else 0
+
+
+def leftovers(location: Location, known: Collection[str]) -> list[str]:
     """Directories of branches that there are not: what a crash left."""
     return [name for name in location.directories(DIRECTORY) if name not in known]
+
+
+def damaged(location: Location, known: Collection[str]) -> dict[str, LogDamaged]:
+    """Branches, beside those that are known, of which a location has a ``branch.json`` that does not read."""
+    found = {}
+    for name in leftovers(location, known):
+        try:
+            BranchRecord.from_bytes(location.read(path_of(name)), location.uri, path_of(name))
+        except FileNotFoundError:
+            continue
+        except LogDamaged as error:
+            found[name] = error
+    return found
 
 
 def write_local(log: Path, record: BranchRecord) -> None:

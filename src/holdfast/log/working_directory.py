@@ -8,6 +8,7 @@
     <log>/rates.json            how fast the flow is, for forecasts
     <log>/clock.json            by how much the clocks of this host differ
     <log>/traces/<fingerprint>.<suffix>/      the layers of one trace; under a lease, see `fencing.py`
+    <log>/rounds/               while an epoch runs rounds of loops as jobs: what is known between them
 
 Invariant: whoever holds the lock is the only writer of everything but layers. Layers need no lock, since their names
 say what they are; the lock is there so that two drivers do not both think that the next epoch is theirs. A driver that
@@ -19,6 +20,7 @@ a reader sees the old or the new one.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +30,7 @@ from holdfast.foundation.os_errors import fix
 from holdfast.log import fencing, header
 
 _OWN = (
-    header.FILE, "lock", "collections.json", "members.json", "rates.json", "clock.json", "lineage", "traces",
+    header.FILE, "lock", "collections.json", "members.json", "rates.json", "clock.json", "lineage", "traces", "rounds",
     # A log location is often the same directory.
     "claims", "damaged", "layers", "roster", "branches",
     # One of a branch says what it is.
@@ -76,6 +78,7 @@ class LogDirectory:
             if exclusive:
                 remove_temporary(place)
                 remove_temporary(place / "lineage")
+                shutil.rmtree(place / "rounds", ignore_errors=True)
                 if (_read_json(place / header.FILE) or {}).get("format") != header.FORMAT:
                     _write_json(place / header.FILE, header.header_of(name))
             directory = LogDirectory(place, name, lock)

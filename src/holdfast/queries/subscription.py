@@ -2,7 +2,8 @@
 
 A subscription reads the log at its own pace, so a slow one holds nobody back, and nothing is buffered for it but what
 it read last. Its `epoch` is a place in the log: whoever subscribes again with ``since=epoch`` goes on there, and misses
-and repeats nothing. It can fall behind as far as the flow retains; then `EpochUnavailable` says where changes begin.
+and repeats nothing, if the epoch was safe: one that was not may have been lost, and its number be another's. It can
+fall behind as far as the flow retains; then `EpochUnavailable` says where changes begin.
 
 Where changes come from, and how to wait for more, is the caller's to say: `Flow.subscribe` is woken by the epoch that
 completes, `LogReader.subscribe` looks again and again.
@@ -19,7 +20,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from holdfast.errors import EpochUnavailable
+from holdfast.errors import EpochUnavailable, HoldfastError
 from holdfast.results.view_results import Changes
 from holdfast.trace import physical
 
@@ -72,13 +73,21 @@ class Subscription(Iterator[Changes]):
                 self._given = change.epoch if self._ready else self._read
                 return change
             over = self._ended()  # asked first: what came before the end is given
-            if (found := self._pull(self._read)) is not None:
+            try:
+                found = self._pull(self._read)
+            except HoldfastError:
+                if self._closed:
+                    break  # in the middle of it
+                raise
+            if found is not None:
                 table, self._read = found
                 self._ready.extend(_by_epoch(self.view, table))
                 if not self._ready:
                     self._given = self._read
                 continue
             left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+            if over:
+                self.close()
             if over or left <= 0:
                 break
             self._wait(empty, min(left, _LONGEST_PAUSE))

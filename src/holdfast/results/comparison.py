@@ -33,7 +33,8 @@ class Comparison:
 
     rows: pa.Table = field(repr=False)
     """The rows that differ: the view's columns, ``_side`` (``here`` or ``there``), ``_change`` (``here``, ``there``, or
-    ``changed``, where the other side has a row of the same key), and ``_count``, how many copies it has more."""
+    ``changed``, where the other side has a row of the same key), and ``_count``, how many copies it has more. Where the
+    view has a column of such a name, the added one has a further ``_``."""
 
     frame: DataFrame | None = field(default=None, repr=False, compare=False)
     """The same as a Spark DataFrame; None where it was found without Spark."""
@@ -52,7 +53,7 @@ class Comparison:
         return {**found, "changed": len(np.unique(ranks))}
 
     def _of(self, change: str) -> pa.Table:
-        return self.rows.filter(pc.equal(self.rows.column("_change"), change))
+        return self.rows.filter(pc.equal(self.rows.column(-2), change))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -62,7 +63,7 @@ class Comparison:
             "here": self.here,
             "there": self.there,
             "key": list(self.key),
-            **self.counts,
+            "counts": self.counts,
             "rows": self.rows.to_pylist(),
         }
 
@@ -78,18 +79,15 @@ class Comparison:
         ]
         if self.key:
             lines.append(f"  changed, by {', '.join(self.key)}: {counts['changed']:,}")
-        shown = self.rows.slice(0, _SHOWN).to_pylist()
-        lines += [f"    {_sign(row)} {_values(row)}" for row in shown]
+        lines += [_line(row) for row in self.rows.slice(0, _SHOWN).to_pylist()]
         if self.rows.num_rows > _SHOWN:
             lines.append(f"    … and {self.rows.num_rows - _SHOWN:,} rows more")
         return "\n".join(lines)
 
 
-def _sign(row: Mapping[str, Any]) -> str:
-    return "-" if row["_side"] == "here" else "+"
-
-
-def _values(row: Mapping[str, Any]) -> str:
-    own = {name: value for name, value in row.items() if not name.startswith("_")}
-    times = f" ({row['_count']} times)" if row["_count"] > 1 else ""
-    return ", ".join(f"{name}={value!r}" for name, value in own.items()) + times
+def _line(row: Mapping[str, Any]) -> str:
+    """A row that differs, for people; what is told of it is behind its own columns."""
+    *own, (_, side), _, (_, count) = row.items()
+    times = f" ({count} times)" if count > 1 else ""
+    sign = "-" if side == "here" else "+"
+    return f"    {sign} {', '.join(f'{name}={value!r}' for name, value in own)}{times}"

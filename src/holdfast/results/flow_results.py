@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
-from holdfast.coordinator.forecast import Forecast
+from holdfast.coordinator.forecast import Forecast, most_telling
 from holdfast.coordinator.lineage import Lineage
 from holdfast.foundation.choices import EpochPath
 from holdfast.foundation.counted import counted
@@ -67,7 +67,8 @@ class Epoch:
 
     path: EpochPath = "stages"
     """In which way it was run: ``"resident"`` by a task that stays, ``"task"`` as a job of one task, ``"stages"`` as a
-    job with exchanges. All three write the same layers."""
+    job with exchanges, ``"rounds"`` so, too, with large rounds of loops as jobs of their own. All write the same
+    layers."""
 
     rounds: dict[str, int] = field(default_factory=dict)
     """View → how many rounds its loop ran, the longest if it has several. A loop that several views share counts for
@@ -513,7 +514,7 @@ class Status:
             ("sinks", first_names([f"{sink.view} → {sink.kind}" for sink in self.sinks]) or "none"),
             ("latency", str(self.latency)),
         ]
-        found += [(f"a crash of {each.what}", str(each)) for each in self.crash_now[:2]]
+        found += [(f"a loss of {title}", str(each)) for title, each in most_telling(self.crash_now, locations=False)]
         if self.owed:
             found.append(("rewound", f"the input of {self.owed:,} epochs is still to be taken again"))
         return found if self.approximate is None else [*found, ("exact", f"no: {self.approximate}")]

@@ -69,6 +69,10 @@ class Background:
         finally:
             self.busy = False
 
+    def ends_within(self, seconds: float) -> bool:
+        """For a pass that waits for something: whether it is told to end, within this time."""
+        return self._closing.wait(seconds)
+
     def stop(self) -> None:
         """Have the thread end after the pass at work, without waiting for that."""
         self._closing.set()

@@ -42,6 +42,13 @@ class BranchRoots:
         if isinstance(at, datetime):
             moment = int(at.timestamp() * 1e6)
             before = [record.epoch for record in history if record.clock <= moment]
+            if not before and history.base is None:
+                raise EpochUnavailable(
+                    f"flow '{self._name}': it had no epoch yet at {at}: epoch {history.first} is its first, at "
+                    f"{datetime.fromtimestamp(history[history.first].clock / 1e6).astimezone()}",
+                    epoch=history.first - 1,
+                    earliest=history.first,
+                )
             if not before:
                 raise self._gone(history.first - 1, history.first, f"what was at {at}")
             return before[-1]

@@ -7,7 +7,7 @@ Making one copies no layer. Its steps, each of which only adds:
 3. each location gets references to its own layers as of the root, and the lineage;
 4. each location and the working directory get ``branch.json``: from the first of these on, the branch is there.
 
-`runtime/branch_roots.py` says from which epochs there can be one.
+`runtime/branch_roots.py` says from which epochs there can be one, `runtime/branch_sizes.py` what each holds.
 
 A crash before step 4 leaves directories of a branch that is not there; opening the flow removes them.
 
@@ -21,14 +21,13 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from holdfast.coordinator import events
-from holdfast.coordinator.copy_plan import trusting
 from holdfast.coordinator.history import History
 from holdfast.errors import (
     DeclarationError,
@@ -41,20 +40,18 @@ from holdfast.foundation import failpoints
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
 from holdfast.log import branches, header
-from holdfast.log.branch_location import DIRECTORY, BranchLocation, Reference
+from holdfast.log.branch_location import DIRECTORY
 from holdfast.log.branch_making import BranchMaking
 from holdfast.log.branches import BranchRecord
 from holdfast.log.host_paths import host_path, scattered, traces_of
 from holdfast.log.linked_layers import link_traces
-from holdfast.log.location import Location
-from holdfast.log.replica import layer_path
-from holdfast.log.snapshots import NAME
+from holdfast.log.location import LocalLocation, Location
 from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
 from holdfast.runtime.branch_roots import BranchRoots
+from holdfast.runtime.branch_sizes import BranchSizes
 from holdfast.runtime.open_flow import OpenFlow
-from holdfast.trace.cover import garbage
 
 _LOG = logger("holdfast.recovery")
 
@@ -75,100 +72,108 @@ class Branches:
         self._locations = list(flow.compiled.declared.locations)
         self._state = flow.state
         self._roots = BranchRoots(flow)
+        self._sizes = BranchSizes(flow, self._missed)
         self._known: dict[str, BranchRecord] = {}
+        self._damaged: dict[str, LogDamaged] = {}
+        """What is wrong with branches of which no place says what they are."""
+
+        self._complete = False
+        """Whether all locations have said which branches they have."""
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def load(self) -> Collection[str] | None:
         """Read what all places have, and have those that lack one say it; remove what a crash left. The branches that
-        there are. Where a location does not answer nothing is removed, and the answer is None: it may be the one that
-        knows."""
-        found: dict[str, BranchRecord] = {}
+        there are, and those that are damaged. Where a location does not answer nothing is removed, and the answer is
+        None: it may be the one that knows."""
         there: list[tuple[Location, dict[str, BranchRecord]]] = []
         for location in self._locations:
             try:
                 there.append((location, branches.read_branches(location)))
-                found |= there[-1][1]
             except StoreError as error:
                 self._missed(location, error)
         local = branches.read_local(self._log)
-        found |= local
-        for name in [name for name, record in found.items() if record.approximate]:
+        for name in [name for name, record in local.items() if record.approximate]:
             branches.remove_local(self._log, name)  # its epochs went with the driver before
-            del found[name]
+            del local[name]
+        told = [has for _, has in there]
+        # A driver elsewhere may have removed what this working directory still has.
+        if self._state.epochs.term <= branches.noted_term(self._log) + 1:
+            told.append(local)
+        found = _newest(told)
         for name, record in found.items():
             self._known[name] = record
             self._flow.guard.tell(events.BranchMade(name, record.root))
-            if name not in local:
+            if local.get(name) != record:
+                if name in local:
+                    branches.remove_local(self._log, name)
                 branches.write_local(self._log, record)
             for location, has in there:
-                if name not in has:
+                if has.get(name) != record and (name not in has or self._emptied(location, name)):
                     self._say(location, record)
-        if len(there) < len(self._locations):
+        complete = self._find_damaged([location for location, _ in there]) and len(there) == len(self._locations)
+        if not complete:
             return None
-        self._clear(there)
-        return set(self._known)
+        self._clear([location for location, _ in there])
+        self._complete = True
+        self._note_term()
+        return {*self._known, *self._damaged}
 
-    def _clear(self, there: Iterable[tuple[Location, object]]) -> None:
-        for location, _ in there:
+    def _note_term(self) -> None:
+        """From now on this working directory counts, until another driver claims the log."""
+        if not self._known:
+            branches.remove_term(self._log)
+        elif self._complete:
+            branches.note_term(self._log, self._state.epochs.term)
+
+    def _find_damaged(self, locations: Sequence[Location]) -> bool:
+        """Find branches of which it cannot be read what they are; whether all of these places said so."""
+        complete = True
+        for location in (LocalLocation(self._log), *locations):
             try:
-                for name in branches.leftovers(location, set(self._known)):
+                self._damaged |= branches.damaged(location, self._known)
+            except StoreError as error:
+                self._missed(location, error)
+                complete = False
+        for name, damage in self._damaged.items():
+            _LOG.warning(
+                "flow '%s': branch '%s' is damaged, and is left alone until flow.remove_branch('%s'): %s",
+                self._name,
+                name,
+                name,
+                damage,
+                extra={"flow": self._name, "branch": name, "error": str(damage)},
+            )
+        return complete
+
+    def _clear(self, locations: Sequence[Location]) -> None:
+        """Remove what a crash left. What is damaged may be a branch, and stays."""
+        kept = {*self._known, *self._damaged}
+        for location in locations:
+            try:
+                for name in branches.leftovers(location, kept):
                     branches.remove_from(location, name)
             except StoreError as error:
                 self._missed(location, error)
-        directory = self._log / DIRECTORY
-        for path in directory.iterdir() if directory.is_dir() else ():
-            if path.name not in self._known:
-                branches.remove_local(self._log, path.name)
+        for name in branches.leftovers(LocalLocation(self._log), kept):
+            branches.remove_local(self._log, name)
+
+    def _emptied(self, location: Location, name: str) -> bool:
+        """Remove what a location has of a branch that had this name before; whether it has nothing of it now."""
+        try:
+            if name in location.directories(DIRECTORY):
+                branches.remove_from(location, name)
+            return True
+        except StoreError as error:
+            self._missed(location, error)
+            return False
 
     def listed(self) -> tuple[BranchInfo, ...]:
         """The branches that there are, by root."""
         return tuple(
-            BranchInfo(each.name, each.root, each.digest, each.created, self._held(each), each.approximate)
+            BranchInfo(each.name, each.root, each.digest, each.created, self._sizes.held(each), each.approximate)
             for each in sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
         )
-
-    def _held(self, record: BranchRecord) -> int:
-        """The bytes that removing a branch would free."""
-        name, found = record.name, branches.local_bytes(self._log, record.name)
-        if self._flow.runner.scattered:
-            target = scattered(branches.directory_of(self._log, name))
-            with suppress(MemberUnreachable):  # what those have that cannot be reached is not known
-                found += sum(
-                    self._flow.runner.everywhere(
-                        "measuring a branch", lambda: branches.unshared_bytes(host_path(target))
-                    ).values()
-                )
-        if record.approximate:
-            return found
-        for location in self._locations:
-            if location.local() == self._log:
-                continue
-            try:
-                found += branches.blobs(location, name)
-            except StoreError as error:
-                self._missed(location, error)
-        return found + sum(
-            each.size
-            for number, location in enumerate(self._locations)
-            for each in self._only_referred(number, BranchLocation(location, name))
-        )
-
-    def _only_referred(self, number: int, location: BranchLocation) -> list[Reference]:
-        """What a branch shares with a location that would not keep it for its own sake, as it was seen last."""
-        holding = self._state.copies.holdings.get(number)
-        if holding is None:
-            return []
-        last, live = self._state.history.last, self._state.copies.live_after
-        needed = {
-            layer_path(trace, name)
-            for trace, layers in holding.layers.items()
-            for name in set(layers) - set(garbage(layers, trusting(last), live))
-        }
-        try:
-            return [each for each in location.references().values() if each.path not in needed]
-        except (StoreError, LogDamaged):
-            return []
 
     # -- making one ---------------------------------------------------------------------------------------------------
 
@@ -178,6 +183,7 @@ class Branches:
         if (known := self.find(name, at)) is not None:
             return known
         self._check(name)
+        self._flow.durability.check_claims()
         root = self._roots.epoch(at)
         held = f"branch {name}"  # no snapshot can have that name
         self._flow.guard.tell(events.SnapshotTaken(held, root))
@@ -190,6 +196,8 @@ class Branches:
     def find(self, name: str, at: int | datetime | None) -> BranchRecord | None:
         """The branch of this name, if there is one; an error if it has another root."""
         known = self._known.get(name)
+        if known is None and name in self._damaged:
+            raise self._damaged[name]
         if known is None:
             return None
         self._check_durable(known)
@@ -203,15 +211,8 @@ class Branches:
         )
 
     def _check(self, name: str) -> None:
-        if not NAME.fullmatch(name):
-            raise DeclarationError(
-                f"flow '{self._name}': a branch's name is made of letters, digits, '.', '_' and '-', not {name!r}",
-                flow=self._name,
-            )
-        if name == "main":
-            raise DeclarationError(
-                f"flow '{self._name}': 'main' is the flow itself; take another name", flow=self._name
-            )
+        if (why := branches.why_not(name, [*self._known, *self._damaged])) is not None:
+            raise DeclarationError(f"flow '{self._name}': {why}", flow=self._name)
         if self._state.settings.strategy.copies is not Copies.EVERYTHING:
             raise DeclarationError(
                 f"flow '{self._name}': strategy {self._state.settings.strategy.name} copies no state, so a branch "
@@ -238,9 +239,10 @@ class Branches:
         record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
         making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
         link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
+        able = [number for number, location in enumerate(self._locations) if self._emptied(location, name)]
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
-        took = sum([self._refer(number, making) for number in range(len(self._locations))])
+        took = sum([self._refer(number, making) for number in able])
         if took < self._state.settings.min_replicas:
             self._remove(record)
             raise StoreError(
@@ -256,6 +258,8 @@ class Branches:
         """Have a branch be there, which is made."""
         branches.write_local(self._log, record)
         self._known[record.name] = record
+        if not record.approximate:
+            self._note_term()
         self._flow.guard.tell(events.BranchMade(record.name, record.root))
 
     def traces_of(self, record: BranchRecord) -> Path:
@@ -331,15 +335,19 @@ class Branches:
 
     def remove(self, name: str) -> None:
         """Remove a branch and all that it alone has."""
-        if name not in self._known:
+        if name not in self._known and name not in self._damaged:
             raise UnknownName(
                 f"flow '{self._name}': branch '{name}' not found{did_you_mean(name, self._known)}", name=name
             )
-        self._check_durable(self._known[name])
+        record = self._known.get(name, BranchRecord(name, self._name, -1, "", 0.0, -1))
+        self._check_durable(record)
+        self._flow.durability.check_claims()  # a driver that was overtaken removes nothing
         own = branches.directory_of(self._log, name)
         if (own / header.FILE).exists():
             LogDirectory.open(own, exclusive=True).close()  # LogBusy if another process runs the branch
-        self._remove(self._known.pop(name))
+        self._known.pop(name, None)
+        self._damaged.pop(name, None)
+        self._remove(record)
 
     def _remove(self, record: BranchRecord) -> None:
         """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
@@ -366,6 +374,7 @@ class Branches:
         failpoints.reach("branches.removed")
         branches.remove_local(self._log, record.name)
         self._flow.guard.tell(events.BranchRemoved(record.name))
+        self._note_term()
 
     def _missed(self, location: Location, error: Exception) -> None:
         _LOG.warning(
@@ -375,3 +384,13 @@ class Branches:
             error,
             extra={"flow": self._name, "location": location.uri, "error": str(error)},
         )
+
+
+def _newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
+    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
+    while its place could not be reached."""
+    found: dict[str, BranchRecord] = {}
+    for name, record in (one for has in told for one in has.items()):
+        if name not in found or record.created > found[name].created:
+            found[name] = record
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,10 @@ class CompiledFlow:
 
     def versions(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
-        return {name: self._version(operator_id) for name, operator_id in self.flow.views.items()}
+        return {
+            name: replace(self._version(operator_id), names=tuple(field.name for field in self.fields(name)))
+            for name, operator_id in self.flow.views.items()
+        }
 
     def _version(self, operator_id: str) -> ViewVersion:
         operator = self.flow.operators[operator_id]

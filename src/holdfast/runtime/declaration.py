@@ -11,8 +11,10 @@ from holdfast.connectors.source import Source
 from holdfast.coordinator.claim import Claim
 from holdfast.coordinator.durability_settings import DurabilitySettings
 from holdfast.coordinator.history import History
+from holdfast.log.branches import BranchRecord
 from holdfast.log.location import Location
 from holdfast.plan import nodes
+from holdfast.runtime.recovery.held_input import HeldInput
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class Declaration:
     unique: frozenset[str] = frozenset()
     """The sources whose records count once by their id."""
 
+    branch: BranchRecord | None = None
+    """Which branch it is, if it is one: its history begins with its parent's."""
+
 
 @dataclass
 class ConnectorProgress:
@@ -69,3 +74,12 @@ class ConnectorProgress:
 
     history: History = field(default_factory=History)
     """The lineage of all epochs that it completed."""
+
+    pushed: HeldInput = field(default_factory=HeldInput)
+    """Rows that are in no source, of epochs that were not safe yet."""
+
+    sinks: tuple[tuple[str, Sink], ...] | None = None
+    """The sinks that the flow had when it was opened last; None: it was not."""
+
+    fields: dict[str, tuple[nodes.Field, ...]] = field(default_factory=dict)
+    """Source → the columns that it had."""

@@ -143,12 +143,14 @@ class Delivery:
         if not past or (has is not None and has < 0):
             return
         for span in past[self._versions.at(view, self._history.last if has is None else has) :]:
-            if span.version.types != now.types:
+            if not span.version.fits(now):
+                had, has_now = (", ".join(each.types) for each in (span.version, now))
+                if had == has_now:  # names went from one column to another
+                    had, has_now = span.version.columns, now.columns
                 raise SinkError(
-                    f"sink of view '{view}': the view's columns were of types ({', '.join(span.version.types)}), and "
-                    f"now are ({', '.join(now.types)}): the sink has rows of the old ones, which cannot be taken back "
-                    "in the new; give the view another name, or the sink another place (flow.unsink lets go of this "
-                    "one), for the new form",
+                    f"sink of view '{view}': the view's columns were of types ({had}), and now are ({has_now}): the "
+                    "sink has rows of the old ones, which cannot be taken back in the new; give the view another name, "
+                    "or the sink another place (flow.unsink lets go of this one), for the new form",
                     view=view,
                     expected=list(span.version.types),
                     found=list(now.types),
@@ -161,8 +163,8 @@ class Delivery:
 
     def check_former(self) -> None:
         """Raise `LogDamaged` unless the logs that sinks must be brought away from can be read."""
-        for version, (upto, view) in self._state.edits.former().items():
-            self._kept(view, version).check(view, upto)
+        for version, log in self._state.edits.former().items():
+            self._kept(log.view, version).check(log.view, log.upto)
 
     def carry_out(self, instruction: Commit | CatchUp, changes: Callable[[str], pa.Table]) -> None:
         """Give a sink the change of an epoch that has just completed; or, from the logs, all that it lacks up to it."""

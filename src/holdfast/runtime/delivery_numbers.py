@@ -87,10 +87,12 @@ class DeliveryNumbers:
         term: int,
         rolled_back: bool = False,
         abandoned: int | None = None,
+        former: Mapping[str, str] | None = None,
     ) -> None:
         """``sinks``: a name for each; ``term``: this driver's; ``rolled_back``: sinks may have been given epochs after
         the history, which are lost. ``abandoned``: from this epoch on they may have been given others than the
-        history's, since two drivers were at work at once."""
+        history's, since two drivers were at work at once. ``former``: of a flow that this process had open, what each
+        of ``sinks`` was called then; others are new, whatever they are called."""
         last = history.last
         self._path = directory / LOCAL
         self._replicas = replicas
@@ -115,7 +117,7 @@ class DeliveryNumbers:
             self.numbers = self.numbers.renewed(term, last, last)
         if sinks and others:
             self.numbers = self.numbers.renewed(term, min(others) - 1, last)
-        self._sinks &= set(sinks)
+        self._sinks = {name for name in sinks if (name if former is None else former.get(name)) in self._sinks}
         # Also without such sinks: a later opening that has one must see that nothing was given in between. If it cannot
         # be written then (a full disk), that one takes greater numbers, as after a loss.
         with nullcontext() if sinks else suppress(LogError, OSError):
@@ -170,6 +172,12 @@ def names(sinks: Sequence[tuple[str, object]]) -> list[str]:
         stem = f"{view}/{type(sink).__name__}"
         found.append(f"{stem}/{sum(name.rpartition('/')[0] == stem for name in found)}")
     return found
+
+
+def former_names(now: Sequence[tuple[str, object]], before: Sequence[tuple[str, object]]) -> dict[str, str]:
+    """Name of a sink → what the same one was called among the sinks ``before``."""
+    known = {id(sink): name for (_, sink), name in zip(before, names(before), strict=True)}
+    return {name: known[id(sink)] for (_, sink), name in zip(now, names(now), strict=True) if id(sink) in known}
 
 
 def _object(path: Path) -> dict[str, Any] | None:

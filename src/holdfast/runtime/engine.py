@@ -30,7 +30,7 @@ import pyarrow as pa
 from holdfast.coordinator import events, instructions
 from holdfast.coordinator.clock import FlowClock
 from holdfast.coordinator.flow_state import FlowState, Mode
-from holdfast.coordinator.forecast import Forecast, forecasts
+from holdfast.coordinator.forecast import Circumstances, Forecast, forecasts
 from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
@@ -70,7 +70,7 @@ from holdfast.runtime.compiled_flow import log_layout
 from holdfast.runtime.continuing import Continuing
 from holdfast.runtime.declaration import ConnectorProgress
 from holdfast.runtime.delivery import Delivery
-from holdfast.runtime.delivery_numbers import DeliveryNumbers
+from holdfast.runtime.delivery_numbers import DeliveryNumbers, former_names
 from holdfast.runtime.description import FlowDescription
 from holdfast.runtime.edits import secure_answers, secure_followed, secure_former
 from holdfast.runtime.epoch_spec import epoch_spec
@@ -91,7 +91,7 @@ from holdfast.runtime.partition_moves import PartitionMoves
 from holdfast.runtime.prepared_flow import PreparedFlow
 from holdfast.runtime.recovery.find_history import find_history
 from holdfast.runtime.recovery.held_input import HeldInput
-from holdfast.runtime.recovery.logged_source import LoggedChange
+from holdfast.runtime.recovery.logged_source import LoggedChange, ReadChange
 from holdfast.runtime.recovery.record import RecoveryRecord
 from holdfast.runtime.recovery.recoverer import Recoverer, timed
 from holdfast.runtime.recovery.retaken import is_logged, retaken
@@ -117,6 +117,10 @@ _NOTHING_DONE = (
     "remove a file), or change the view, and the flow goes on"
 )
 """What to do when an expression fails on a row."""
+
+_JOBS, _APART, _WARM = 6, 0.2, 3.0
+"""So many jobs over nothing are run to see what one takes, so many seconds apart, since some are beside an epoch; and
+so many seconds after the first copies were made, since before that all is cold."""
 
 _REPAIRS = 5
 """So often a rewind is begun again since a member was lost meanwhile."""
@@ -211,7 +215,14 @@ class Engine:
         # Before the stash forgets what was abandoned: after a crash between the two, it is found again.
         self._delivery.remember(
             lambda sinks: DeliveryNumbers(
-                self._directory.path, replicas, sinks, history, claim.term, rolled_back, abandoned
+                self._directory.path,
+                replicas,
+                sinks,
+                history,
+                claim.term,
+                rolled_back,
+                abandoned,
+                None if self._told.sinks is None else former_names(self.declared.sinks, self._told.sinks),
             ),
             history.last,
         )
@@ -284,7 +295,7 @@ class Engine:
             self._delivery,
             self._durability,
             self._layers,
-            HeldInput(),
+            self._held_before(),
         )
         self._snapshots = Snapshots(
             self.declared.name,
@@ -340,6 +351,8 @@ class Engine:
         self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
+        self._told.sinks = tuple(self.declared.sinks)
+        self._told.fields = {name: tuple(source.fields) for name, source in self.declared.sources.items()}
         self._rates.opened(began, recovery)
         if runner.threads:
             self._durability.after_round = self._measuring.request
@@ -577,7 +590,11 @@ class Engine:
     @speaking
     def run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
         """Run an epoch of another line here, as the next one: with what it took (``work``), its clock, its seed and its
-        answers. Tables that only views of this line read are taken with it."""
+        answers. Tables that only views of this line read are taken with it. If members are lost meanwhile, this line
+        does not go on without them: it is to take what the other took."""
+        return self._exactly(lambda: self._run_recorded(recorded, work))
+
+    def _run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch:
         started = time.perf_counter()
         if self._state.fenced is not None:
             raise self._state.fenced
@@ -608,13 +625,23 @@ class Engine:
             if source is not None and source.replayable and not logged:
                 work.append(Work(name, source, [offer]))
             elif source is not None:
+                fields, epoch = tuple(source.fields), recorded.epoch
+                if self._runner.scattered:
+                    # The other line has its partitions on other members, and could not bring back what is lost here.
+                    change = self._exactly(partial(self._with_recovery, partial(self._change_of, name, epoch)))
+                    work.append(Work(name, ReadChange(fields, change), [{}]))
+                    continue
                 log = self._flow.log_of(name)
-                hold(log.directory, Pin(recorded.epoch - 1, log.chain.end), lambda: bool(reading))
-                work.append(Work(name, LoggedChange(tuple(source.fields), log, recorded.epoch, partitions), [{}]))
+                hold(log.directory, Pin(epoch - 1, log.chain.end), lambda: bool(reading))
+                work.append(Work(name, LoggedChange(fields, log, epoch, partitions), [{}]))
         try:
             yield work
         finally:
             reading.clear()
+
+    def _change_of(self, name: str, epoch: int) -> pa.Table:
+        """What an epoch changed in a source whose rows are kept."""
+        return self._flow.log_of(name).change_at(epoch)
 
     def _follow_members(self) -> None:
         """If members came or went, have partitions kept by those that are there now."""
@@ -628,8 +655,9 @@ class Engine:
     def rest(self) -> None:
         """End what goes on beside epochs, after one more round of copies: the engine is to be closed soon, and whoever
         closes it need not wait for storage then. From any thread; epochs go on."""
-        self._maintenance.close()
         self._durability.rest()
+        # After the round, which may take long where others work, too: without merges epochs would get slower meanwhile.
+        self._maintenance.close()
 
     def resume(self) -> None:
         """After `rest`: the engine is not closed after all."""
@@ -1057,7 +1085,8 @@ class Engine:
         }
         new = self._compiled.layouts.keys() - trunk._compiled.layouts.keys()
         link = partial(link_layers_as, self._compiled.directory, trunk._compiled.directory, sorted(new), digests)
-        return lambda: self._with_recovery(lambda: self._runner.everywhere("handing layers over", link))
+        hand_over = partial(self._runner.everywhere, "handing layers over", link)
+        return lambda: self._exactly(partial(self._with_recovery, hand_over))
 
     @speaking
     def make_branch(self, name: str, at: int | datetime | None) -> BranchRecord:
@@ -1102,26 +1131,53 @@ class Engine:
         """Keep the rates by which a crash is forecast, after a round of copying."""
         if not self.closed:
             target = self._directory.path / "probe"
-            self._rates.look(self.declared.locations, self._durability.holdings, target)
+            self._rates.look(self.declared.locations, self._durability.holdings, target, self._circumstances())
+            if self._rates.rates.replay is None and (took := self._empty_job()) is not None:
+                self._rates.jobs(took)
+                self._rates.look(self.declared.locations, self._durability.holdings, target, self._circumstances())
+
+    def _held_before(self) -> HeldInput:
+        """What the engine before this one held of pushed rows, if they were of this history and have these columns."""
+        told, sources, digests = self._told, self.declared.sources, self._state.history.digests()
+        same = {name for name, source in sources.items() if told.fields.get(name) == tuple(source.fields)}
+        told.pushed.keep(
+            lambda name, epoch: name in same and told.history.digest(epoch) == digests.get(epoch, "not there")
+        )
+        return told.pushed
+
+    def _empty_job(self) -> float | None:
+        """The seconds of a job with the stages of an epoch that does nothing: the least of a few, once the process is
+        warm. None of a flow that is closed before."""
+        took: list[float] = []
+        for _ in range(_JOBS):
+            if self._measuring.ends_within(_APART if took else _WARM):
+                return None
+            began = time.perf_counter()
+            self._runner.tasks("measuring", list, range(self.partitions), self.partitions)
+            took.append(time.perf_counter() - began)
+        return min(took) * (self._compiled.program.stages + 1)
 
     def _forecasts(self) -> tuple[Forecast, ...]:
         """What each loss would cost now."""
         if self.history.last < 0:
             return ()
-        uris = [location.uri for location in self.declared.locations]
+        locations = self.declared.locations
+        return forecasts(
+            self._rates.rates,
+            {locations[number].uri: holding for number, holding in self._durability.holdings.items()},
+            list(self._compiled.layouts),
+            self.history.last,
+            self._circumstances(),
+            [location.uri for location in locations if location.local() == self._directory.path],
+        )
+
+    def _circumstances(self) -> Circumstances:
+        """What decides how much a loss takes along."""
         keeps: dict[str, list[tuple[int, int]]] = {}
         for partition, owner in enumerate(self._runner.owners() if self._runner.scattered else ()):
             keeps.setdefault(owner, []).append(partition_range(partition, self.partitions))
-        return forecasts(
-            self._rates.rates,
-            {uris[number]: holding for number, holding in self._durability.holdings.items()},
-            list(self._compiled.layouts),
-            self.history.last,
-            stays=self._state.settings.strategy.survives is Survives.EVERYTHING,
-            members=keeps,
-            detection=self._lead.timeout,
-            grace=self._runner.grace,
-        )
+        stays = self._state.settings.strategy.survives is Survives.EVERYTHING
+        return Circumstances(stays, self._lead.timeout, self._runner.grace, keeps)
 
     # -- the end --------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class ExactEpochs:
         """Run an epoch to its end, and have it count; what follows from that. ``back``: its clock may be before that of
         the last one. ``recorded``: an epoch of another line, whose seed and answers it takes. ``rewind``: what it
         undoes; ``again``: the epoch whose input it takes again."""
+        known = self._flow.state.branch  # there is one already in a repair
         while True:
             seed = self._flow.runner.draw() if recorded is None else recorded.seed
             lineage = self._guard.begin(offers, clock, seed, back, rewind, again)
@@ -81,7 +82,7 @@ class ExactEpochs:
                 self._lead.demand()
             except BaseException as error:
                 self._undo(lineage, error)
-                if not isinstance(error, MemberUnreachable) or not self._asking or self._flow.state.branch is not None:
+                if not isinstance(error, MemberUnreachable) or not self._asking or self._flow.state.branch is not known:
                     raise
                 # What was asked outside is fixed by a file of the member that is gone: others would get other answers,
                 # and under this digest there must be one set of them. So the epoch begins again, as another one.

@@ -117,8 +117,9 @@ class Intake:
 
     def advance(self, epoch: int, offers: Mapping[str, Offer]) -> None:
         """Tell the sources that an epoch took these: every one, whatever the others say. One that raises is told again
-        before it is asked for more (`settle`)."""
-        self._owed += [(name, epoch, offer) for name, offer in offers.items()]
+        before it is asked for more (`settle`). (A branch takes what its main line took, also of a source that it was
+        not told of: a declaration of it is told then, by `catch_up`.)"""
+        self._owed += [(name, epoch, offer) for name, offer in offers.items() if name in self._sources]
         self.settle()
 
     def settle(self) -> None:

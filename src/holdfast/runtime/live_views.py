@@ -15,8 +15,8 @@ from holdfast.errors import EpochUnavailable
 from holdfast.results.view_results import Found
 from holdfast.runtime.compiled_flow import CompiledFlow
 from holdfast.runtime.runner import Runner
-from holdfast.runtime.view_changes import LoggedSpan, as_table
-from holdfast.task.key_lookup import Question, answer
+from holdfast.runtime.view_changes import LoggedSpan, as_it_was, as_table
+from holdfast.task.key_lookup import Question, answer, suited
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.open_covers import OpenCovers
 
@@ -53,12 +53,20 @@ class LiveViews:
             raise EpochUnavailable(
                 f"view '{view}': there is no epoch {epoch}; epochs 0 to {last} are complete", view=view, epoch=epoch
             )
+        if epoch < last and view in self._compiled.declared.views:
+            now = self._compiled.versions()[view]
+            if (former := self._state.versions.former(view, epoch, last, now)) is not None:
+                version, epoch = as_it_was(view, epoch, former, now)
+                return self._compiled.kept_as(view, version, chain), epoch
         return self._compiled.kept(view, chain), epoch
 
     def lookup(self, view: str, asked: Question, at: int | None) -> Found:
         """The rows that are asked for. Raises what opening or reading a layer does."""
         kept, epoch = self.kept(view, at)
-        return Found(view, epoch, answer(kept, kept.trace(self._covers, epoch), asked), asked.scan)
+        asked = suited(asked, kept)
+        return Found(
+            view, epoch if at is None else at, answer(kept, kept.trace(self._covers, epoch), asked), asked.scan
+        )
 
     def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
         """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:

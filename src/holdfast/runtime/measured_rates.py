@@ -5,7 +5,8 @@ from outside, or after the driver died: so they are written beside the log, in o
 rate has changed by more than a quarter. What this process has not measured yet is what a process before it has.
 
 How fast layers are fetched is seen in recoveries; before there was one, a few layers are fetched into a directory of
-their own after a round of copying, once in a process, and removed.
+their own after a round of copying, once in a process, and removed. What computing an epoch again takes is seen in
+recoveries, too; before there was one, it is an epoch and a job over nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from holdfast.coordinator.copy_plan import Holding
-from holdfast.coordinator.forecast import Rates
+from holdfast.coordinator.forecast import Circumstances, Rates
 from holdfast.errors import HoldfastError, LogDamaged, StoreError
 from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.location import Location
@@ -52,6 +54,7 @@ class MeasuredRates:
         self._replicas = replicas
         self._own = Rates()
         self._written = self._read()
+        self._known: Circumstances | None = None
         self._opened: float | None = None
         self._probed = False
 
@@ -91,13 +94,22 @@ class MeasuredRates:
         elif latencies:
             self._own = replace(self._own, epoch=statistics.median(latencies))
 
-    def look(self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path) -> None:
-        """Fetch a few layers, if that was never done, and write the rates down, if they have changed. In the
-        background; a failure changes nothing."""
+    def jobs(self, took: float) -> None:
+        """What a job like that of an epoch takes, over nothing. Epochs that are computed again are jobs, whatever way
+        others take; until one was, that is what is known of them."""
+        if self.rates.replay is None:
+            self._own = replace(self._own, replay=took + (self.rates.epoch or 0.0))
+
+    def look(
+        self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path, known: Circumstances
+    ) -> None:
+        """Fetch a few layers, if that was never done, and write down the rates, and what else decides what a loss
+        costs, if they have changed. In the background; a failure changes nothing."""
         with suppress(HoldfastError, OSError):
             if not self._probed and self._own.layer is None:
                 self._probe(locations, holdings, target)
-            if self._own.differs(self._written):
+            if self._own.differs(self._written) or known != self._known:
+                self._known = known
                 self._write(self.rates)
 
     def keep(self) -> None:
@@ -107,7 +119,7 @@ class MeasuredRates:
                 # No epoch ran, now or before: of a start, opening is all that is known.
                 self._own = replace(self._own, start=self._opened)
             if self._own.differs(self._written):
-                self._directory.write_rates(self.rates.to_json())
+                self._directory.write_rates(self._said(self.rates))
 
     def _probe(self, locations: Sequence[Location], holdings: Mapping[int, Holding], target: Path) -> None:
         layers = sorted(
@@ -149,11 +161,15 @@ class MeasuredRates:
         return Rates()
 
     def _write(self, rates: Rates) -> None:
-        self._directory.write_rates(rates.to_json())
+        said = self._said(rates)
+        self._directory.write_rates(said)
         for replica in self._replicas.values():
             with suppress(StoreError):
-                replica.write_rates(rates.to_json())
+                replica.write_rates(said)
         self._written = rates
+
+    def _said(self, rates: Rates) -> dict[str, Any]:
+        return {**rates.to_json(), **({} if self._known is None else {"known": self._known.to_json()})}
 
 
 def process_age() -> float | None:

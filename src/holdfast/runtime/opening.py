@@ -19,7 +19,8 @@ from holdfast.coordinator.claim import Claim
 from holdfast.coordinator.enrolment import Enrolment
 from holdfast.coordinator.history import History
 from holdfast.coordinator.roster import Roster
-from holdfast.errors import DeclarationError, StoreError, TooFewLocations
+from holdfast.errors import DeclarationError, LogDamaged, StoreError, TooFewLocations
+from holdfast.log.branches import BranchRecord
 from holdfast.log.location import Location
 from holdfast.log.replica import Replica
 from holdfast.reporting.redaction import logger
@@ -174,7 +175,8 @@ class Opening:
         return claim
 
     def check_found(self, history: History) -> None:
-        """The history was found: see that what could not be read cannot have made it longer."""
+        """The history was found: see that what could not be read cannot have made it longer, and that a branch begins
+        with its parent's."""
         before = self._told.history
         if self._goes_on and len(before) and history.digest(before.last) != before[-1].digest:
             self._goes_on = False
@@ -190,6 +192,8 @@ class Opening:
         # To begin anew would be to forget what a location may have that does not answer.
         if not history and not self._goes_on and self._recovery.unreachable and not self._declared.settings.accept_loss:
             raise StoreError(next(iter(self._recovery.unreachable.values())))
+        if (branch := self._declared.branch) is not None:
+            _check_root(branch, history)
 
     def enrol(self, claim: Claim, last: int) -> Enrolment:
         """Have every location that can be used know which one it is; the roster that is in force from now on. ``last``:
@@ -229,6 +233,21 @@ def _epochs(first: int, last: int) -> str:
 def _identify(replica: Replica, roster: Roster) -> None:
     if not replica.identity:
         replica.write_roster(roster, secrets.token_hex(8))
+
+
+def _check_root(branch: BranchRecord, history: History) -> None:
+    """Raise unless a branch has the epochs that it shares with its parent."""
+    found = history.digest(branch.root)
+    if history.last >= branch.root and found in (None, branch.digest):  # None: it was folded
+        return
+    has = "none of them" if not history else f"other epochs, up to {history.last}"
+    raise LogDamaged(
+        f"branch '{branch.name}' of flow '{branch.flow}': it begins with the epochs up to {branch.root} of the flow, "
+        f"and its log has {has}. Bring back what was lost, or remove the branch (flow.remove_branch('{branch.name}')) "
+        "and make another",
+        branch=branch.name,
+        epoch=branch.root,
+    )
 
 
 def this_driver() -> dict[str, Any]:

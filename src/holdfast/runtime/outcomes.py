@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from holdfast.results.flow_results import Approximation, Epoch
 from holdfast.runtime.runner import Outcome
-from holdfast.task.stage import TaskReport, decode
+from holdfast.task.messages import decode
+from holdfast.task.stage import TaskReport
 
 
 def answers_of(reports: Sequence[TaskReport]) -> dict[str, dict[str, str]]:

@@ -34,6 +34,11 @@ class PartitionMoves:
         self._runner = flow.runner
         self._recoverer = recoverer
 
+    @property
+    def between_members(self) -> bool:
+        """Whether what a partition keeps lies on its member, and moves with it."""
+        return self._runner.scattered
+
     def keeps_layers(self, member: str) -> bool:
         """Whether a member is there and has layers of its own, which others may need."""
         ownership = self._flow.state.ownership

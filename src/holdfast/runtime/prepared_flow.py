@@ -8,6 +8,7 @@ and queries are planned. So an epoch is run over nothing, reading nothing and wr
 from __future__ import annotations
 
 import time
+from copy import copy
 
 from holdfast.coordinator.lineage import GENESIS
 from holdfast.runtime.compiled_flow import CompiledFlow
@@ -37,6 +38,14 @@ class PreparedFlow:
         self._warm = False
         self.follower: Follower | None = None
         """Runs the epochs of the driver that leads, while this one stands by; None if it does not."""
+
+    def over(self, runner: Runner) -> PreparedFlow:
+        """The same flow for another runner, which has another number of partitions: nothing is compiled or planned
+        anew, and what is warm stays so."""
+        other = copy(self)
+        other.runner, other.follower = runner, None
+        other.job = runner.job(self.state.flow, self.state.program, self.job)
+        return other
 
     def following(self) -> Follower | None:
         """What follows the leader, if the strategy wants that; members that keep their own layers cannot."""

@@ -193,6 +193,12 @@ class Rewinding:
                 "skipped by itself; push the right one instead",
                 name=name,
             )
+        if is_logged(self._flow, name):
+            raise DeclarationError(
+                f"{self._subject}: source '{name}' forgets what was taken, so its rows are taken again from the log, "
+                "which does not know what files or parts they came from; nothing of it can be skipped",
+                name=name,
+            )
         offers = [self._flow.state.history[each.epoch].offers[name] for each in took]
         return {"names": self._names(name, source, what, offers)}
 

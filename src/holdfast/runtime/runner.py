@@ -81,7 +81,9 @@ class Runner(Protocol):
     grace: float
     """Seconds for which a member that was lost is waited for: it may come back, beside the same layers."""
 
-    def job(self, flow: Dataflow, program: Program) -> Job: ...
+    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
+        """What runs a program. ``before``: a job of the same program, which had another number of partitions."""
+        ...
 
     scattered: bool
     """Whether each member keeps the layers of its own partitions, in a directory that this process cannot see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
@@ -68,7 +69,7 @@ def status_of(
             for index, (view, sink) in enumerate(declared.sinks)
         ),
         traces=tuple(compiled.sizes(held)),
-        latency=Latency(typical, ordered[int(0.99 * (len(ordered) - 1))] if ordered else 0.0),
+        latency=Latency(typical, ordered[math.ceil(0.99 * (len(ordered) - 1))] if ordered else 0.0),
         partitions=partitions,
         maintenance=MaintenanceStatus(maintenance.merges, maintenance.busy, redacted(maintenance.failure)),
         durability=_durability(compiled, durability, typical),

@@ -39,6 +39,34 @@ class EditedChange:
     change: pa.Table
 
 
+def as_it_was(view: str, epoch: int, former: tuple[Span, int], now: ViewVersion) -> tuple[ViewVersion, int]:
+    """The version that a view had as of an epoch before it was edited, and the epoch as of which its log is read. While
+    a view is dropped, it is what it was last. `EpochUnavailable` if its columns were of other types then, or under each
+    other's names."""
+    span, edited = former
+    if not span.version.fits(now):
+        raise EpochUnavailable(
+            f"view '{view}': it was edited at epoch {edited}, and as of epoch {epoch} it had other columns "
+            f"({span.version.columns}, and now {now.columns}): it cannot be read as of then under its present "
+            "definition",
+            view=view,
+            epoch=epoch,
+            earliest=edited,
+        )
+    return span.version, epoch if span.last is None else min(epoch, span.last)
+
+
+def not_kept(view: str, epoch: int, edited: int) -> EpochUnavailable:
+    """What is said of a view that is asked for as it was before an edit, when its rows of then are gone."""
+    return EpochUnavailable(
+        f"view '{view}': it was edited at epoch {edited}, and its rows as of epoch {epoch}, before that, are not kept "
+        f"any more (retain=): it can be read as of epoch {edited} and later",
+        view=view,
+        epoch=epoch,
+        earliest=edited,
+    )
+
+
 def changes_since(
     view: str,
     since: int,
@@ -54,11 +82,11 @@ def changes_since(
     has = since
     for span, following in zip(past[index:-1], past[index + 1 :], strict=True):
         assert span.last is not None  # another one follows
-        if following.version.types != now.types or span.version.types != now.types:
+        if not following.version.fits(now) or not span.version.fits(now):
             raise EpochUnavailable(
-                f"view '{view}': it was edited at epoch {following.first}, and its columns are of other types since: "
-                f"changes cannot be told across that; read it anew, and ask for the changes since epoch "
-                f"{following.first}",
+                f"view '{view}': it was edited at epoch {following.first}, and has other columns since "
+                f"({span.version.columns}, and now {now.columns}): changes cannot be told across that; read it anew, "
+                f"and ask for the changes since epoch {following.first}",
                 view=view,
                 epoch=since,
                 earliest=following.first,
@@ -78,10 +106,10 @@ def changes_since(
                 earliest=following.first,
             ) from error
         has = following.first
-    if past[-1].version.types != now.types:
+    if not past[-1].version.fits(now):
         raise EpochUnavailable(
-            f"view '{view}': it was edited, and its columns are of other types since: run an epoch, read it anew, and "
-            f"ask for the changes since epoch {last + 1}",
+            f"view '{view}': it was edited, and has other columns since: run an epoch, read it anew, and ask for the "
+            f"changes since epoch {last + 1}",
             view=view,
             epoch=since,
             earliest=last + 1,

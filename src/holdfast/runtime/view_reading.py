@@ -23,8 +23,8 @@ from holdfast.runtime.file_errors import speaking
 from holdfast.runtime.member_layers import MemberLayers
 from holdfast.runtime.open_flow import OpenFlow
 from holdfast.runtime.recovery.recoverer import Recoverer
-from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_table, changes_since
-from holdfast.task.key_lookup import Question, find
+from holdfast.runtime.view_changes import EditedChange, LoggedSpan, as_it_was, as_table, changes_since, not_kept
+from holdfast.task.key_lookup import Question, find, suited
 from holdfast.task.view_log import ViewLog
 
 
@@ -46,7 +46,8 @@ class ViewReading:
 
     @speaking
     def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
-        """The log of a view, and the epoch as of which it is to be read: by default the last."""
+        """The log of a view, and the epoch as of which it is to be read: by default the last. As of an epoch before it
+        was edited, a view is what it was then."""
         epoch = self._state.last if at is None else at
         if epoch > self._state.last:
             raise EpochUnavailable(
@@ -60,13 +61,29 @@ class ViewReading:
                     epoch=epoch,
                 )
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
-        return self._checked(view, epoch), epoch
+        return self._as_it_was(view, epoch) or (self._checked(view, epoch), epoch)
+
+    def _as_it_was(self, view: str, epoch: int) -> tuple[ViewLog, int] | None:
+        """The log that a view had as of an epoch, if it was edited since."""
+        if view not in self.declared.views or self._state.branch is not None:
+            return None  # what goes on without lost members has present logs alone
+        now = self._compiled.versions()[view]
+        if (former := self._state.versions.former(view, epoch, self._state.last, now)) is None:
+            return None
+        version, at = as_it_was(view, epoch, former, now)
+        kept = log_as(self._compiled, self._flow.layers, self._state, view, version)
+        try:
+            self._recoverer.reading_former(version.trace, at, lambda: kept.check(view, at))
+        except (EpochUnavailable, LogDamaged, MemberUnreachable) as error:
+            raise not_kept(view, epoch, former[1]) from error
+        return kept, at
 
     @speaking
     def lookup(self, view: str, asked: Question, at: int | None) -> Found:
         """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
         kept, epoch = self.readable(view, at)
-        return Found(view, epoch, find(kept, epoch, asked), asked.scan)
+        asked = suited(asked, kept)
+        return Found(view, epoch if at is None else at, find(kept, epoch, asked), asked.scan)
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""

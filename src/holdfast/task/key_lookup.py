@@ -12,15 +12,16 @@ The hash finds candidates; equality decides, as Spark has it for grouping: NULL 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.connectors.pushed_rows import as_rows, to_arrow
-from holdfast.errors import ArgumentError, ScanNeeded, UnknownName
+from holdfast.errors import ArgumentError, ScanNeeded, UnknownName, Unsupported
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.plan.nodes import Field
 from holdfast.task.view_log import ViewLog
@@ -31,6 +32,8 @@ from holdfast.trace.name import ALL
 from holdfast.trace.physical import Ints, Words
 from holdfast.trace.rows import Block, consolidate
 from holdfast.trace.trace import Trace
+
+_COLLATED = re.compile(r"collate (?!UTF8_BINARY\b)")
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,23 @@ def question(
             key=columns,
             given=asked,
         )
+    for each in wanted:
+        if _COLLATED.search(fields[each].type):
+            raise Unsupported(
+                f"{subject}: column '{fields[each].name}' has a collation ({fields[each].type}), and keys are compared "
+                "by their bytes here; flow.sql compares as Spark does",
+                construct="a look-up by a column with a collation",
+            )
     table = to_arrow(rows, [fields[index] for index in wanted], subject=subject)
     values = tuple(physical.plain(column) for column in table.columns)
     return Question(tuple(wanted), values, needs_scan)
+
+
+def suited(asked: Question, kept: ViewLog) -> Question:
+    """The question as a log can answer it: one that a view had before it was edited may be kept by another key, or by
+    none."""
+    searched = bool(kept.spec.key) and set(kept.spec.key) <= set(asked.columns)
+    return asked if searched else replace(asked, scan=True)
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -112,7 +129,14 @@ def find(kept: ViewLog, at: int, asked: Question) -> pa.Table:
     low, high = 0, ALL
     if not asked.scan and len(searched := _searched(kept, asked)):
         low, high = int(searched.min()), int(searched.max()) + 1
-    return kept.over(low, high, lambda part, low, high: answer(part, part.open(low, high, at), asked))
+    found = kept.over(low, high, lambda part, low, high: answer(part, part.open(low, high, at), asked))
+    return found.take(pa.array(_in_order(found, asked)))
+
+
+def _in_order(rows: pa.Table, asked: Question) -> Ints:
+    """Rows that were found, in the order of the keys: each host has its own part of them."""
+    columns = [physical.plain(rows.column(each)) for each in asked.columns]
+    return _matches(hash_columns(columns, rows=rows.num_rows), columns, hash_columns(asked.values), asked.values)
 
 
 def answer(kept: ViewLog, trace: Trace, asked: Question) -> pa.Table:

@@ -16,23 +16,36 @@ from holdfast.task.view_log import ViewLog
 from holdfast.trace.equality import content_ranks
 from holdfast.trace.physical import Bools, Ints
 
-SIDE, CHANGE, COUNT = "_side", "_change", "_count"
+TOLD = ("_side", "_change", "_count")
+"""What is said of each row, behind its own columns."""
+
 HERE, THERE, CHANGED = "here", "there", "changed"
 
 
-def compare_logs(here: ViewLog, there: ViewLog, at: int, key: Sequence[int]) -> pa.Table:
-    """The rows that differ as of epoch ``at``: the columns of ``here``, then on which side a row is (``here`` or
-    ``there``), what that means (``here``, ``there``, or ``changed``: there is one of its key on the other side), and
-    how often it is there more often than on the other."""
-    found = difference(there, at, here, at)
+def told_names(columns: Sequence[str]) -> list[str]:
+    """What the columns of `TOLD` are called beside these: with a further ``_`` where a view has such a column."""
+    known = {column.lower() for column in columns}
+    found = []
+    for name in TOLD:
+        while name in known:
+            name = f"_{name}"
+        found.append(name)
+    return found
+
+
+def compare_logs(here: ViewLog, at: int, there: ViewLog, then: int, key: Sequence[int]) -> pa.Table:
+    """The rows that differ as of epoch ``at`` of one and ``then`` of the other: the columns of ``here``, then on which
+    side a row is (``here`` or ``there``), what that means (``here``, ``there``, or ``changed``: there is one of its key
+    on the other side), and how often it is there more often than on the other."""
+    found = difference(there, then, here, at)
     diff = found.column("_diff").to_numpy()
     columns = found.drop_columns(["_diff"]).rename_columns([field.name for field in here.fields])
     sides = np.where(diff > 0, THERE, HERE)
     changes = np.where(_on_both_sides(columns, diff > 0, key), CHANGED, sides)
     # For people: rows of a key beside each other.
     order = np.lexsort((sides, _ranks(columns, key or range(columns.num_columns))))
-    told = {SIDE: pa.array(sides, pa.string()), CHANGE: pa.array(changes, pa.string()), COUNT: pa.array(np.abs(diff))}
-    for name, values in told.items():
+    told = (pa.array(sides, pa.string()), pa.array(changes, pa.string()), pa.array(np.abs(diff)))
+    for name, values in zip(told_names(columns.column_names), told, strict=True):
         columns = columns.append_column(name, values)
     return columns.take(pa.array(order))
 

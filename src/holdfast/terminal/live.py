@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections import deque
@@ -78,7 +79,7 @@ class Progress:
         ordered = sorted(self._seconds)
         if not ordered:
             return 0.0, 0.0
-        return statistics.median(ordered), ordered[min(len(ordered) - 1, round(0.99 * (len(ordered) - 1)))]
+        return statistics.median(ordered), ordered[math.ceil(0.99 * (len(ordered) - 1))]
 
     def lag(self) -> str:
         """What waits behind the epoch at hand, where sources know."""

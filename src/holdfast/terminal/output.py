@@ -46,7 +46,7 @@ def write_rows(rows: pa.Table, format: Format, out: BinaryIO) -> None:
         case _:
             for start in range(0, rows.num_rows, _CHUNK):
                 for row in rows.slice(start, _CHUNK).to_pylist():
-                    out.write(json.dumps(_plain(row), ensure_ascii=False).encode() + b"\n")
+                    out.write(json.dumps(plain(row), ensure_ascii=False).encode() + b"\n")
 
 
 def print_rows(rows: pa.Table, console: Console, title: str) -> None:
@@ -70,17 +70,17 @@ def write_file(rows: pa.Table, format: Format, path: Path) -> None:
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
-    values = [None if value is None else json.dumps(_plain(value), ensure_ascii=False) for value in column.to_pylist()]
+    values = [None if value is None else json.dumps(plain(value), ensure_ascii=False) for value in column.to_pylist()]
     return pa.array(values, pa.string())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it. What JSON lacks is written as text; decimals too, so that no digit is lost."""
     match value:
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case bytes():
@@ -96,4 +96,4 @@ def _plain(value: Any) -> Any:
 def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
-    return value if isinstance(value, str) else str(_plain(value))
+    return value if isinstance(value, str) else str(plain(value))

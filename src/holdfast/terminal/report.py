@@ -40,8 +40,10 @@ def print_status(found: dict[str, Any], console: Console) -> None:
         facts.add_row("to take again", f"the input of {_count(found['owed'], 'epoch')}")
     layers = sum(trace["layers"] for trace in found["traces"])
     facts.add_row("state", f"{size(found['bytes'])} in {layers:,} layers of {len(found['traces']):,} traces")
-    for each in found["crash_now"][:2]:
-        facts.add_row(f"if the {each['what']} is lost", f"first output after {each['shown']}")
+    for each in found["crash_now"]:
+        if each["title"] is not None:
+            after = each["shown"] if each["seconds"] is None else f"first output after {each['shown']}"
+            facts.add_row(Text(f"if {each['title']} is lost"), Text(after))
     console.print(facts)
     _print_levels(found, console)
     _print_collections(found, console)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from itertools import pairwise
 from pathlib import Path
@@ -140,6 +141,7 @@ class Layers:
         count = runner.partitions
         kept = {partition_range(each, count): owner for each, owner in enumerate(runner.owners())}
         self._owners = kept if owners is None else dict(owners)
+        self._alone = owners is None and len(self._members) == 1
         self._holdings = holdings
 
     def beside(self, holdings: Mapping[int, Holding]) -> Layers:
@@ -155,9 +157,10 @@ class Layers:
 
     def _local(self, trace: str, low: int, high: int) -> Sequence[LayerName]:
         """The local layers of a range, which is a partition's, or within one member's."""
-        if len(self._members) == 1:
+        if self._alone:
             return next(iter(self._members.values()))[trace]
-        return self._members[self._owners[low, high]][trace]
+        # One that is to keep a range, and has kept nothing so far, was not asked.
+        return self._members.get(self._owners[low, high], {}).get(trace, ())
 
     def _remote(self, trace: str) -> list[LayerName]:
         return [name for holding in self._holdings.values() for name in holding.layers.get(trace, {})]
@@ -167,7 +170,7 @@ class Layers:
 
     def _pieces(self, low: int, high: int) -> list[tuple[int, int]]:
         """The range, or the partitions in it where each has a member of its own."""
-        if (low, high) in self._owners or len(self._members) == 1:
+        if (low, high) in self._owners or self._alone:
             return [(low, high)]
         return [each for each in self._owners if low <= each[0] < high]
 
@@ -182,20 +185,32 @@ class Layers:
         """How far all partitions are covered by what is where they are kept."""
         return min(covered(self._local(trace, *each), *each, self._chain) for each in self._pieces(0, 2**64))
 
-    def elsewhere(self, trace: str, low: int, high: int) -> list[tuple[str, Piece]]:
+    def elsewhere(
+        self, trace: str, low: int, high: int, epochs: tuple[int, int] | None = None
+    ) -> list[tuple[str, Piece]]:
         """(member, a piece of a layer that it has): what the range's own member lacks to be covered as far as members
-        can."""
-        if len(self._members) == 1:
+        can; with ``epochs``, to be readable as of each of them."""
+        if self._alone:
             return []
         found = []
-        for piece in self._lacking(self._local(trace, low, high), self._others(trace), low, high):
+        for piece in self._lacking(self._local(trace, low, high), self._others(trace), low, high, epochs):
             giver = min(one for one, listing in self._members.items() if piece.name in listing[trace])
             found.append((giver, piece))
         return found
 
-    def _lacking(self, local: Sequence[LayerName], more: Sequence[LayerName], low: int, high: int) -> Iterator[Piece]:
+    def _lacking(
+        self,
+        local: Sequence[LayerName],
+        more: Sequence[LayerName],
+        low: int,
+        high: int,
+        epochs: tuple[int, int] | None = None,
+    ) -> Iterator[Piece]:
         """What ``more`` has to add for ``local`` to cover the range as far as both can. Where the number of partitions
         changed, a part of the range may be whole: of that nothing is needed."""
+        if epochs is not None:
+            yield from self._lacking_as_of(local, more, low, high, epochs)
+            return
         here = set(local)
         inner = {each for name in here for each in (name.low, name.high) if low < each < high}
         for left, right in pairwise([low, *sorted(inner), high]):
@@ -205,6 +220,19 @@ class Layers:
                 for piece in self._cover([*local, *more], left, right, there, have):
                     if piece.name not in here:
                         yield piece
+
+    def _lacking_as_of(
+        self, local: Sequence[LayerName], more: Sequence[LayerName], low: int, high: int, epochs: tuple[int, int]
+    ) -> Iterator[Piece]:
+        """What ``more`` has to add for ``local`` to be readable as of each of these epochs."""
+        here = set(local)
+        for epoch in range(epochs[0], epochs[1] + 1):
+            for names in (local, [*local, *more]):
+                with suppress(EpochUnavailable, LogDamaged):
+                    yield from (
+                        piece for piece in cover(names, low, high, epoch, self._chain) if piece.name not in here
+                    )
+                    break
 
     def _cover(self, names: Sequence[LayerName], low: int, high: int, upto: int, after: int) -> list[Piece]:
         try:
@@ -247,16 +275,18 @@ class Layers:
         """How many bytes the layers to fetch have in the locations."""
         return sum(self._holdings[one.locations[0]].layers[one.trace][one.name] for one in fetches)
 
-    def missing(self, trace: str, ranges: Sequence[tuple[int, int]]) -> list[Fetch]:
-        """What to fetch so that the local layers cover as much as the log's copies can."""
+    def missing(
+        self, trace: str, ranges: Sequence[tuple[int, int]], epochs: tuple[int, int] | None = None
+    ) -> list[Fetch]:
+        """What to fetch so that the local layers cover as much as the log's copies can; with ``epochs``, so that they
+        can be read as of each epoch from one to another, as far as the copies can."""
         wanted: dict[tuple[str, LayerName], tuple[int, list[tuple[int, int]]]] = {}
         remote = self._remote(trace)
-        alone = len(self._members) == 1
         for low, high in ranges:
-            for piece in self._lacking(self._local(trace, low, high), remote, low, high):
+            for piece in self._lacking(self._local(trace, low, high), remote, low, high, epochs):
                 # One host needs a layer once, whichever of its partitions want it; a member, what it keeps of it.
                 whole = (piece.name.low, piece.name.high)
-                owner, cut = ("", whole) if alone else (self._owners[low, high], (piece.low, piece.high))
+                owner, cut = ("", whole) if self._alone else (self._owners[low, high], (piece.low, piece.high))
                 _, cuts = wanted.setdefault((owner, piece.name), (low, []))
                 if cuts and cuts[-1][1] == cut[0]:
                     cuts[-1] = (cuts[-1][0], cut[1])
@@ -298,11 +328,14 @@ def fetch_missing(
     ranges: Sequence[tuple[int, int]],
     locations: Sequence[Location],
     recovery: RecoveryRecord,
+    epochs: Mapping[str, tuple[int, int]] | None = None,
 ) -> Layers:
-    """Bring back what local traces lack and some location has. A damaged copy is set aside, and another one used."""
+    """Bring back what local traces lack and some location has. A damaged copy is set aside, and another one used.
+    ``epochs``: trace → the first and the last epoch as of which it must be readable, if it is not the last alone."""
+    asked = epochs or {}
     while True:
         layers = look()
-        fetches = [fetch for trace in traces for fetch in layers.missing(trace, ranges)]
+        fetches = [fetch for trace in traces for fetch in layers.missing(trace, ranges, asked.get(trace))]
         if not fetches:
             return layers
         failpoints.reach("recovery.before_fetch")

@@ -2,12 +2,13 @@
 
 They are in the log and nowhere else (`connectors/input.py`). Where the log's layers are on one host with the driver,
 they live and die together. Where each member has its own, the loss of one takes layers along that no copy has yet: then
-the rows are taken from here again.
+the rows are taken from here again. When the flow lets go of its log and opens it again (`Flow.rescale`, a declaration),
+what is held goes over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.connectors.source import Offer, Part, Source
 from holdfast.plan.nodes import Field
@@ -21,6 +22,10 @@ class HeldInput:
 
     def hold(self, name: str, epoch: int, parts: Sequence[Part]) -> None:
         self._parts[name, epoch] = list(parts)
+
+    def keep(self, wanted: Callable[[str, int], bool]) -> None:
+        """Let go of all else: of a source, what an epoch took."""
+        self._parts = {key: parts for key, parts in self._parts.items() if wanted(*key)}
 
     def release(self, safe: int) -> None:
         """Epochs up to ``safe`` are in the copies."""

@@ -8,7 +8,7 @@ change hands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,13 +54,15 @@ def hand_over(
     ranges: Sequence[tuple[int, int]],
     directory: Path,
     recovery: RecoveryRecord,
+    epochs: Mapping[str, tuple[int, int]] | None = None,
 ) -> Layers:
-    """Have every partition's member take what only other members have. What is there then."""
+    """Have every partition's member take what only other members have. What is there then. ``epochs``: trace → the
+    first and the last epoch as of which it must be readable, if it is not the last alone."""
     layers = look()
     wanted: dict[tuple[str, str, LayerName, int], tuple[int, int]] = {}
     for trace in traces:
         for low, high in ranges:
-            for giver, piece in layers.elsewhere(trace, low, high):
+            for giver, piece in layers.elsewhere(trace, low, high, (epochs or {}).get(trace)):
                 key = (giver, trace, piece.name, low)  # of one partition the pieces of a layer are neighbours
                 first, last = wanted.get(key, (piece.low, piece.high))
                 wanted[key] = min(first, piece.low), max(last, piece.high)

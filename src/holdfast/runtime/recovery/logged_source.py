@@ -87,6 +87,35 @@ class _FromLog(Source):
         return self._parts
 
 
+@dataclass(frozen=True)
+class ReadPart:
+    """What one epoch changed, as it was read."""
+
+    change: pa.Table
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        yield _as_arrived(self.change, schema)
+
+
+class ReadChange(Source):
+    """What an epoch changed in a kept source, for a flow whose tasks cannot read that log."""
+
+    retracts = True
+
+    def __init__(self, fields: tuple[Field, ...], change: pa.Table) -> None:
+        self.fields = fields
+        self._parts: list[Part] = [ReadPart(change)]
+
+    def poll(self) -> Offer | None:
+        return None
+
+    def advance(self, offer: Offer) -> None:
+        pass
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return self._parts
+
+
 class LoggedRows(_FromLog):
     """All rows of a kept source as of an epoch."""
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from holdfast.coordinator.copy_plan import Holding
 from holdfast.coordinator.recovery_plan import Replay, demand, plan_recovery
-from holdfast.errors import LogDamaged, MemberUnreachable, SinkError, StoreError
+from holdfast.errors import EpochUnavailable, LogDamaged, MemberUnreachable, SinkError, StoreError
 from holdfast.foundation import failpoints
 from holdfast.guarantees.strategy import OnLoss
 from holdfast.log.host_paths import host_path
@@ -347,19 +347,18 @@ class Recoverer:
 
     def _fetch_former(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Bring back the logs that views had before they were edited, as far as a sink has still to be brought away
-        from them. They cannot be computed again: what they meant is not declared any more."""
-        former = {
-            version.trace: needed
-            for version, needed in self._state.edits.former().items()
-            if version.trace not in self._compiled.layouts
-        }
+        from them. They cannot be computed again: what they meant is not declared any more. (If it is declared again,
+        the log is filled as of the last epoch: what it was as of those that a sink needs is in what it was alone.)"""
+        logs = {version.trace: log for version, log in self._state.edits.former().items()}
+        returned = {trace: (log.since, log.upto) for trace, log in logs.items() if trace in self._compiled.layouts}
+        former = {trace: (log.upto, log.view) for trace, log in logs.items() if trace not in returned}
         inputs = {known.version.trace: (known.upto, name) for name, known in self._replaying.former.items()}
         former |= inputs
 
         def lacking(layers: Layers) -> list[str]:
             return [trace for trace, (upto, _) in former.items() if layers.reach(trace, 0, 2**64) < upto]
 
-        traces = list(former)
+        traces = [*former, *returned]
         if not traces:
             return
 
@@ -368,10 +367,12 @@ class Recoverer:
 
         layers = self._layers(traces, {})
         whole = all(layers.has(trace) >= upto for trace, (upto, _) in former.items())
+        whole = whole and all(layers.has_epochs(trace, *epochs) for trace, epochs in returned.items())
+        locations, directory, recovery = self._durability.locations, self._compiled.directory, self.recovery
         if not whole and self._durability.is_durable:
-            layers = fetch_missing(self._runner, look, traces, ranges, self._durability.locations, self.recovery)
+            layers = fetch_missing(self._runner, look, traces, ranges, locations, recovery, returned)
         if not whole and self._runner.scattered:
-            layers = hand_over(self._runner, look, traces, ranges, self._compiled.directory, self.recovery)
+            layers = hand_over(self._runner, look, traces, ranges, directory, recovery, returned)
         for trace in lacking(layers):
             upto, view = former[trace]
             reach = layers.reach(trace, 0, 2**64)
@@ -385,6 +386,34 @@ class Recoverer:
                 first=reach + 1,
                 last=upto,
             )
+
+    def reading_former(self, trace: str, epoch: int, read: Callable[[], T]) -> T:
+        """Read a log that a view had before it was edited as of an epoch. What is damaged or missing is fetched, if a
+        copy has it; it cannot be computed again."""
+        problem = ""
+        for _ in range(_REPAIRS):
+            try:
+                return read()
+            except (EpochUnavailable, LogDamaged, MemberUnreachable) as error:
+                if str(error) == problem:
+                    raise
+                problem = str(error)
+                if isinstance(error, LogDamaged):
+                    self._set_aside(error)
+            self._fetch_as_of(trace, epoch)
+        return read()
+
+    def _fetch_as_of(self, trace: str, epoch: int) -> None:
+        ranges = [partition_range(partition, self._runner.partitions) for partition in range(self._runner.partitions)]
+        needed, record = {trace: (epoch, epoch)}, RecoveryRecord(epoch=self._state.epochs.last)
+
+        def look() -> Layers:
+            return self._layers([trace], self._durability.peek([trace]))
+
+        if self._durability.is_durable:
+            fetch_missing(self._runner, look, [trace], ranges, self._durability.locations, record, needed)
+        if self._runner.scattered:
+            hand_over(self._runner, look, [trace], ranges, self._compiled.directory, record, needed)
 
     def _plan(self, layers: Layers, ranges: Sequence[tuple[int, int]], without: Collection[str] = ()) -> list[Replay]:
         last = self._state.epochs.last

@@ -70,6 +70,7 @@ def opened(world: World, engine: Engine, name: str, partitions: int, edition: in
         locations=tuple(BranchLocation(location, name) for location in declared.locations),
         sources={each: Recorded(source) for each, source in declared.sources.items()},
         sinks=(),
+        branch=engine.branches.find(name, None),
     )
     return Engine(PreparedFlow(own, SimulatedRunner(world, partitions)), ConnectorProgress())
 

@@ -291,7 +291,7 @@ class Simulation:
             if done.epochs and before == set(self.world.members) and not done.damaged:
                 raise Broken(f"member {leaving} left, and epochs {done.epochs} were computed again")
             self.drained += 1
-            if leaving in self.world.members:
+            if leaving in self.world.members and len(self.world.members) > 1:  # the others may have been lost meanwhile
                 self.world.lose_member(leaving)
 
     def _rewind(self, engine: Engine, chance: random.Random) -> None:
@@ -340,7 +340,7 @@ class Simulation:
             failpoints.hook = None
         self._check_safe(driver)
         self._healed(driver)
-        if self.latest is driver and driver.engine is not None:
+        if self.latest is driver and driver.engine is not None and not driver.engine.closed:
             looked_up.check_beside(driver.engine)
             self.approximate += check_approximate(driver.engine, self.world, self.whole)
         if driver.engine is not None:
@@ -460,8 +460,7 @@ class Simulation:
                 if upto < len(commits) - 1 and upto % 3:
                     continue
                 bags = self.world.upto(history[: upto + 1])
-                said = [each.views["spend"] for each in history[: upto + 1] if each.views and "spend" in each.views]
-                edition = edition_of(said[-1]["log"]) if said else 0
+                edition = edition_as_of(history, upto)
                 found, clock = view_after(commits[: upto + 1]), in_effect(history[: upto + 1])[-1].clock
                 self._compare(f"sink of {view} after epoch {upto}", view, found, bags, clock, edition)
 
@@ -502,6 +501,7 @@ class Simulation:
         self.filled = max(self.filled, engine.filled)
         for back in range(max(0, engine.last - 5), engine.last):
             bags = self.world.upto(history[: back + 1])
+            edition = edition_as_of(history, back)
             for view in self.world.flow:
                 try:
                     kept, at = engine.views.readable(view, back)
@@ -510,7 +510,7 @@ class Simulation:
                         raise
                     continue
                 found, clock = bag_of(kept.rows(0, ALL, at)), in_effect(history[: at + 1])[-1].clock
-                self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, self.world.edition)
+                self._compare(f"view {view} as of epoch {back}", view, found, bags, clock, edition)
                 self._compare_draws(f"view {view} as of epoch {back}", view, found, at)
         self.branches = branching.check(self.world, engine, self._check_views)
         self.check_sinks(history)
@@ -544,6 +544,12 @@ class Simulation:
         """What was drawn for a view is what its sink was given."""
         if view == DRAWN and found != (given := view_after(self.world.commits[view][: epoch + 1])):
             raise Broken(f"{subject} was drawn otherwise than its sink has it: {difference(found, given)}")
+
+
+def edition_as_of(history: Sequence[Lineage], epoch: int) -> int:
+    """Which edition of the views an epoch had."""
+    said = [each.views["spend"] for each in history[: epoch + 1] if each.views and "spend" in each.views]
+    return edition_of(said[-1]["log"]) if said else 0
 
 
 def _check_drawn(commits: Sequence[Commit], started: int) -> None:

@@ -55,7 +55,7 @@ class SimulatedRunner:
         self.ownership = PartitionOwnership(partitions) if self.scattered else None
         self.refresh()
 
-    def job(self, flow: Dataflow, program: Program) -> Job:
+    def job(self, flow: Dataflow, program: Program, before: Job | None = None) -> Job:
         return SimulatedJob(program, self._world.random, self)
 
     @property

@@ -1,0 +1,133 @@
+"""Branches under names that a log cannot have, with a description that is damaged, or without a working directory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+
+
+def opened(spark: SparkSession, log: Path, epochs: int = 0, **settings: Any) -> hf.Flow:
+    """A flow, after so many epochs more."""
+    flow = hf.Flow("small", log=log, spark=spark, partitions=1, **settings)
+    orders = flow.input("orders", "user string, amount long")
+    flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+    for n in range(epochs):
+        orders.insert([("ada", n + 1)])
+        flow.step()
+        flow.wait_safe()
+    return flow
+
+
+def branch(*call: str | Path) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["branch", *map(str, call)], terminal_width=400)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def listed(*logs: Path) -> list[dict[str, Any]]:
+    code, out, _ = branch(*logs, "--json")
+    assert code == 0
+    found: list[dict[str, Any]] = json.loads(out)["branches"]
+    return found
+
+
+def test_a_name_that_a_log_cannot_keep_apart_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["term.json", "Main", "../up", "Early"]
+    with opened(spark, tmp_path / "log", 1) as flow:
+        flow.branch("early").close()
+        for name in names:
+            with pytest.raises(hf.DeclarationError, match=r"take another name|is made of letters"):
+                flow.branch(name)
+        assert [each.name for each in flow.branches()] == ["early"]
+    for name in names:
+        code, _, said = branch(tmp_path / "log", "--create", name)
+        assert code == 1 and ("take another name" in said or "is made of letters" in said)
+    assert [each["name"] for each in listed(tmp_path / "log")] == ["early"]
+    with opened(spark, tmp_path / "log", 1) as flow, flow.branch("early") as early:
+        assert early.replay() == 1, "the log opens as ever"
+
+
+def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "log"
+    with opened(spark, log, 2) as flow:
+        flow.branch("early", at=0).close()
+    said = log / "branches" / "early" / "branch.json"
+    whole = said.read_bytes()
+    said.write_bytes(b"?" + whole[1:])
+    with caplog.at_level(logging.WARNING, logger="holdfast.recovery"), opened(spark, log, 1) as flow:
+        assert flow.branches() == ()
+        assert any("branch 'early' is damaged, and is left alone" in each.getMessage() for each in caplog.records)
+        with pytest.raises(hf.LogDamaged, match=r"branch\.json does not read"):
+            flow.branch("early")
+    assert listed(log) == []
+    code, _, problem = branch(log, "--create", "early")
+    assert code == 1 and "does not read" in problem
+    verified = CliRunner().invoke(app, ["verify", str(log), "--json"])
+    assert verified.exit_code == 1 and "branches/early/branch.json" in verified.stdout
+    said.write_bytes(whole)
+    with opened(spark, log) as flow, flow.branch("early") as early:
+        assert early.replay() == 2, "all that it has is there"
+    said.write_bytes(b"")
+    assert branch(log, "--remove", "early")[0] == 0 and not said.parent.exists()
+    with opened(spark, log) as flow:
+        flow.branch("early").close()
+    said.write_bytes(b"")
+    with opened(spark, log) as flow:
+        flow.remove_branch("early")
+        assert not said.parent.exists()
+
+
+def test_the_command_line_removes_a_branch_that_this_working_directory_does_not_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    local, copies = tmp_path / "local", tmp_path / "copies"
+    with opened(spark, copies, 1, local=local) as flow:
+        flow.branch("early").close()
+    shutil.rmtree(local / "branches")
+    assert [each["name"] for each in listed(local, copies)] == ["early"]
+    assert branch(local, copies, "--remove", "early")[0] == 0
+    assert listed(local, copies) == [] and not (copies / "branches" / "early").exists()
+
+
+def test_the_command_line_makes_a_branch_only_where_a_location_has_all_of_its_root(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    local, copies = tmp_path / "local", tmp_path / "copies"
+    opened(spark, copies, 2, local=local).close()
+    shutil.rmtree(copies / "layers")
+    code, _, said = branch(local, copies, "--create", "early")
+    assert code == 1 and "epoch 1 is not safe" in said and not (local / "branches").exists()
+    with opened(spark, copies, 1, local=local) as flow:
+        flow.wait_safe()
+    assert branch(local, copies, "--create", "early")[0] == 0
+    with opened(spark, copies, 30, local=local, retain=0) as flow:
+        held = flow.branches()[0].bytes
+    code, _, said = branch(local, copies, "--create", "late", "--at", "5")
+    assert code == 1 and "would have kept it" in said
+    there = listed(local, copies)
+    assert [each["name"] for each in there] == ["early"]
+    assert there[0]["bytes"] >= 0.5 * held > 0, "what only the branch keeps in the location counts"
+
+
+def test_a_working_directory_that_another_driver_overtook_says_nothing_of_branches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    local, other, copies = tmp_path / "local", tmp_path / "other", tmp_path / "copies"
+    with opened(spark, copies, 1, local=local) as flow:
+        flow.branch("early").close()
+    with opened(spark, copies, 1, local=other) as flow:
+        flow.remove_branch("early")
+    assert (local / "branches" / "early").exists() and listed(local, copies) == []
+    code, _, said = branch(local, copies, "--create", "late")
+    assert code == 1 and "somebody drove the flow elsewhere since" in said
