@@ -16,12 +16,14 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from pyarrow import fs as arrow_fs
 from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.connectors import Files, files
-from holdfast.connectors.file_offer import columns_of
+from holdfast.connectors.fetched_files import FetchedFiles
+from holdfast.connectors.file_offer import Offered, columns_of, files_of
 from holdfast.errors import BadFile, DeclarationError, FileMoved
 from s3_server import s3_server
 
@@ -139,6 +141,29 @@ def test_copies_that_spark_read_are_gone_after_the_epoch(spark: SparkSession, tm
         flow.source("t", source).view("v", "SELECT v FROM t").step()
         assert [tuple(row) for row in flow.read("v").collect()] == [("a",)]
         assert [path for path in (tmp_path / "fetched").rglob("*") if path.is_file()] == []
+
+
+def test_a_copy_of_a_file_that_was_replaced_within_a_second_is_fetched_again(
+    spark: SparkSession, tmp_path: Path, bucket: Bucket
+) -> None:
+    """A bad file that is mended at once may have the size and time, in whole seconds, of the one that Spark read."""
+    bucket.put("in/a.csv", "one")
+    bucket.put("in/long.csv", "x" * 100_000)
+    source = hf.files(bucket.address("in"), format="csv", schema="v string", identity="content")
+    assert isinstance(source, Files)
+    first = files_of(source.poll() or {})
+    fetched = FetchedFiles("source", source._access, str(tmp_path))
+    copies = [Path(each) for each in fetched.fetch(spark, first)]
+    times = [copy.stat().st_ino for copy in copies]
+    assert fetched.fetch(spark, first) == list(map(str, copies))
+    assert [copy.stat().st_ino for copy in copies] == times, "what was fetched is kept"
+    bucket.put("in/a.csv", "two")
+    with pytest.raises(BadFile, match=r"in/a\.csv': it changed while it was fetched"):
+        copies[0].unlink()
+        fetched.fetch(spark, first)
+    mended = Offered(first[0].file, xxhash.xxh3_128(b"two").digest())
+    assert Path(fetched.fetch(spark, [mended])[0]).read_text() == "two"
+    assert Path(fetched.fetch(spark, [Offered(mended.file, b"")])[0]).read_text() == "two"
 
 
 def test_a_remote_file_that_is_replaced_changes_the_rows_that_differ(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from holdfast.connectors.file_access import File, FileAccess
+from holdfast.connectors.file_access import FileAccess
+from holdfast.connectors.file_identity import marked_as
+from holdfast.connectors.file_offer import Offered
 from holdfast.errors import BadFile, InputError
 from holdfast.foundation.atomic_files import temporary_name
 from holdfast.foundation.os_errors import fix
@@ -35,15 +37,15 @@ class FetchedFiles:
         self._parent = fetch_to
         self._directory: str | None = None
 
-    def fetch(self, spark: Any, files: Sequence[File]) -> list[str]:
-        """Where the JVM reads each of ``files``: the file itself, or a copy of it."""
-        remote = [file for file in files if self._access.is_remote(file.path)]
+    def fetch(self, spark: Any, files: Sequence[Offered]) -> list[str]:
+        """Where the JVM reads each of ``files``: the file itself, or a copy of it, which has its mark."""
+        remote = [each for each in files if self._access.is_remote(each.file.path)]
         if not remote:
-            return [file.path for file in files]
+            return [each.file.path for each in files]
         self._check_executors(spark)
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             list(pool.map(self._copy, remote))
-        return [self.place(file.path) for file in files]
+        return [self.place(each.file.path) for each in files]
 
     def place(self, path: str) -> str:
         """Where the JVM reads a file: at ``path`` itself, or at that of its copy."""
@@ -69,9 +71,10 @@ class FetchedFiles:
                 if self._access.is_remote(path):
                     os.unlink(self.place(path))
 
-    def _copy(self, file: File) -> None:
-        path = self.place(file.path)
-        if file.changed and _outside(path) == (file.size, file.changed):
+    def _copy(self, offered: Offered) -> None:
+        file, path = offered.file, self.place(offered.file.path)
+        # Object stores keep times in seconds: within one, a file may be replaced by another of its size.
+        if file.changed and _outside(path) == (file.size, file.changed) and marked_as(path, offered.mark):
             return
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -79,7 +82,7 @@ class FetchedFiles:
             with self._access.opened(file.path) as source, open(hidden, "wb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
             os.utime(hidden, ns=(file.changed, file.changed))
-            if _outside(hidden)[0] != file.size:
+            if _outside(hidden)[0] != file.size or not marked_as(hidden, offered.mark):
                 os.unlink(hidden)
                 raise BadFile(
                     f"file {file.path!r}: it changed while it was fetched (then {file.size} bytes)", path=file.path

@@ -381,7 +381,8 @@ class Files(Source):
         if not files:
             places = ", _path string, _offer bigint, _block bigint, _row bigint" if placed else ""
             return spark.createDataFrame([], _ddl(self.fields) + places), []
-        paths = self._fetched.fetch(spark, files)
+        marks = [each.mark for each in files_of(offer)]
+        paths = self._fetched.fetch(spark, list(map(Offered, files, marks)))
         ddl, derived = _ddl(self._inside), bool(self._said) or self._form.quarantine
         if self._form.quarantine:
             ddl += f", {_ddl([BAD])}"
@@ -466,7 +467,7 @@ class Files(Source):
 
     def readable(self, spark: Any) -> list[str]:
         """The paths at which Spark reads these."""
-        return self._fetched.fetch(spark, self._found())
+        return self._fetched.fetch(spark, [Offered(file, b"") for file in self._found()])
 
     # -- offers ---------------------------------------------------------------------------------------------------
 
@@ -650,7 +651,7 @@ class Files(Source):
         reason = spark_files.reason(str(error))
         line, text = None, ""
         with suppress(Exception):  # it is said as far as it can be found out
-            [path] = self._fetched.fetch(self._spark, [file])
+            [path] = self._fetched.fetch(self._spark, [Offered(file, b"")])
             found = spark_files.first_bad_line(self._spark, self._format, _ddl(self._inside), self._options_now(), path)
             line, text = found or (None, "")
         where = f", line {line}" if line is not None else ""
