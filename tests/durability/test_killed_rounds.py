@@ -119,18 +119,18 @@ def test_a_driver_that_is_killed_in_rounds_again_and_again_delivers_everything_o
     batches = Batches(root, 15)
     processes: list[Process] = []
 
-    def started(*arguments: str) -> Process:
+    def started(*arguments: str, **environment: str) -> Process:
         app = Path(loops_app.__file__)
         modules = os.pathsep.join([str(Path(hf.__file__).parents[1]), str(app.parents[1])])
-        processes.append(Process(root, *arguments, app=app, PYTHONPATH=modules))
+        processes.append(Process(root, *arguments, app=app, PYTHONPATH=modules, **environment))
         return processes[-1]
 
     try:
-        for _ in range(15):
+        for kill in range(15):
             for _ in range(12):
                 batches.write()
             doom(root, dice.randrange(1, 30), "driver")
-            lines = said(started())
+            lines = said(started(HOLDFAST_ROUNDS="jobs" if kill % 3 == 2 else "task"))
             assert (root / "killed").exists() and "idle" not in lines, f"{lines}\n{processes[-1].errors()}"
         held = finished(started("finish"))
         for process in processes:

@@ -165,6 +165,14 @@ def _least_of_reached(links: Bag, tables: Tables) -> Bag:
     return _rows(least.items())
 
 
+def _least_start(links: Bag, tables: Tables) -> Bag:
+    """The least start from which each is reached."""
+    least: dict[int, int] = {}
+    for start in sorted(_starts(tables), reverse=True):
+        least |= dict.fromkeys(_reached(links, {start}), start)
+    return _rows(least.items())
+
+
 @dataclass(frozen=True)
 class Looped:
     """A recursive query over ``links``: its definitions, the query behind them, and its twin."""
@@ -233,6 +241,19 @@ LOOPS = {
         "GROUP BY l.b)",
         "SELECT n, min(v) AS v FROM t GROUP BY n",
         _least_of_reached,
+    ),
+    "a loop in a loop": Looped(
+        "s(n) AS (SELECT node FROM starts UNION SELECT n FROM (WITH RECURSIVE near(n, v) AS (SELECT n, 0L FROM s UNION "
+        "ALL SELECT l.b, near.v + 1 FROM near JOIN links l ON l.a = near.n WHERE near.v < 2) SELECT n FROM near))",
+        "SELECT n, 0L AS v FROM s",
+        _reach,
+    ),
+    "aggregates in a loop in a loop": Looped(
+        "t(n, v) AS (SELECT node, node FROM starts UNION SELECT n, min(v) FROM (WITH RECURSIVE f(n, v) AS (SELECT n, v "
+        "FROM t UNION SELECT l.b, min(f.v) FROM f JOIN links l ON l.a = f.n GROUP BY l.b) SELECT n, v FROM f) "
+        "GROUP BY n)",
+        "SELECT n, min(v) AS v FROM t GROUP BY n",
+        _least_start,
     ),
 }
 

@@ -122,10 +122,13 @@ def test_a_chain_of_many_rounds_leaves_no_file_and_nothing_in_the_session(
 ) -> None:
     monkeypatch.setenv("HOLDFAST_ROUNDS", "jobs")
     scratch: list[int] = []
+    bytes: list[int] = []
     run = LoopJobs._rdd
 
     def counted(self: LoopJobs, *arguments: Any) -> Any:
-        scratch.append(len(list((tmp_path / "log" / "rounds").rglob("*.*.*"))))
+        files = [path.stat().st_size for path in (tmp_path / "log" / "rounds").rglob("*.*.*.*")]
+        scratch.append(len(files))
+        bytes.append(sum(files))
         rdd = run(self, *arguments)
         assert rdd.toDebugString().count(b"\n") < 40
         return rdd
@@ -133,13 +136,15 @@ def test_a_chain_of_many_rounds_leaves_no_file_and_nothing_in_the_session(
     monkeypatch.setattr(LoopJobs, "_rdd", counted)
     with hf.Flow("chain", tmp_path / "log", spark, partitions=2) as flow:
         edges = flow.input("edges", "a long, b long")
-        flow.view("reached", CHAIN, max_rounds=1000)
-        edges.insert([(node, node + 1) for node in range(210)])
-        assert flow.step().rounds["reached"] > 210
-        assert flow.read("reached").count() == 211
+        flow.view("reached", CHAIN, max_rounds=1100)
+        edges.insert([(node, node + 1) for node in range(1000)])
+        assert flow.step().rounds["reached"] > 1000
+        assert flow.read("reached").count() == 1001
         edges.delete([(100, 101)])
         flow.step()
         assert flow.read("reached").count() == 101
-    assert len(jobs) > 150 and max(scratch) < 60  # two rounds in each
+    assert len(jobs) > 700 and max(scratch) < 60  # two rounds in each
+    early, late = (max(bytes[start : start + 100]) for start in (50, 400))
+    assert late < 2 * early, f"what is handed on grows with rounds: {early}, then {late} bytes"
     assert not (tmp_path / "log" / "rounds").exists()
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()

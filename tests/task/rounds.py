@@ -4,7 +4,9 @@ other is handed on here, in any order."""
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +18,9 @@ from holdfast.plan.dataflow import build
 from holdfast.task.messages import Message
 from holdfast.task.program import compile_program
 from holdfast.task.round_state import RoundJobs
-from holdfast.task.round_tasks import RoundJob, begin_rounds, run_round_stage, run_rounds
+from holdfast.task.round_tasks import RoundJob, run_round_stage, run_rounds
 from holdfast.task.stage import EpochSpec, TaskReport, run_operator
+from holdfast.testing.simulator.round_jobs import run_job
 from holdfast.trace.cover import Chain
 from holdfast.trace.merge import merge
 from operators.loops import Case
@@ -47,6 +50,9 @@ class LoopRunner:
         self.behind: Callable[[], None] = lambda: None
         """Called between the jobs and the task that goes on."""
 
+        self.before_job: Callable[[], None] = lambda: None
+        """Called before each job."""
+
     def epoch(self, changes: Sequence[Rows], first: int | None = None) -> pa.Table:
         """The change of the loop's rows, given those of its inputs. ``first``: of the epochs that it stands for."""
         number = len(self.digests)
@@ -58,41 +64,46 @@ class LoopRunner:
         jobs = self.jobs
         while True:
             self.report = TaskReport(1, 0)
-            arrived = {
-                channel: [self.operator.spec.prepare(port, table(rows, self.types[port]))]
-                for port, (channel, rows) in enumerate(zip(self.operator.channels, changes, strict=True))
-            }
             epoch = replace(epoch, round_jobs=jobs)
             try:
-                output = run_operator(self.operator, 0, epoch, arrived, self.report)
+                output = self.attempt(epoch, changes)
                 break
             except LargeRound as found:
                 assert jobs is not None
                 self.given_up += 1
-                done = run_rounds(self.operator, jobs, found, partial(self.job, epoch))
+                done = run_rounds(self.operator, jobs, found, partial(self.job, epoch, changes))
                 jobs = replace(jobs, done={self.operator.id: done})
                 self.behind()
+        shutil.rmtree(self.directory / "rounds", ignore_errors=True)
         self.digests.append(epoch.digest)
         return output
 
-    def job(self, epoch: EpochSpec, job: RoundJob) -> list[Message]:
-        """One job: all of its tasks, stage by stage; a task may run twice."""
+    def attempt(self, epoch: EpochSpec, changes: Sequence[Rows]) -> pa.Table:
+        """The loop's task; its rows arrive in any order."""
+        scratch = self.directory / "rounds"
+        if self.jobs is not None and not scratch.exists():
+            scratch.mkdir(parents=True)
+        arrived = {
+            channel: [self.operator.spec.prepare(port, table(self.dice.sample(rows, len(rows)), self.types[port]))]
+            for port, (channel, rows) in enumerate(zip(self.operator.channels, changes, strict=True))
+        }
+        return run_operator(self.operator, 0, epoch, arrived, self.report)
+
+    def job(self, epoch: EpochSpec, changes: Sequence[Rows], job: RoundJob) -> list[Message]:
+        """One job: all of its tasks, stage by stage; a task may run twice. So may the loop's own, whose other attempt
+        may live on beside the job."""
         self.ran.append(job)
+        self.before_job()
+        if self.dice.random() < 0.3:
+            self.report, report = TaskReport(1, 0), self.report
+            with suppress(LargeRound):
+                self.attempt(epoch, changes)
+            self.report = report
         assert epoch.round_jobs is not None
-        shares = range(epoch.round_jobs.shares)
-        spec = self.operator.spec
-        sent = [begin_rounds(self.program, epoch, job, share) for share in shares]
-        for round in range(job.first, job.last + 1):
-            for stage in range(1, spec.body.stages + 1):  # type: ignore[attr-defined]  # it is a loop
-                messages = [message for each in sent for message in each]
-                self.dice.shuffle(messages)
-                mine = [[message for message in messages if message[0] == share] for share in shares]
-                sent = []
-                for share in self.dice.sample(shares, len(shares)):
-                    for _ in range(self.dice.choice([1, 1, 2])):
-                        found = list(self.stage(self.program, epoch, job, round, stage, share, mine[share]))
-                    sent.append(iter(found))
-        return [message for each in sent for message in each]
+        return run_job(self.program, epoch, job, self.dice, self._attempts, self.stage)
+
+    def _attempts(self, task: Callable[[], list[Message]]) -> list[Message]:
+        return [task() for _ in range(self.dice.choice([1, 1, 2]))][-1]
 
     def merge(self, since: int) -> None:
         """Merge all layers of each trace."""

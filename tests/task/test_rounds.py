@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import pytest
 
 from holdfast.errors import LoopDiverged
+from holdfast.operators.loops.epoch import LargeRound
 from holdfast.task.messages import Message, TruncatedInput
 from holdfast.task.round_state import RoundJobs
 from holdfast.task.round_tasks import RoundJob
 from holdfast.task.stage import EpochSpec
 from holdfast.trace.hashing import weak_bits
-from operators.loops import LOOPS, Bag, Case, components, diverging, reach
+from operators.loops import LOOPS, Bag, Case, components, diverging, reach, walks
 from operators.running import Rows, added
 from operators.test_loop import change
 from operators.test_loop_bodies import change_of, drawn_changes, drawn_loop
@@ -40,7 +43,11 @@ def compare(case: Case, root: Path, seed: str, jobs: RoundJobs, epochs: int) -> 
         changes = [change(*each, bag, dice, nodes) for each, bag in zip(inputs, there, strict=True)]
         there = [added(bag, other) for bag, other in zip(there, changes, strict=True)]
         rows = [[*each.items()] for each in changes]
-        assert bag_of(many.epoch(rows)) == bag_of(one.epoch(rows))
+        merges = _merges_beside(many, dice.choice([None, dice.randrange(4)]), dice.randrange(-1, len(one.digests) or 1))
+        found = bag_of(many.epoch(rows))
+        if merges:
+            one.merge(merges.pop())
+        assert found == bag_of(one.epoch(rows))
         assert many.files() == one.files()
         # Rows of two senders that cancel have a key looked at again, in a round that is passed over otherwise.
         assert many.report.rounds.get("v", 0) >= one.report.rounds.get("v", 0)
@@ -50,6 +57,20 @@ def compare(case: Case, root: Path, seed: str, jobs: RoundJobs, epochs: int) -> 
             one.merge(since)
             many.merge(since)
     assert ran or jobs.large, "small rounds are no jobs where only large ones are to be"
+
+
+def _merges_beside(runner: LoopRunner, job: int | None, since: int) -> list[int]:
+    """Have a job of the next epoch find all layers merged that the jobs before it found as they were; up to which
+    epoch they were collapsed, if that has happened."""
+    merged: list[int] = []
+
+    def merge() -> None:
+        if len(runner.ran) - 1 == job and runner.digests:
+            runner.merge(since)
+            merged.append(since)
+
+    runner.before_job = merge
+    return merged
 
 
 @pytest.mark.parametrize(("name", "bits"), list(zip(LOOPS, cycle([64, 2]), strict=False)))
@@ -104,6 +125,26 @@ FAN: Rows = [((30, 100 + node), 1) for node in range(50)] + [((100 + node, 200 +
 """Behind node 30 of the chain two rounds are large."""
 
 
+@pytest.mark.parametrize("name", ["reach", "closure", "components", "labels", "parity"])
+@pytest.mark.parametrize("job", range(1, 5))
+def test_a_history_that_a_merge_beside_the_rounds_leaves_nothing_of_was_there_all_the_same(
+    name: str, job: int, tmp_path: Path
+) -> None:
+    case = LOOPS[name]()
+    one, many = both(case, tmp_path, RoundJobs(0, 3))
+    dice = random.Random(f"{name} {job}")
+    fill = [[*change(each.name, len(each.fields), Counter(), dice, 8).items()] for each in case.loop.inputs]
+    fill = [[(row, abs(diff)) for row, diff in rows] for rows in fill]
+    for rows in (fill, [[(row, -diff) for row, diff in rows] for rows in fill], fill):
+        last = rows is fill and many.digests
+        merges = _merges_beside(many, job if last else None, len(many.digests) - 1)
+        found = bag_of(many.epoch(rows))
+        if merges:
+            one.merge(merges.pop())
+        assert found == bag_of(one.epoch(rows))
+        assert many.files() == one.files()
+
+
 def both(case: Case, root: Path, jobs: RoundJobs) -> tuple[LoopRunner, LoopRunner]:
     return (LoopRunner(case, root / way, random.Random(3), told) for way, told in (("1", None), ("2", jobs)))
 
@@ -129,15 +170,42 @@ def test_an_epoch_that_stands_for_a_history_is_the_same(tmp_path: Path) -> None:
 def test_a_long_loop_keeps_few_files_on_its_way_and_none_of_it_grows_with_rounds(tmp_path: Path) -> None:
     many = LoopRunner(reach(), tmp_path, random.Random(3), ALWAYS)
     counts: list[int] = []
-    run = many.job
-
-    def noted(epoch: EpochSpec, job: RoundJob) -> list[Message]:
-        counts.append(len(list((tmp_path / "rounds").glob("*/*"))))
-        return run(epoch, job)
-
-    many.job = noted  # type: ignore[method-assign]
+    many.before_job = lambda: counts.append(len(list((tmp_path / "rounds").glob("*/*"))))
     many.epoch(CHAIN)
     assert len(counts) == 62 and max(counts) < 40
+
+
+def test_another_attempt_of_the_loops_task_changes_no_file_that_jobs_go_on_with(tmp_path: Path) -> None:
+    """Its rows came in another order, and inputs are cut by place: shares of two attempts are not one whole."""
+    one, many = both(reach(), tmp_path, ALWAYS)
+    run = many.job
+
+    def beside(epoch: EpochSpec, changes: Sequence[Rows], job: RoundJob) -> list[Message]:
+        before = {path: path.read_bytes() for path in (tmp_path / "2" / "rounds").glob("*/*")}
+        with pytest.raises(LargeRound) as raised:
+            many.attempt(epoch, changes)
+        assert raised.value.state != job.state
+        assert {path: path.read_bytes() for path in before} == before
+        return run(epoch, changes, job)
+
+    many.job = beside  # type: ignore[method-assign]
+    assert bag_of(many.epoch([CHAIN[0], CHAIN[1][:5]])) == bag_of(one.epoch([CHAIN[0], CHAIN[1][:5]]))
+    assert many.files() == one.files() and many.ran
+
+
+def test_a_limit_of_rows_holds_for_the_round_and_not_for_each_share(tmp_path: Path) -> None:
+    starts: Rows = [((0,), 1)]
+    edges: Rows = [((0, node), 1) for node in range(1, 17)]
+    case, said = walks(), []
+    for limit in (10, 16):
+        limited = replace(case, loop=replace(case.loop, max_rows=limit))
+        for runner in both(limited, tmp_path / str(limit), RoundJobs(0, 4, together=3)):
+            try:
+                said.append(str(len(bag_of(runner.epoch([starts, edges])))))
+            except LoopDiverged as error:
+                said.append(str(error))
+    assert said[0] == said[1] and said[2:] == ["17", "17"]
+    assert "the loop adds 16 rows in round 2" in said[0]
 
 
 def test_a_loop_that_goes_on_for_ever_is_told_as_in_one_task(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ from holdfast.spark.placed_work import PlacedWork, located
 from holdfast.spark.prepared_query import Prepared
 from holdfast.spark.quiet_errors import quietly
 from holdfast.spark.resident_task import TOO_MANY, program_key, resident_of
-from holdfast.spark.round_jobs import LoopJobs, alone, remove_scratch, told_of_jobs
+from holdfast.spark.round_jobs import LoopJobs, alone, make_scratch, remove_scratch, told_of_jobs
 from holdfast.task.messages import Message
 from holdfast.task.program import Program, bounds
 from holdfast.task.single_task import SMALL, weight
@@ -170,14 +170,15 @@ class EpochJob:
         from the loop's on again: what was exchanged before it is still there."""
         path: EpochPath = "stages"
         given = epoch
+        make_scratch(given)
         try:
             while True:
                 self._tell(epoch, senders)
                 try:
                     return path, reports_of(self._collected(rdd, subject))
                 except LargeRound as found:
-                    path = "rounds"
                     epoch = self._loops.run(epoch, found, lambda told: self._tell(told, senders))
+                    path = "stages" if epoch.round_jobs is None else "rounds"
                     stage = next(each.stage for each in self._program.operators if each.id == found.operator)
                     rdd = self._from(stage, self._exchanged[stage], epoch.partitions, self._owners())
         finally:

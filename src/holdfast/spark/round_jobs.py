@@ -19,6 +19,7 @@ processor time, and a job (``_ROW`` + ``_EXCHANGED``) · n / c + ``_JOB``. `larg
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -57,6 +58,9 @@ _TOGETHER = 2
 _KEPT = 1 << 28
 """So many free bytes a worker keeps from one task to the next: it gets columns of the same sizes in every round."""
 
+_REASON = re.compile(r"^: (?:[\w.]+: )?(.+)$", re.MULTILINE)
+"""What Spark says in an error that py4j raises."""
+
 _LOG = logger("holdfast.epochs")
 
 
@@ -84,6 +88,14 @@ def alone(epoch: EpochSpec) -> EpochSpec:
     return epoch if epoch.round_jobs is None else replace(epoch, round_jobs=replace(epoch.round_jobs, scratch=""))
 
 
+def make_scratch(epoch: EpochSpec) -> None:
+    """Make the directory for what the rounds of an epoch hand on. Tasks make none: one that outlives its epoch would
+    leave it behind."""
+    if epoch.round_jobs is not None:
+        with suppress(OSError):  # then no round is a job
+            Path(epoch.round_jobs.scratch).mkdir(parents=True, exist_ok=True)
+
+
 def remove_scratch(epoch: EpochSpec) -> None:
     """Remove what the rounds of an epoch have left."""
     if epoch.round_jobs is not None:
@@ -100,7 +112,8 @@ class LoopJobs:
 
     def run(self, epoch: EpochSpec, found: LargeRound, tell: Callable[[EpochSpec], None]) -> EpochSpec:
         """Run the rounds of a loop from the one on that was found too large, until they are small; the epoch, with what
-        the loop's task must know of that. ``tell``: has jobs know the epoch. Raises the user's error."""
+        the loop's task must know of that, and without ``round_jobs`` if they failed. ``tell``: has jobs know the epoch.
+        Raises the user's error."""
         assert epoch.round_jobs is not None
         jobs = epoch.round_jobs
         (operator,) = (each for each in self._program.operators if each.id == found.operator)
@@ -111,7 +124,17 @@ class LoopJobs:
         except HoldfastError:
             raise
         except Exception as error:  # a task or a host was lost, or a file with it
-            _LOG.info("the rounds of a loop failed as jobs, and run in one task: %s", error)
+            text = str(error)
+            if "[SPARK_JOB_CANCELLED]" in text:
+                raise
+            reason = _REASON.search(text)
+            _LOG.warning(
+                "epoch %d: rounds of a loop failed as Spark jobs, and are run in one task: %s",
+                epoch.number,
+                reason[1] if reason else text,
+                extra={"epoch": epoch.number},
+            )
+            shutil.rmtree(jobs.directory(found.operator), ignore_errors=True)  # the loop's layers may need the room
             return replace(epoch, round_jobs=None)
         return replace(epoch, round_jobs=replace(jobs, done={**jobs.done, found.operator: done}))
 

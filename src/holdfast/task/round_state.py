@@ -2,17 +2,19 @@
 
 Where rounds run as jobs, what is known between two of them lies beside the traces until the epoch is over:
 
-    <working directory>/rounds/<epoch's digest>/<operator>/<round>.<stage>.<share>
+    <working directory>/rounds/<epoch's digest>/<operator>/<state>.<round>.<stage>.<share>
 
 A file has the state of one stage's operators in one share of the hashes (`operators/loops/shares.py`), stage 0 that of
 the variables, as of the end of a round. The state is a pickle of a few containers; rows in it are *pieces*, Arrow
 streams in front of the pickle, mapped when they are read. A piece that an earlier file has is not written again, but
 named. As pieces are merged while they are small (`operators/loops/pieces.py`), a round writes what it adds, and so
-often a multiple of that.
+often a multiple of that; and the hashes of the keys that were touched so far, in an epoch that is not the first.
 
-Files are written under a temporary name and renamed, and their names say what is in them. So a task that is run twice
-replaces a file by one with the same rows. Nothing is synced, and nothing is kept: the driver removes what no later
-round needs, and all of it when the epoch is over; what a crash left goes when the flow is opened.
+Files are written under a temporary name and renamed. A task of a job that is run twice replaces a file by one with the
+same rows, since its rows are cut by hash. The loop's own task may have had its rows in another order, and an input's
+rows are cut by their place; so each of its attempts hands out under a name of its own, and the jobs go on with the one
+whose word has reached the driver. Nothing is synced, and nothing is kept: the driver removes what no later round needs,
+and all of it when the epoch is over; what a crash left goes when the flow is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -48,6 +52,14 @@ Piece = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
+class RoundsDone:
+    """How far a loop's rounds have come in jobs, and the name of the state that they went on with."""
+
+    rounds: Rounds
+    state: str
+
+
+@dataclass(frozen=True)
 class RoundJobs:
     """How the rounds of an epoch's loops may run as jobs."""
 
@@ -61,8 +73,8 @@ class RoundJobs:
     scratch: str = ""
     """The directory for what is known between two jobs. "": whoever finds a round too large only says so."""
 
-    done: Mapping[str, Rounds] = field(default_factory=dict)
-    """Operator → how far its rounds have come in jobs."""
+    done: Mapping[str, RoundsDone] = field(default_factory=dict)
+    """By operator."""
 
     def directory(self, operator: str) -> Path:
         return Path(self.scratch) / operator
@@ -82,33 +94,40 @@ def loop_step(
             _take_over(epoch, spec, jobs, files, jobs.done[operator])
         else:
             epoch.start(spec.changes(arrived))
-    except OSError:  # the files are gone, with their host
+    except _UNREADABLE:  # the files are gone, with their host
         epoch, most = spec.epoch(traces, context), None
         epoch.start(spec.changes(arrived))
     try:
         return spec.result_of(epoch, epoch.rest(most))
     except LargeRound as large:
-        if not jobs.scratch or _handed_out(epoch, spec, jobs, files, large.rounds.last):
-            raise LargeRound(large.rounds, large.following, large.pending, operator) from None
+        state = secrets.token_hex(4)
+        if not jobs.scratch or _handed_out(epoch, spec, jobs, files, large.rounds.last, state):
+            raise LargeRound(large.rounds, large.following, large.pending, operator, state) from None
     return spec.result_of(epoch, epoch.rest())
 
 
-def _take_over(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, done: Rounds) -> None:
+_UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, pa.ArrowInvalid)
+
+
+def _take_over(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, done: RoundsDone) -> None:
     """Go on with the whole, behind the rounds that jobs have run."""
+    last = done.rounds.last
     for stage in range(spec.body.stages + 1):
         for index in range(jobs.shares):
-            epoch.absorb(stage, files.load(done.last, stage, index), done.last)
-    epoch.rounds = done
+            epoch.absorb(stage, files.load(file_name(done.state, last, stage, index)), last)
+    epoch.rounds = done.rounds
 
 
-def _handed_out(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, last: int) -> bool:
+def _handed_out(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, last: int, name: str) -> bool:
     """Write the state of the whole for each share; False if that cannot be done."""
     try:
         for stage in range(spec.body.stages + 1):
             state = epoch.state(stage)
             for index in range(jobs.shares):
-                files.save(last, stage, index, epoch.share_of(stage, state, Share(index, jobs.shares)))
-    except OSError:  # a disk that is full
+                part = epoch.share_of(stage, state, Share(index, jobs.shares))
+                files.save(file_name(name, last, stage, index), part)
+    except OSError:  # a disk that is full: the loop's layers need the room
+        files.remove(name)
         return False
     return True
 
@@ -122,18 +141,17 @@ class StateFiles:
         self._known: dict[int, tuple[Any, Piece]] = {}
         """Which pieces, by identity, are in which file. They are kept, so that no other gets their identity."""
 
-    def load(self, round: int, stage: int, share: int) -> State:
-        """The state as of the end of a round."""
-        buffer = self._buffer(file_name(round, stage, share))
+    def load(self, name: str) -> State:
+        """The state in a file."""
+        buffer = self._buffer(name)
         size = int.from_bytes(buffer.slice(buffer.size - _TAIL).to_pybytes(), "little")
         packed = buffer.slice(buffer.size - _TAIL - size, size)
         state: State = _Unpickler(io.BytesIO(packed), self._piece).load()
         return state
 
-    def save(self, round: int, stage: int, share: int, state: State) -> set[str]:
-        """Write the state as of the end of a round; the names of the files that it needs."""
-        name = file_name(round, stage, share)
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def save(self, name: str, state: State) -> set[str]:
+        """Write a file; the names of the files that it needs."""
+        self._directory.mkdir(exist_ok=True)  # in that of the epoch, which is gone when the epoch is over
         with temporary_path(self._directory) as temporary:
             with open(temporary, "xb") as file:
                 packed = io.BytesIO()
@@ -143,6 +161,13 @@ class StateFiles:
                 file.write(packed.getbuffer().nbytes.to_bytes(_TAIL, "little"))
             os.replace(temporary, self._directory / name)
         return pickler.needed
+
+    def remove(self, state: str) -> None:
+        """Remove all files of a state."""
+        with suppress(OSError):
+            for name in os.listdir(self._directory):
+                if name.startswith(f"{state}."):
+                    (self._directory / name).unlink(missing_ok=True)
 
     def _buffer(self, name: str) -> pa.Buffer:
         if name not in self._mapped:
@@ -157,9 +182,9 @@ class StateFiles:
         return found
 
 
-def file_name(round: int, stage: int, share: int) -> str:
-    """The name of a file of state."""
-    return f"{round}.{stage}.{share}"
+def file_name(state: str, round: int, stage: int, share: int) -> str:
+    """The name of a file: a state as of the end of a round."""
+    return f"{state}.{round}.{stage}.{share}"
 
 
 class _Pickler(pickle.Pickler):

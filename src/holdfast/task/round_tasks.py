@@ -22,7 +22,7 @@ from holdfast.operators.loops.epoch import LargeRound, LoopEpoch, Rounds, expect
 from holdfast.operators.loops.shares import Share
 from holdfast.task.messages import FAILED, RESULT, Message, arrived, counted, decode, encode
 from holdfast.task.program import Compiled, Program, partition_range
-from holdfast.task.round_state import RoundJobs, StateFiles
+from holdfast.task.round_state import RoundJobs, RoundsDone, StateFiles, file_name
 from holdfast.task.stage import EpochSpec, context_of, named, opened
 
 _SURE = 2
@@ -31,12 +31,14 @@ _SURE = 2
 
 @dataclass(frozen=True)
 class RoundJob:
-    """Rounds ``first`` to ``last`` of a loop, as one job; ``before``: the last that was run before them."""
+    """Rounds ``first`` to ``last`` of a loop, as one job; ``before``: the last that was run before them; ``state``: the
+    name of the state that it goes on with."""
 
     operator: str
     before: int
     first: int
     last: int
+    state: str
 
 
 @dataclass(frozen=True)
@@ -79,22 +81,23 @@ def run_round_stage(
 
 def run_rounds(
     operator: Compiled, jobs: RoundJobs, found: LargeRound, run: Callable[[RoundJob], Sequence[Message]]
-) -> Rounds:
+) -> RoundsDone:
     """On the driver: have rounds ``run`` as jobs, from the one on that was found too large, until they are small or
     none is left. Return how far they have come. Raises the user's error."""
     assert isinstance(operator.spec, LoopSpec)
     limits = operator.spec.limits
     rounds, following, pending = found.rounds, found.following, found.pending
     while True:
-        # The round behind the first is as large, most likely; if the first is much larger than it must be.
-        count = jobs.together if expected_rows(pending, rounds) >= _SURE * jobs.large else 1
-        last = min(following + count - 1, max(following, limits.last))
-        job = RoundJob(operator.id, rounds.last, following, last)
+        # The round behind the first is as large, most likely; if the first is much larger than it must be. Where rows
+        # are counted, each round is looked at before it begins.
+        is_sure = limits.rows is None and expected_rows(pending, rounds) >= _SURE * jobs.large
+        last = min(following + (jobs.together if is_sure else 1) - 1, max(following, limits.last))
+        job = RoundJob(operator.id, rounds.last, following, last, found.state)
         reports = _reports(run(job))
         rounds, after, pending = _progress(job, rounds, pending, reports)
         _remove_others(jobs, job, reports)
-        if after is None or after > limits.last or expected_rows(pending, rounds) <= jobs.large:
-            return rounds
+        if after is None or not limits.shared(after, pending, expected_rows(pending, rounds), jobs.large):
+            return RoundsDone(rounds, found.state)
         following = after
 
 
@@ -142,7 +145,8 @@ class _Task:
             self._epoch = _epoch(self.operator, self.operator.spec, epoch, self._share, stage)
 
     def absorb(self, stage: int, round: int, after: int) -> None:
-        self._epoch.absorb(stage, self._files.load(round, stage, self._share.index), after)
+        name = file_name(self.job.state, round, stage, self._share.index)
+        self._epoch.absorb(stage, self._files.load(name), after)
 
     def begin(self, round: int) -> list[Message]:
         before = self._epoch.handed
@@ -169,7 +173,8 @@ class _Task:
                 self._epoch.end(round)
         files: set[str] = set()
         for each in (stage, 0) if is_last else (stage,):
-            files |= self._files.save(round, each, self._share.index, self._epoch.state(each))
+            name = file_name(self.job.state, round, each, self._share.index)
+            files |= self._files.save(name, self._epoch.state(each))
         following = self._epoch.next_round()
         pending = 0 if following is None else self._epoch.pending(following)
         report = RoundReport(round, self._epoch.handed, following, pending, frozenset(files))

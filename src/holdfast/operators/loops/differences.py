@@ -65,6 +65,7 @@ class DifferencesState:
     touched: Words
     due: dict[int, list[Words]]
     given: list[pa.Table] | None
+    has_history: bool
 
 
 class DifferencesInRounds:
@@ -80,7 +81,8 @@ class DifferencesInRounds:
         has_history: bool,
     ) -> None:
         """``schemas``: of what ``prepare`` makes, port by port. ``has_history``: whether earlier epochs have done
-        anything, be it in other shares of the keys."""
+        anything, be it in other shares of the keys. It is found once in an epoch, and then goes with the state: a merge
+        beside the epoch may leave nothing of a history that has cancelled."""
         self._spec, self._context = spec, context
         self._layouts = spec.layouts()
         self._stored = {suffix: StoredRounds(stored[suffix], layout) for suffix, layout in self._layouts.items()}
@@ -110,10 +112,12 @@ class DifferencesInRounds:
             self._touched,
             {round: list(keys) for round, keys in self._due.items()},
             None if self._given is None else list(self._given.pieces),
+            self._has_history,
         )
 
     def absorb(self, state: DifferencesState) -> None:
         """Take over what the epoch has done in a share of the keys."""
+        self._has_history = state.has_history
         for suffix, blocks in state.earlier.items():
             self._earlier[suffix].absorb(blocks)
         for suffix, blocks in state.written.items():
@@ -132,7 +136,8 @@ class DifferencesInRounds:
         """The part of a state that is of a share of the keys. What is only there for the end goes to the first; of what
         was given nobody knows any more of which key it was."""
         if self._spec.one_key:
-            return state if share.is_first else DifferencesState({}, {}, [[] for _ in state.arrivals], _NONE, {}, [])
+            nothing = DifferencesState({}, {}, [[] for _ in state.arrivals], _NONE, {}, [], state.has_history)
+            return state if share.is_first else nothing
         return DifferencesState(
             {suffix: share.blocks(blocks) for suffix, blocks in state.earlier.items()},
             state.written if share.is_first else {},
@@ -140,6 +145,7 @@ class DifferencesInRounds:
             share.hashes(state.touched),
             {round: [share.hashes(each) for each in keys] for round, keys in state.due.items()},
             None,
+            state.has_history,
         )
 
     def advance(self, round: int, arrived: list[pa.Table]) -> pa.Table | None:

@@ -76,10 +76,12 @@ def expected_rows(pending: int, before: Rounds) -> int:
 class LargeRound(Exception):
     """The next round is too large for one task; the epoch is as it was when the last one ended."""
 
-    def __init__(self, rounds: Rounds, following: int, pending: int, operator: str = "") -> None:
-        """``following`` is the next round, which begins with ``pending`` rows."""
-        super().__init__(rounds, following, pending, operator)
-        self.rounds, self.following, self.pending, self.operator = rounds, following, pending, operator
+    def __init__(self, rounds: Rounds, following: int, pending: int, operator: str = "", state: str = "") -> None:
+        """``following`` is the next round, which begins with ``pending`` rows; ``state``: the name under which the
+        task has handed out what it had."""
+        super().__init__(rounds, following, pending, operator, state)
+        self.rounds, self.following, self.pending = rounds, following, pending
+        self.operator, self.state = operator, state
 
 
 @dataclass
@@ -167,7 +169,7 @@ class LoopEpoch:
         following = 0 if self.rounds.last < 0 else self._next()
         while following is not None:
             pending = self.pending(following)
-            if most is not None and following <= self._limits.last and expected_rows(pending, self.rounds) > most:
+            if most is not None and self._limits.shared(following, pending, expected_rows(pending, self.rounds), most):
                 raise LargeRound(self.rounds, following, pending)
             self.handed = 0
             self.begin(following)

@@ -30,6 +30,12 @@ class Limits:
         """The last round that may be run, if the loop ends in time."""
         return self.bound - 1 if self.cut else self.bound
 
+    def shared(self, round: int, pending: int, expected: int, most: int) -> bool:
+        """Whether a round is for several tasks: one that hands more than ``most`` rows to operators. A round that may
+        pass a limit is not. The task that has all of it counts the rows, and says what is wrong."""
+        counted = self.rows is not None and pending > self.rows
+        return round <= self.last and expected > most and not counted
+
 
 def check(change: pa.Table, round: int, limits: Limits, epoch: int) -> None:
     """Raise if a variable changes at a round in more rows than it may, or after the last round."""

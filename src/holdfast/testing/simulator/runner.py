@@ -21,14 +21,18 @@ from holdfast.coordinator.partition_ownership import PartitionOwnership
 from holdfast.errors import HoldfastError, MemberUnreachable
 from holdfast.foundation import failpoints
 from holdfast.log.host_paths import LOCAL, MISPLACED, Misplaced
+from holdfast.operators.loop import LoopSpec
+from holdfast.operators.loops.epoch import LargeRound
 from holdfast.plan.dataflow import Dataflow
 from holdfast.runtime.runner import Beside, Job, Outcome, R, T, Work, unreachable
 from holdfast.task.messages import Message, TruncatedInput, counted, failure
 from holdfast.task.missing_layers import fetch_missing_layers
 from holdfast.task.program import Program, bounds
 from holdfast.task.read_sources import read_parts
+from holdfast.task.round_tasks import RoundJob, run_rounds
 from holdfast.task.single_task import run_single_task
-from holdfast.task.stage import EpochSpec, finish, reports_of, run_stage
+from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
+from holdfast.testing.simulator.round_jobs import remove_scratch, run_job, told_of_jobs
 from holdfast.testing.simulator.world import World
 
 _TWICE = 0.1
@@ -174,9 +178,37 @@ class SimulatedJob:
         epoch = replace(epoch, senders=len(shares))
         for place, (member, share) in enumerate(shares):
             messages += self._attempts(epoch, partial(self._read, epoch, share, place), partial(str, member))
-        for stage in range(1, self._program.stages + 1):
-            messages = self._stage(epoch, stage, messages)
-        return Outcome(reports_of(messages), 0.0, 0.0)
+        return Outcome(self._in_stages(epoch, messages), 0.0, 0.0)
+
+    def _in_stages(self, epoch: EpochSpec, messages: list[Message]) -> tuple[TaskReport, ...]:
+        """Run the stages. Large rounds of loops are jobs, and the stages from the loop's on run again behind them."""
+        if not self._runner.scattered and any(isinstance(each.spec, LoopSpec) for each in self._program.operators):
+            epoch = told_of_jobs(epoch)
+        exchanged, first = {1: messages}, 1
+        try:
+            while True:
+                for stage in range(first, self._program.stages + 1):
+                    exchanged[stage + 1] = self._stage(epoch, stage, exchanged[stage])
+                try:
+                    return reports_of(exchanged[self._program.stages + 1])
+                except LargeRound as found:
+                    epoch = self._with_jobs(epoch, found)
+                    first = next(each.stage for each in self._program.operators if each.id == found.operator)
+        finally:
+            remove_scratch(epoch)
+
+    def _with_jobs(self, epoch: EpochSpec, found: LargeRound) -> EpochSpec:
+        """Run the rounds of a loop as jobs, from the one on that was found too large."""
+        assert epoch.round_jobs is not None
+        jobs = epoch.round_jobs
+        (operator,) = (each for each in self._program.operators if each.id == found.operator)
+
+        def run(job: RoundJob) -> list[Message]:
+            attempts = partial(self._attempts, replace(epoch, partitions=jobs.shares))
+            return run_job(self._program, epoch, job, self._random, attempts)
+
+        done = {**jobs.done, found.operator: run_rounds(operator, jobs, found, run)}
+        return replace(epoch, round_jobs=replace(jobs, done=done))
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
         """A simulation is as warm as it gets."""
@@ -244,7 +276,7 @@ class SimulatedJob:
                 return self._runner.on(where(), task)
         except MemberUnreachable:
             raise
-        except HoldfastError as error:
+        except (HoldfastError, LargeRound) as error:
             return failure(error, epoch.partitions)
 
 
