@@ -20,7 +20,7 @@ from holdfast.errors import Unsupported
 from holdfast.frontend.column_names import unique
 from holdfast.plan.schema import RESERVED
 from holdfast.plan.types import doubled_field
-from holdfast.reporting.redaction import shown
+from holdfast.reporting.redaction import shown, without_credentials
 from holdfast.spark.replanned_frames import dataset
 from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Words
@@ -110,19 +110,20 @@ def _relation(leaf: Any) -> str:
         return str(relation.toString())
     paths = relation.location().rootPaths()
     places = sorted(shown(str(paths.apply(place).toString())) for place in range(paths.size()))
-    # How files are read says what is in them: a header, a separator. Options may be secrets, so a hash of them.
+    # How files are read says what is in them: a header, a separator. A hash: an option may say more than we know of.
     options = [each for each in _pairs(relation.options()) if not each.lower().startswith(("path=", "paths="))]
     read = f" {_digest(*options)}" if options else ""
     return f"{relation.fileFormat().toString()} {', '.join(places)}{read}"
 
 
 def _pairs(options: Any) -> list[str]:
-    """A map of the JVM's, in order."""
-    found, pairs = [], options.iterator()
+    """Options of a reader, a map of the JVM's, in order. Without credentials: these change where the rows do not, and
+    no hash of one is to be in a log."""
+    found, pairs = {}, options.iterator()
     while pairs.hasNext():
         pair = pairs.next()
-        found.append(f"{pair._1()}={pair._2()}")
-    return sorted(found)
+        found[str(pair._1())] = str(pair._2())
+    return sorted(f"{name}={value}" for name, value in without_credentials(found).items())
 
 
 def _digest(*parts: str) -> str:

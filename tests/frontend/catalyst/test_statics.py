@@ -266,3 +266,37 @@ def test_a_static_struct_with_two_fields_of_one_name_is_refused(spark: SparkSess
         for query in (text, spark.sql(text.replace("n FROM", "* FROM")).localCheckpoint()):
             with pytest.raises(Unsupported, match=r"view 'v'.*: a struct with two fields called 'k' is not supported"):
                 flow.view("v", query)
+
+
+def test_files_that_are_read_with_another_secret_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("a\n1\n")
+
+    def read(secret: str, separator: str = ";") -> DataFrame:
+        own = spark.read.option("fs.s3a.secret.key", secret).option("fs.s3a.session.token", secret)
+        return own.option("sep", separator).csv(str(tmp_path / "some.csv"), schema="a string", header=True)
+
+    assert name_of(spark, tmp_path, read("old")) == name_of(spark, tmp_path, read("new"))
+    assert name_of(spark, tmp_path, read("old")) != name_of(spark, tmp_path, read("old", ","))
+
+
+def test_a_table_of_a_database_that_is_read_with_another_password_is_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    for place in ("one", "other"):
+        made = spark.createDataFrame([("ada", 1)], "user string, level int").write
+        made.jdbc(f"jdbc:derby:memory:{place};create=true", "APP.LEVELS", mode="overwrite")
+
+    def read(password: str, place: str = "one", further: str = "") -> DataFrame:
+        own = spark.read.option("user", f"user-{password}").option("password", password)
+        return own.jdbc(f"jdbc:derby:memory:{place};user=ada;password={password}{further}", "APP.LEVELS")
+
+    usual = name_of(spark, tmp_path, read("old"))
+    assert usual == name_of(spark, tmp_path, read("new"))
+    assert usual != name_of(spark, tmp_path, read("old", "other"))
+    assert usual != name_of(spark, tmp_path, read("old", further=";territory=de_DE"))
+    with hf.Flow("statics", log=tmp_path / "read", spark=spark) as flow:
+        flow.view("v", read("old"))
+        flow.step()
+        assert rows(flow.read("v")) == Counter([("ada", 1)])
