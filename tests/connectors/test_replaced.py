@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.connectors import Files
 from holdfast.errors import DeclarationError, InputError, SchemaChanged
 
 
@@ -139,3 +141,26 @@ def test_a_file_that_is_replaced_within_a_tick_of_its_clock_is_seen(tmp_path: Pa
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
     again = source.poll()
     assert again is not None and again != first
+
+
+def test_a_file_that_was_replaced_within_a_tick_is_seen_when_the_tick_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rates.csv"
+    _write(path, [(1, "tea")])
+    about = path.stat()
+    source = hf.replaced(path, format="csv", schema="id long, v string", every=0)
+    first = source.poll()
+    assert first is not None
+    source.advance(first)
+    _write(path, [(1, "pie")])
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    later = time.time() + 10
+    monkeypatch.setattr(time, "time", lambda: later)
+    again = source.poll()
+    assert again is not None and again["content"] != first["content"]
+    source.advance(again)
+    assert source.poll() is None
+    read: list[Path] = []
+    monkeypatch.setattr(Files, "poll", lambda self: read.append(path))
+    assert source.poll() is None and not read, "nothing is read again once its time has settled"

@@ -68,6 +68,74 @@ def test_texts_without_credentials_stay_as_they_are() -> None:
         assert redaction.redact(text) == text
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "user",
+        "userName",
+        "password",
+        "sslpassword",
+        "fs.s3a.access.key",
+        "fs.s3a.session.token",
+        "apiKey",
+        "sslkey",
+        "AWSSecretAccessKey",
+        "fs.azure.account.key.a.dfs.core.windows.net",
+        "PASSWORD",
+        "oauth",
+        "keytab",
+        "pwd",
+    ],
+)
+def test_an_option_that_is_a_credential_is_left_out(name: str) -> None:
+    assert redaction.without_credentials({name: "secR3t", "header": "true"}) == {"header": "true"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "primitivesAsString",
+        "treatEmptyValuesAsNulls",
+        "sessionInitStatement",
+        "dbtable",
+        "query",
+        "header",
+        "sep",
+        "partitionColumn",
+        "fs.s3a.endpoint",
+        "url",
+        "customSchema",
+        "isolationLevel",
+        "quote",
+    ],
+)
+def test_an_option_that_says_what_is_read_is_no_credential(name: str) -> None:
+    assert redaction.without_credentials({name: "a"}) == {name: "a"}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("jdbc:postgresql://db/shop?user=ada&password=secR3t&currentSchema=s", "jdbc:postgresql://db/shop?&&currentSchema=s"),
+        ("jdbc:mysql://ada:sec@R3t@db:3306/shop?useSSL=true", "jdbc:mysql://db:3306/shop?useSSL=true"),
+        ("jdbc:sqlserver://db:1433;databaseName=shop;user=ada@db;password=secR3t", "jdbc:sqlserver://db:1433;databaseName=shop;;"),
+        ("jdbc:db2://db:50000/shop:user=ada;password=secR3t;", "jdbc:db2://db:50000/shop:;;"),
+        ("jdbc:oracle:thin:ada/secR3t@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ("jdbc:oracle:thin:@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ("jdbc:derby:memory:shop;create=true", "jdbc:derby:memory:shop;create=true"),
+    ],
+)  # fmt: skip
+def test_an_address_of_a_database_is_compared_without_credentials(address: str, expected: str) -> None:
+    assert redaction.without_credentials({"url": address}) == {"url": expected}
+
+
+def test_other_options_are_compared_whole() -> None:
+    redaction.learn("learned-text")
+    for value in ("SELECT * FROM t WHERE a = ';password=x'", "learned-text", "abfss://container@account/in", "a@b"):
+        assert redaction.without_credentials({"query": value}) == {"query": value}
+    assert redaction.without_credentials({"basePath": "s3a://ada:secR3t@bucket/in"}) == {"basePath": "s3a://bucket/in"}
+
+
 def test_errors_and_their_fields_show_no_credentials() -> None:
     error = HoldfastError("at s3://me:s3cr3t@b/log", path="s3://me:s3cr3t@b/log", rows=[("x?sig=s3cr3t",)], epoch=3)
     for one in (error, pickle.loads(pickle.dumps(error))):

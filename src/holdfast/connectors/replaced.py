@@ -103,7 +103,7 @@ class _OfFiles:
         self.fields = self._now.fields
         self._zone = "UTC"
         self._checked: tuple[list[File], str] | None = None
-        """The files that were looked at last, from outside, and what their content was."""
+        """The files that were looked at last, from outside, and what their content was; None if one was new then."""
 
     def in_session(self, zone: str) -> None:
         self._zone = zone
@@ -120,7 +120,7 @@ class _OfFiles:
             return None
         offer = fresh.poll() or {"under": "", "files": []}
         content = xxhash.xxh3_128_hexdigest(b"".join(sorted(columns_of(offer).marks)))
-        self._checked = (found, content)
+        self._checked = (found, content) if timed else None
         if content == known:
             return None
         self._now = fresh

@@ -124,6 +124,42 @@ def shown(place: object) -> str:
     return address.shown
 
 
+# -- options of readers -----------------------------------------------------------------------------------------------
+
+_CREDENTIAL = re.compile(
+    r"\w*(?:secret|token|passw\w*|pwd|credential|key)s?|keytab|sas|sig|signature|delegation|ticket|o?auth\d?|authorization"
+    r"|user|username|uid",
+    re.IGNORECASE,
+)
+"""A word of a name. Parts of words, as in `_NAMES`, would find ``sas`` in ``primitivesAsString``."""
+
+_WORD = re.compile(r"[A-Z]*[a-z\d]+|[A-Z]+")
+_LOGIN = re.compile(r"(://|^jdbc:oracle:\w+:)(?:[^/@?;:]*[:/][^/?;]*)?@")
+_SETTING = re.compile(r"(?<=[?&;:])([\w.%-]+)=[^&;]*")
+
+
+def without_credentials(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a reader without those that say who reads, and with which secret, by name or inside an address.
+
+    For comparing: whatever else changes what is read stays, and what this process has learned (`learn`) plays no part.
+    Texts of people's own (a query) stay whole.
+    """
+    return {
+        name: _without_login(value) if name.lower() == "url" or _ADDRESS.fullmatch(value) else value
+        for name, value in options.items()
+        if not _is_credential(name)
+    }
+
+
+def _is_credential(name: str) -> bool:
+    return any(map(_CREDENTIAL.fullmatch, _WORD.findall(name)))
+
+
+def _without_login(address: str) -> str:
+    address = _LOGIN.sub(r"\1", address)
+    return _SETTING.sub(lambda found: "" if _is_credential(found[1]) else found[0], address)
+
+
 # -- known secrets ----------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()

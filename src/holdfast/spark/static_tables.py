@@ -16,12 +16,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.connectors.table import Table
+from holdfast.errors import Unsupported
 from holdfast.frontend.column_names import unique
-from holdfast.plan.expression import quoted
 from holdfast.plan.schema import RESERVED
-from holdfast.reporting.redaction import shown
+from holdfast.plan.types import doubled_field
+from holdfast.reporting.redaction import shown, without_credentials
 from holdfast.spark.replanned_frames import dataset
 from holdfast.trace.hashing import hash_columns
+from holdfast.trace.physical import Words
 
 PREFIX = "static "
 """How the names of these sources begin."""
@@ -31,7 +33,12 @@ def static(session: SparkSession, leaf: Any, view: str) -> tuple[str, Table]:
     """A leaf of an analysed plan as a source, and its name. ``view``: of the user's, in which it is."""
     kind = leaf.getClass().getSimpleName().rstrip("$")
     frame = _frame(session, leaf) if kind != "OneRowRelation" else session.range(1).selectExpr("true AS `row`")
-    return PREFIX + _name(session, kind, leaf, frame, view), Table(frame)
+    table = Table(frame)  # first: it refuses types that cannot be kept, and so cannot be hashed
+    for field in table.fields:
+        if (name := doubled_field(field.type)) is not None:
+            construct = f"a struct with two fields called {name!r}"
+            raise Unsupported(f"{construct} is not supported: name one of them with AS", construct=construct)
+    return PREFIX + _name(session, kind, leaf, frame, view), table
 
 
 def _frame(session: SparkSession, leaf: Any) -> DataFrame:
@@ -61,16 +68,16 @@ def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame, view: s
 
 
 def _content(frame: DataFrame) -> str:
-    """The rows of a LocalRelation, as a text that no others have: NULL is not 'null', and texts have an end."""
-    columns = []
-    for name, kind in frame.dtypes:
-        column = quoted(name)
-        # These have no values in Python.
-        own = (
-            f"to_json({column})" if "variant" in kind else f"CAST({column} AS string)" if "interval" in kind else column
-        )
-        columns.append(own)
-    return repr([tuple(row) for row in frame.selectExpr(*columns).collect()])
+    """A hash of the rows of a LocalRelation, in their order.
+
+    Of Arrow's values, and not of Python's: Python shows a timestamp in the time zone of its process, and has no year
+    10000.
+    """
+    own: Any = frame  # toArrow refuses a variant that is NULL
+    found = blake2b(digest_size=16)
+    for batch in own._collect_as_arrow():
+        found.update(_hashes(batch).tobytes())
+    return found.hexdigest()
 
 
 def _sum(frame: DataFrame) -> str:
@@ -82,9 +89,13 @@ def _sum(frame: DataFrame) -> str:
 
 def _sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        words = hash_columns(batch.columns, normalise=False, rows=batch.num_rows)
-        total = np.add.reduce(words, dtype=np.uint64).view(np.int64)
+        total = np.add.reduce(_hashes(batch), dtype=np.uint64).view(np.int64)
         yield pa.record_batch([pa.array([batch.num_rows]), pa.array([int(total)], pa.int64())], ["count", "sum"])
+
+
+def _hashes(batch: pa.RecordBatch) -> Words:
+    """One hash per row; floats by their bits."""
+    return hash_columns(batch.columns, normalise=False, rows=batch.num_rows)
 
 
 def _relation(leaf: Any) -> str:
@@ -99,19 +110,20 @@ def _relation(leaf: Any) -> str:
         return str(relation.toString())
     paths = relation.location().rootPaths()
     places = sorted(shown(str(paths.apply(place).toString())) for place in range(paths.size()))
-    # How files are read says what is in them: a header, a separator. Options may be secrets, so a hash of them.
+    # How files are read says what is in them: a header, a separator. A hash: an option may say more than we know of.
     options = [each for each in _pairs(relation.options()) if not each.lower().startswith(("path=", "paths="))]
     read = f" {_digest(*options)}" if options else ""
     return f"{relation.fileFormat().toString()} {', '.join(places)}{read}"
 
 
 def _pairs(options: Any) -> list[str]:
-    """A map of the JVM's, in order."""
-    found, pairs = [], options.iterator()
+    """Options of a reader, a map of the JVM's, in order. Without credentials: these change where the rows do not, and
+    no hash of one is to be in a log."""
+    found, pairs = {}, options.iterator()
     while pairs.hasNext():
         pair = pairs.next()
-        found.append(f"{pair._1()}={pair._2()}")
-    return sorted(found)
+        found[str(pair._1())] = str(pair._2())
+    return sorted(f"{name}={value}" for name, value in without_credentials(found).items())
 
 
 def _digest(*parts: str) -> str:

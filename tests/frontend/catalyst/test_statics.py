@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,8 @@ def test_odd_columns_and_types_of_a_static_table(spark: SparkSession, tmp_path: 
         assert rows(flow.read("renamed")) == Counter([(1, 2)])
         with pytest.raises(SqlError, match="view 'long', line 1, column 15: type 'interval year' is not one"):
             flow.view("long", spark.sql("SELECT * FROM VALUES (INTERVAL '1' YEAR) AS t(i)"))
+        with pytest.raises(SqlError, match="view 'long': type 'interval year' is not one"):
+            flow.view("long", spark.sql("SELECT * FROM VALUES (INTERVAL '1' YEAR) AS t(i)").localCheckpoint())
         with pytest.raises(Unsupported, match="a streaming DataFrame is not supported"):
             flow.view("stream", spark.readStream.format("rate").load())
 
@@ -161,3 +165,138 @@ def test_a_table_of_the_catalog_keeps_its_name(spark: SparkSession, tmp_path: Pa
                 flow.view("again", "SELECT id, level FROM orders JOIN held_levels USING (user)")
     finally:
         spark.sql("DROP TABLE IF EXISTS held_levels")
+
+
+def name_of(spark: SparkSession, tmp_path: Path, query: str | DataFrame) -> str:
+    """The name that the one static source of a query has."""
+    flow, _ = opened(spark, tmp_path)
+    with flow:
+        flow.view("v", query)
+        (found,) = statics(flow, "v")
+        return found
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the time zone of the driver's Python process."""
+
+    def put(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield put
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_rows_in_the_text_are_the_same_in_a_process_of_another_time_zone(
+    spark: SparkSession, tmp_path: Path, zone: Callable[[str], None]
+) -> None:
+    text = "SELECT * FROM VALUES (TIMESTAMP '2026-01-05 12:00:00', DATE '2026-01-05') AS t(at, day)"
+    names = set()
+    for each in ("UTC", "Asia/Tokyo", "America/New_York"):
+        zone(each)
+        names.add(name_of(spark, tmp_path, text))
+    assert len(names) == 1
+    zone("UTC")
+    assert name_of(spark, tmp_path, text.replace("12:00", "21:00")) not in names
+
+
+def test_the_names_of_rows_stay_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """A view is filled again when they change."""
+    text = "SELECT * FROM VALUES (1, 'a', 1.5BD, ARRAY(1), MAP('k', 1.0D)), (2, NULL, NULL, NULL, NULL)"
+    assert name_of(spark, tmp_path, text) == "static values 4641b333e5e0"
+    rows_of_process = spark.createDataFrame([(1, "a"), (2, None)], "a int, b string").localCheckpoint()
+    assert name_of(spark, tmp_path, rows_of_process) == "static rows a76585d5793f"
+
+
+def test_days_and_times_outside_the_years_of_python_are_rows_in_the_text(spark: SparkSession, tmp_path: Path) -> None:
+    flow, _ = opened(spark, tmp_path)
+    with flow:
+        flow.view("late", "SELECT CAST(d AS STRING) AS d FROM VALUES (DATE '+10183-01-01') AS t(d)")
+        flow.view("later", "SELECT CAST(d AS STRING) AS d FROM VALUES (DATE '+10183-01-02') AS t(d)")
+        flow.view("early", "SELECT CAST(at AS STRING) AS at FROM VALUES (TIMESTAMP '-0044-03-15 12:00:00') AS t(at)")
+        flow.step()
+        assert rows(flow.read("late")) == Counter([("+10183-01-01",)])
+        assert rows(flow.read("later")) == Counter([("+10183-01-02",)])
+        assert rows(flow.read("early")) == Counter([("-0044-03-15 12:00:00",)])
+
+
+ALMOST = {
+    "a field called interval": ("named_struct('interval_id', 'null')", "named_struct('interval_id', STRING(NULL))"),
+    "a field called variant": ("named_struct('variant', 'null')", "named_struct('variant', STRING(NULL))"),
+    "intervals": ("INTERVAL '1' DAY", "INTERVAL '2' DAY"),
+    "no interval": ("INTERVAL '1' DAY", "CAST(NULL AS INTERVAL DAY)"),
+    "intervals in lists": ("ARRAY(INTERVAL '1' DAY)", "ARRAY(INTERVAL '1' DAY, NULL)"),
+    "variants": ("parse_json('1')", "parse_json('\"1\"')"),
+    "no variant": ("parse_json('null')", "CAST(NULL AS VARIANT)"),
+    "variants in structs": ("named_struct('v', parse_json('null'))", "named_struct('v', CAST(NULL AS VARIANT))"),
+    "lists": ("ARRAY('a', 'b')", "ARRAY('a,b')"),
+    "an empty list": ("CAST(ARRAY() AS ARRAY<INT>)", "CAST(NULL AS ARRAY<INT>)"),
+    "bytes": ("X'00'", "X'0000'"),
+    "zeros": ("0.0D", "-0.0D"),
+    "a microsecond": ("TIMESTAMP '2026-01-05 12:00:00'", "TIMESTAMP '2026-01-05 12:00:00.000001'"),
+}  # fmt: skip
+"""What it is about → two values of one type."""
+
+
+def test_rows_in_the_text_that_differ_are_two_sources(spark: SparkSession, tmp_path: Path) -> None:
+    flow, _ = opened(spark, tmp_path)
+    texts = {}
+    with flow:
+        for number, (about, values) in enumerate(ALMOST.items()):
+            pair = [f"SELECT n, x FROM VALUES (1, {value}), (2, NULL) AS t(n, x)" for value in values]
+            kinds = {spark.sql(text).schema["x"].dataType.simpleString() for text in pair}
+            assert len(kinds) == 1, about
+            texts[f"v{number}"] = f"SELECT n, CAST(x AS STRING) AS x FROM ({' UNION ALL '.join(pair)})"
+            flow.view(f"v{number}", texts[f"v{number}"])
+            assert len(statics(flow, f"v{number}")) == 2, about
+            flow.view(f"again{number}", pair[0])
+            assert set(statics(flow, f"again{number}")) < set(statics(flow, f"v{number}")), about
+            flow.drop(f"again{number}")
+        flow.step()
+        for name, text in texts.items():
+            assert rows(flow.read(name)) == rows(spark.sql(text)), text
+
+
+def test_a_static_struct_with_two_fields_of_one_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    text = "SELECT n FROM VALUES (1, named_struct('k', 1, 'k', 2)) AS t(n, s)"
+    flow, _ = opened(spark, tmp_path)
+    with flow:
+        for query in (text, spark.sql(text.replace("n FROM", "* FROM")).localCheckpoint()):
+            with pytest.raises(Unsupported, match=r"view 'v'.*: a struct with two fields called 'k' is not supported"):
+                flow.view("v", query)
+
+
+def test_files_that_are_read_with_another_secret_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("a\n1\n")
+
+    def read(secret: str, separator: str = ";") -> DataFrame:
+        own = spark.read.option("fs.s3a.secret.key", secret).option("fs.s3a.session.token", secret)
+        return own.option("sep", separator).csv(str(tmp_path / "some.csv"), schema="a string", header=True)
+
+    assert name_of(spark, tmp_path, read("old")) == name_of(spark, tmp_path, read("new"))
+    assert name_of(spark, tmp_path, read("old")) != name_of(spark, tmp_path, read("old", ","))
+
+
+def test_a_table_of_a_database_that_is_read_with_another_password_is_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    for place in ("one", "other"):
+        made = spark.createDataFrame([("ada", 1)], "user string, level int").write
+        made.jdbc(f"jdbc:derby:memory:{place};create=true", "APP.LEVELS", mode="overwrite")
+
+    def read(password: str, place: str = "one", further: str = "") -> DataFrame:
+        own = spark.read.option("user", f"user-{password}").option("password", password)
+        return own.jdbc(f"jdbc:derby:memory:{place};user=ada;password={password}{further}", "APP.LEVELS")
+
+    usual = name_of(spark, tmp_path, read("old"))
+    assert usual == name_of(spark, tmp_path, read("new"))
+    assert usual != name_of(spark, tmp_path, read("old", "other"))
+    assert usual != name_of(spark, tmp_path, read("old", further=";territory=de_DE"))
+    with hf.Flow("statics", log=tmp_path / "read", spark=spark) as flow:
+        flow.view("v", read("old"))
+        flow.step()
+        assert rows(flow.read("v")) == Counter([("ada", 1)])

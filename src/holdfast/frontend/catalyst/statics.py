@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError, SqlError
+from holdfast.errors import HoldfastError, SqlError, Unsupported
 from holdfast.frontend.catalyst.relation import Relation
 from holdfast.frontend.catalyst.tree import CatalystOperator
 
@@ -45,6 +45,8 @@ def static(converter: Converter, operator: CatalystOperator) -> Relation:
     statement = converter.statement
     try:
         source = statement.catalyst.static(operator, converter.view)
+    except Unsupported as error:
+        raise statement.error(Unsupported, str(error), operator, **error.fields) from None
     except HoldfastError as error:
         raise statement.error(SqlError, str(error), operator) from None
     attributes = operator.expressions("output")
