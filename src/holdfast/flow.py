@@ -214,6 +214,9 @@ class Flow:
         """Has members fetch what they will keep of other partitions, and then rescales."""
 
         self._recovery: Recovery | None = None
+        self._runner: SparkRunner | None = None
+        """What runs epochs, or ran them last."""
+
         self._placement: PlacedWork | None = None
         self._leaving: DecommissionWatch | None = None
         self._closed = False
@@ -704,6 +707,8 @@ class Flow:
         if self._engine is not None:
             self._engine.repair()
             self._end()
+        if self._runner is not None:
+            self._runner.close()
 
     def _end(self, reopens: bool = False) -> None:
         engine, self._engine = self._engine, None
@@ -1198,7 +1203,9 @@ class Flow:
         leaving = self._placement.ownership.leaving if self._placement is not None else ()
         heals = self._on_loss != "terminate"
         cluster = SparkRunner(self._session(), self._own_session(), partitions, heals, locations, leaving)
-        self._placement = cluster.placement
+        if self._runner is not None:
+            self._runner.close()
+        self._runner, self._placement = cluster, cluster.placement
         return cluster
 
     def _check_followable(self) -> None:
@@ -1603,6 +1610,8 @@ class Flow:
                     self._end()
                 finally:
                     self._closed = True
+                    if self._runner is not None:
+                        self._runner.close()
                     with self._completed:
                         self._completed.notify_all()
                     if self._telemetry is not None:
