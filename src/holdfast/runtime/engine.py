@@ -226,6 +226,7 @@ class Engine:
             ),
             history.last,
         )
+        self._told.sinks = tuple(self.declared.sinks)  # by these names they were written down just now
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
         self._rates = MeasuredRates(self._directory, replicas)
@@ -351,7 +352,6 @@ class Engine:
         self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
-        self._told.sinks = tuple(self.declared.sinks)
         self._told.fields = {name: tuple(source.fields) for name, source in self.declared.sources.items()}
         self._rates.opened(began, recovery)
         if runner.threads:
