@@ -16,8 +16,6 @@ The file is long because it is the public surface of a reader in one class.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +34,7 @@ from holdfast.coordinator.view_versions import ViewVersion, ViewVersions, descri
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
-from holdfast.inspect.gathered_layers import gather
+from holdfast.inspect.gathered_layers import GatheredLayers
 from holdfast.inspect.places import Named, Working, chain_of, declared, open_places, read_history
 from holdfast.inspect.shown_order import ordered
 from holdfast.log.growing_history import GrowingHistory
@@ -50,7 +48,6 @@ from holdfast.runtime.view_changes import LoggedSpan, as_it_was, as_table, chang
 from holdfast.task.key_lookup import answer, key_columns, question, suited
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain, covered
-from holdfast.trace.layer import retain
 from holdfast.trace.name import ALL
 from holdfast.trace.open_covers import OpenCovers
 
@@ -95,10 +92,7 @@ class LogReader:
         self._lock = threading.RLock()
         stash = next((place.stash for place in self._places if isinstance(place, Working)), None)
         self._growing = GrowingHistory(stash, lambda: read_history(self._places)[0])
-        self._fetched: dict[str, tuple[int, str]] = {}
-        """Trace → the epoch for which its layers were fetched, and where they are."""
-
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._gathered = GatheredLayers(self._places)
         self._closed = False
         self._look = self._seen(None)
 
@@ -326,7 +320,7 @@ class LogReader:
             look = self._again(look)
         if problem is not None and len(self._places) == 1:
             raise problem
-        return read(self._gathered(look, view, epoch, self._entry(look, view)), epoch)
+        return self._read_gathered(look, view, self._entry(look, view), epoch, read)
 
     def _as_it_was(self, look: _Look, view: str, epoch: int) -> tuple[Mapping[str, Any], int, int | None]:
         """How a view is kept, or was as of an epoch before it was edited; the epoch as of which that is to be read; and
@@ -354,7 +348,7 @@ class LogReader:
             if (kept := self._log(look, view, entry)) is not None:
                 return read(kept, epoch)
         try:
-            return read(self._gathered(look, view, epoch, entry), epoch)
+            return self._read_gathered(look, view, entry, epoch, read)
         except (LogDamaged, EpochUnavailable) as error:
             raise gone from error
 
@@ -415,22 +409,13 @@ class LogReader:
             raise LogDamaged(f"log {uri}: collections.json does not describe view '{view}'", path=uri) from error
         return ViewLog(str(directory), spec, fields, chain)
 
-    def _gathered(self, look: _Look, view: str, epoch: int, entry: Mapping[str, Any]) -> ViewLog:
-        """The log of a view in layers that were fetched from all places."""
-        trace = _trace(entry)
-        with self._lock:
-            self._check_open()
-            if self._directory is None:
-                self._directory = tempfile.TemporaryDirectory(prefix="holdfast-")
-            known = self._fetched.get(trace)
-            if known is None or known[0] != epoch:
-                target = Path(tempfile.mkdtemp(dir=self._directory.name)) / trace
-                target.mkdir()
-                gather(self._places, trace, epoch, look.chain, target)
-                self._fetched[trace] = (epoch, str(target))
-                if known is not None:
-                    _remove(Path(known[1]))
-            return self._described(view, entry, Path(self._fetched[trace][1]), look.chain)
+    def _read_gathered(
+        self, look: _Look, view: str, entry: Mapping[str, Any], epoch: int, read: Callable[[ViewLog, int], T]
+    ) -> T:
+        """What ``read`` gives of the log of a view in layers that are fetched from all places."""
+        self._check_open()
+        with self._gathered.using(_trace(entry), epoch, look.chain) as directory:
+            return read(self._described(view, entry, directory, look.chain), epoch)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -443,12 +428,7 @@ class LogReader:
         with self._lock:
             self._closed = True
             self._covers.forget()
-            for _, directory in self._fetched.values():
-                retain(Path(directory), ())
-            self._fetched.clear()
-            if self._directory is not None:
-                self._directory.cleanup()
-                self._directory = None
+        self._gathered.close()
 
     def __enter__(self) -> Self:
         return self
@@ -484,11 +464,6 @@ def _present(rows: pa.Table, entry: Mapping[str, Any]) -> pa.Table:
     if entry.get("kind") == "source" and "_deleted" in rows.column_names:
         return rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
     return rows
-
-
-def _remove(directory: Path) -> None:
-    retain(directory, ())
-    shutil.rmtree(directory.parent, ignore_errors=True)
 
 
 def _package(name: str, what: str) -> Any:
