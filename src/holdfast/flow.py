@@ -789,7 +789,7 @@ class Flow:
     def _follow_to(self, partitions: int) -> None:
         """Rescale, in a thread of its own. What fails is tried again when the cores are looked at next."""
         try:
-            self._rescale(partitions)
+            self._rescale(partitions, follows=True)
         except Exception as error:
             if not self._closed:
                 _RECOVERY.warning(
@@ -815,12 +815,16 @@ class Flow:
         self._follows_cores = None  # a number that is said holds
         return self._rescale(partitions)
 
-    def _rescale(self, partitions: int) -> Self:
+    def _rescale(self, partitions: int, follows: bool = False) -> Self:
+        """``follows``: since the flow follows its cores, unless `rescale` is called meanwhile."""
         before, ahead = self._now_open(), 0
         try:
             if before is not None:
                 ahead = self._bring_ahead(before, partitions)
             with self._turns.taken("rescale()"):
+                self._check_open()
+                if follows and self._follows_cores is None:
+                    return self
                 engine = self._engine
                 if engine is not None and engine.partitions == partitions:
                     self._partitions = partitions
@@ -1144,10 +1148,13 @@ class Flow:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
 
-    def _prepared(self) -> PreparedFlow:
+    def _check_open(self) -> None:
         if self._closed:
             why = f": {self._closed_for}" if self._closed_for else ""
             raise DeclarationError(f"flow '{self.name}' is closed{why}", flow=self.name)
+
+    def _prepared(self) -> PreparedFlow:
+        self._check_open()
         if self._ready is None:
             self._renew()
             from holdfast.log.location import open_location

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.coordinator.auto_partitions import AutoPartitions
+from holdfast.errors import DeclarationError
 from holdfast.runtime.recovery.held_input import HeldInput
 
 from ..durability.shop import engine
@@ -150,6 +151,30 @@ def test_a_flow_that_follows_its_cores_is_rescaled_between_two_epochs(
         orders.insert([(1, 1)])
         flow.step()
         assert flow.status().partitions == 2, "a number that is said holds"
+
+
+def test_a_number_that_is_said_holds_although_the_flow_was_about_to_follow_its_cores(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hf.Flow("auto", log=tmp_path / "log", spark=spark, partitions="auto") as flow:
+        orders = flow.input("orders", "user long, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([(1, 1)])
+        flow.step()
+        said = iter((3,))
+
+        def bring_ahead(owners: object) -> int:
+            if (partitions := next(said, None)) is not None:
+                flow.rescale(partitions)  # while members fetch what they will keep
+            return 0
+
+        monkeypatch.setattr(engine(flow).moves, "bring_ahead", bring_ahead)
+        flow._follow_to(5)
+        assert flow.status().partitions == 3
+        orders.insert([(1, 1)])
+        assert flow.step().epoch == 1 and flow.lookup("spend", user=1).row == {"user": 1, "total": 2}
+    with pytest.raises(DeclarationError, match="flow 'auto' is closed"):
+        flow.rescale(2)
 
 
 def test_rows_that_no_copy_has_yet_are_held_through_a_rescale(
