@@ -1147,13 +1147,17 @@ class Engine:
 
     def _empty_job(self) -> float | None:
         """The seconds of a job with the stages of an epoch that does nothing: the least of a few, once the process is
-        warm. None of a flow that is closed before."""
+        warm. None of a flow that is closed before, and where a job fails: after the next round it is measured again."""
         took: list[float] = []
         for _ in range(_JOBS):
             if self._measuring.ends_within(_APART if took else _WARM):
                 return None
             began = time.perf_counter()
-            self._runner.tasks("measuring", list, range(self.partitions), self.partitions)
+            try:
+                self._runner.tasks("measuring", list, range(self.partitions), self.partitions)
+            except Exception as error:  # the session has ended, or a member was lost: epochs say so
+                _LOG.debug("flow '%s': what a job takes was not measured: %s", self.declared.name, error)
+                return None
             took.append(time.perf_counter() - began)
         return min(took) * (self._compiled.program.stages + 1)
 
