@@ -54,7 +54,7 @@ class LiveViews:
                 f"view '{view}': there is no epoch {epoch}; epochs 0 to {last} are complete", view=view, epoch=epoch
             )
         if epoch < last and view in self._compiled.declared.views:
-            now = self._compiled.versions()[view]
+            now = self._compiled.version(view)
             if (former := self._state.versions.former(view, epoch, last, now)) is not None:
                 version, epoch = as_it_was(view, epoch, former, now)
                 return self._compiled.kept_as(view, version, chain), epoch
@@ -71,7 +71,7 @@ class LiveViews:
     def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
         """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:
         then the flow itself must say. Raises what opening or reading a layer does."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        past, now = self._state.versions.of(view), self._compiled.version(view)
         if past and (past[-1].version != now or (0 <= after < past[-1].first)):
             return None
         kept, _ = self.kept(view, upto)

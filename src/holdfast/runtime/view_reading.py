@@ -67,7 +67,7 @@ class ViewReading:
         """The log that a view had as of an epoch, if it was edited since."""
         if view not in self.declared.views or self._state.branch is not None:
             return None  # what goes on without lost members has present logs alone
-        now = self._compiled.versions()[view]
+        now = self._compiled.version(view)
         if (former := self._state.versions.former(view, epoch, self._state.last, now)) is None:
             return None
         version, at = as_it_was(view, epoch, former, now)
@@ -87,7 +87,7 @@ class ViewReading:
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        past, now = self._state.versions.of(view), self._compiled.version(view)
         if self._state.branch is None and 0 <= since <= self._state.last and past:
             index = self._state.versions.at(view, since)
             if index < len(past) - 1 or past[-1].version != now:
