@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,28 @@ def test_a_reader_stays_at_its_epoch_until_it_is_refreshed(spark: Any, tmp_path:
             assert early.refresh() == 28
         with pytest.raises(HoldfastError, match=r"this reader is closed; hf.open_log opens another"):
             early.lookup("spend", user="ada")
+
+
+def test_a_reader_whose_epoch_was_folded_says_that_it_is_not_retained(spark: Any, tmp_path: Path) -> None:
+    with hf.Flow("shop", log=tmp_path / "log", spark=spark, partitions=1, retain=1) as flow:
+        flow._settings = replace(flow._settings, fold=1)
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([("ada", 1)])
+        flow.step()
+        reader = hf.open_log(tmp_path / "log")
+        deadline = time.monotonic() + 60.0
+        while flow._started().history.digest(0) is not None:
+            assert time.monotonic() < deadline, "epoch 0 was not folded"
+            orders.insert([("ada", 1)])
+            flow.step()
+            flow.wait_safe()
+            flow._started().upkeep()
+        with pytest.raises(EpochUnavailable, match=r"epoch 0 is behind what the flow retains by now; refresh\(\) goes"):
+            reader.arrow("spend")
+        reader.refresh()
+        assert reader.arrow("spend").num_rows == 1
+        reader.close()
 
 
 def test_changes_are_those_of_the_flow_across_an_edit(spark: Any, tmp_path: Path) -> None:

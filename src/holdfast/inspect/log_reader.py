@@ -129,7 +129,9 @@ class LogReader:
 
     def _seen(self, before: _Look | None, at: int | None = None) -> _Look:
         """Look at the log; as of its last epoch, or as of ``at``."""
-        history, goes_on = self._growing.read()
+        history, _ = self._growing.read()
+        # It may go on from what another look found, which was another history than that of this one.
+        goes_on = before is not None and before.history is history
         if before is not None and goes_on and history.last == before.chain.end and at is None:
             return before if before.epoch == history.last else replace(before, epoch=history.last)
         if before is not None and goes_on:
@@ -356,10 +358,16 @@ class LogReader:
         """Look at the log again, and stay at the epoch."""
         with self._lock:
             look = self._seen(before, before.epoch)
-            if look.chain.digest(before.epoch) != before.chain.digest(before.epoch):
+            now = look.chain.digest(before.epoch)
+            if now != before.chain.digest(before.epoch):
+                was_folded = now is None and before.epoch < look.history.first
+                why = (
+                    "is behind what the flow retains by now"
+                    if was_folded
+                    else "is not what it was: the flow was recovered without it"
+                )
                 raise EpochUnavailable(
-                    f"log {self._places[0].uri}: epoch {before.epoch} is not what it was: the flow was recovered "
-                    "without it; refresh() goes to the last epoch",
+                    f"log {self._places[0].uri}: epoch {before.epoch} {why}; refresh() goes to the last epoch",
                     epoch=before.epoch,
                 )
             if self._look.epoch == before.epoch:
