@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def test_a_rewind_can_be_undone_by_another_one(spark: SparkSession, tmp_path: Pa
     flow.close()
 
 
-def test_what_cannot_be_rewound_is_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_rewound_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flow = hf.Flow("refused", log=tmp_path / "log", spark=spark, partitions=1, retain=2)
     orders = flow.input("orders", "user string, amount long")
     flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
@@ -124,8 +124,16 @@ def test_what_cannot_be_rewound_is_said(spark: SparkSession, tmp_path: Path) -> 
     engine = flow._engine
     assert engine is not None
     engine.upkeep()
+    jobs, run = list[str](), engine._runner.everywhere
+
+    def asked(what: str, function: Callable[[], Any]) -> dict[str, Any]:
+        jobs.append(what)
+        return run(what, function)
+
+    monkeypatch.setattr(engine._runner, "everywhere", asked)
     with pytest.raises(hf.EpochUnavailable, match=r"cannot go back to epoch 0 any more: .*retain=11") as error:
         flow.rewind(0)
+    assert jobs == ["listing layers"], "members are asked once, and not for each epoch that there could be"
     earliest = error.value.fields["earliest"]
     assert earliest is None or isinstance(earliest, int)
     assert rows(flow, "spend") == Counter([("ada", sum(range(12)))]), "nothing was done"
