@@ -1298,7 +1298,7 @@ class Flow:
 
         with self._turns.taken("read()", looks=True):
             engine = self._looking()
-            kept, epoch = engine.views.readable(view, at)
+            kept, epoch = engine.views.readable(view, at, recorded=at is not None)
             assert self._spark is not None  # an engine runs
             order = engine.views.order(view)
             return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
@@ -1336,13 +1336,13 @@ class Flow:
             # What is damaged is repaired below, in turn.
             with suppress(LogDamaged, LogUnreadable):
                 if self._catalog.views.get(view) is node:
-                    return engine.live.lookup(view, asked, at)
+                    return engine.live.lookup(view, asked, at, recorded=at is not None)
         with self._turns.taken("lookup()", looks=True):
             engine = self._looking()
             self._check_view(view)
             if (now := self._catalog.views[view]) is not node:  # it was declared again while this waited
                 asked = question(view, now.fields, now.arrangement, keys, key, scan)
-            return engine.views.lookup(view, asked, at)
+            return engine.views.lookup(view, asked, at, recorded=at is not None)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as

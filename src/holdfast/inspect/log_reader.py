@@ -76,6 +76,10 @@ class _Look:
     before: Mapping[str, ViewVersion] | None
     """What views were at first, where the history does not say so."""
 
+    present: int
+    """The last epoch at that time. As of it views are what ``kept`` says, also if they were edited, and no epoch has
+    made that edit yet."""
+
     logs: dict[tuple[str, str], ViewLog] = field(default_factory=dict)
     """(View, trace) → the logs that were found in the working directory."""
 
@@ -132,7 +136,7 @@ class LogReader:
         history, _ = self._growing.read()
         # It may go on from what another look found, which was another history than that of this one.
         goes_on = before is not None and before.history is history
-        if before is not None and goes_on and history.last == before.chain.end and at is None:
+        if before is not None and goes_on and history.last == before.present and at is None:
             return before if before.epoch == history.last else replace(before, epoch=history.last)
         if before is not None and goes_on:
             new = tuple(lineage.digest for lineage in history[before.chain.end + 1 :])
@@ -145,7 +149,7 @@ class LogReader:
         kept = found.get("collections", {})
         says = any(lineage.views is not None for lineage in history)
         first = None if says or not history else described(found.get("before", kept))
-        look = _Look(history.last, history, chain, kept, first)
+        look = _Look(history.last, history, chain, kept, first, history.last)
         return replace(look, epoch=self._latest(look) if at is None else at)
 
     def _latest(self, look: _Look) -> int:
@@ -190,19 +194,21 @@ class LogReader:
             rows = answer(kept, kept.trace(self._covers, epoch), fit)
             return Found(view, epoch, _present(rows, entry), fit.scan)
 
-        return self._read(view, at, read)
+        return self._read(view, at, read, recorded=at is not None)
 
     def arrow(self, view: str, at: int | None = None) -> pa.Table:
         """The rows of a view (or of an input that the log keeps) as an Arrow table, in the order of its ORDER BY if it
         has one: as of `epoch`, or of epoch ``at``."""
         at = _checked(view, at)
+        return self._arrow(view, at, recorded=at is not None)
 
+    def _arrow(self, view: str, at: int | None, recorded: bool) -> pa.Table:
         def read(kept: ViewLog, epoch: int) -> pa.Table:
             kept.check(view, epoch)
             entry = self._entry(self._look, view)
             return ordered(_present(kept.rows(0, ALL, epoch), entry), entry.get("sql", ""))
 
-        return self._read(view, at, read)
+        return self._read(view, at, read, recorded)
 
     def pandas(self, view: str, at: int | None = None) -> pandas.DataFrame:
         """The same as a pandas DataFrame."""
@@ -218,7 +224,7 @@ class LogReader:
         connection = _package("duckdb", "duckdb()").connect()
         epoch = self.epoch if at is None else at
         for view in views or self.views:
-            connection.register(view, self.arrow(view, epoch))
+            connection.register(view, self._arrow(view, _checked(view, epoch), recorded=at is not None))
         return connection
 
     def changes(self, view: str, since: int = -1) -> pa.Table:
@@ -264,7 +270,7 @@ class LogReader:
 
     def _changes(self, view: str, since: int, upto: int) -> pa.Table:
         """What changed with since < epoch ≤ upto."""
-        return self._read(view, upto, partial(self._changes_of, view, since))
+        return self._read(view, upto, partial(self._changes_of, view, since), recorded=True)
 
     def _changes_of(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
         look = self._look
@@ -298,15 +304,15 @@ class LogReader:
         """What ``read`` gives of the log of a view, and the epoch as of which it is to be read."""
         return self._read(view, _checked(view, at), read)
 
-    def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
+    def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T], recorded: bool = False) -> T:
         """What ``read`` gives of the log of a view. Where layers are not what they were, the log is looked at again,
-        and then all places are asked for what is missing."""
+        and then all places are asked for what is missing. ``recorded``: as in `ViewVersions.former`."""
         self._check_open()
         look = self._look
         epoch = self._epoch(look, view, at)
         problem: HoldfastError | None = None
         for _ in range(_ATTEMPTS):
-            entry, as_of, edited = self._as_it_was(look, view, epoch)
+            entry, as_of, edited = self._as_it_was(look, view, epoch, recorded)
             if edited is not None:
                 return self._read_former(look, view, entry, as_of, read, not_kept(view, epoch, edited))
             kept = self._log(look, view, entry)
@@ -324,14 +330,16 @@ class LogReader:
             raise problem
         return self._read_gathered(look, view, self._entry(look, view), epoch, read)
 
-    def _as_it_was(self, look: _Look, view: str, epoch: int) -> tuple[Mapping[str, Any], int, int | None]:
+    def _as_it_was(
+        self, look: _Look, view: str, epoch: int, recorded: bool
+    ) -> tuple[Mapping[str, Any], int, int | None]:
         """How a view is kept, or was as of an epoch before it was edited; the epoch as of which that is to be read; and
         the epoch at which it was edited after that."""
         entry = self._entry(look, view)
-        if epoch >= look.history.last or entry["kind"] != "view":
+        if (epoch >= look.present and not recorded) or entry["kind"] != "view":
             return entry, epoch, None
         versions, now = ViewVersions(look.history, look.before), described({view: entry})[view]
-        if (former := versions.former(view, epoch, look.history.last, now)) is None:
+        if (former := versions.former(view, epoch, look.history.last, now, recorded)) is None:
             return entry, epoch, None
         version, as_of = as_it_was(view, epoch, former, now)
         return {**entry, "fingerprint": version.log, "key": list(version.key)}, as_of, former[1]
@@ -370,6 +378,8 @@ class LogReader:
                     f"log {self._places[0].uri}: epoch {before.epoch} {why}; refresh() goes to the last epoch",
                     epoch=before.epoch,
                 )
+            # What is kept by now may be another edition of the views.
+            look = replace(look, kept=before.kept, before=before.before, present=before.present)
             if self._look.epoch == before.epoch:
                 self._look = look
             return look
