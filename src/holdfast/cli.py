@@ -399,7 +399,7 @@ def rewind(
             raise typer.BadParameter(
                 f"a source and what to skip, such as visits=bad.csv, not {each}", param_hint="--skip"
             )
-        skipped.setdefault(source, []).append(tuple(json.loads(name)) if name.startswith("[") else name)
+        skipped.setdefault(source, []).append(_row_or_name(name))
     with _waiting(f"starting Spark, and reading {file}"):
         loaded = load_flow(file)
     with loaded as flow:
@@ -415,6 +415,15 @@ def rewind(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _row_or_name(said: str) -> tuple[Any, ...] | str:
+    """A row, if it is a JSON list; else the name of a file, which may well begin with a bracket."""
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return said
+    return tuple(found) if isinstance(found, list) else said
 
 
 @app.command()

@@ -214,6 +214,9 @@ class Flow:
         """Has members fetch what they will keep of other partitions, and then rescales."""
 
         self._recovery: Recovery | None = None
+        self._runner: SparkRunner | None = None
+        """What runs epochs, or ran them last."""
+
         self._placement: PlacedWork | None = None
         self._leaving: DecommissionWatch | None = None
         self._closed = False
@@ -704,6 +707,8 @@ class Flow:
         if self._engine is not None:
             self._engine.repair()
             self._end()
+        if self._runner is not None:
+            self._runner.close()
 
     def _end(self, reopens: bool = False) -> None:
         engine, self._engine = self._engine, None
@@ -784,7 +789,7 @@ class Flow:
     def _follow_to(self, partitions: int) -> None:
         """Rescale, in a thread of its own. What fails is tried again when the cores are looked at next."""
         try:
-            self._rescale(partitions)
+            self._rescale(partitions, follows=True)
         except Exception as error:
             if not self._closed:
                 _RECOVERY.warning(
@@ -810,12 +815,16 @@ class Flow:
         self._follows_cores = None  # a number that is said holds
         return self._rescale(partitions)
 
-    def _rescale(self, partitions: int) -> Self:
+    def _rescale(self, partitions: int, follows: bool = False) -> Self:
+        """``follows``: since the flow follows its cores, unless `rescale` is called meanwhile."""
         before, ahead = self._now_open(), 0
         try:
             if before is not None:
                 ahead = self._bring_ahead(before, partitions)
             with self._turns.taken("rescale()"):
+                self._check_open()
+                if follows and self._follows_cores is None:
+                    return self
                 engine = self._engine
                 if engine is not None and engine.partitions == partitions:
                     self._partitions = partitions
@@ -1139,10 +1148,13 @@ class Flow:
                 redeclaration.opened(self, ready.declared.local)
         return self._engine
 
-    def _prepared(self) -> PreparedFlow:
+    def _check_open(self) -> None:
         if self._closed:
             why = f": {self._closed_for}" if self._closed_for else ""
             raise DeclarationError(f"flow '{self.name}' is closed{why}", flow=self.name)
+
+    def _prepared(self) -> PreparedFlow:
+        self._check_open()
         if self._ready is None:
             self._renew()
             from holdfast.log.location import open_location
@@ -1198,7 +1210,9 @@ class Flow:
         leaving = self._placement.ownership.leaving if self._placement is not None else ()
         heals = self._on_loss != "terminate"
         cluster = SparkRunner(self._session(), self._own_session(), partitions, heals, locations, leaving)
-        self._placement = cluster.placement
+        if self._runner is not None:
+            self._runner.close()
+        self._runner, self._placement = cluster, cluster.placement
         return cluster
 
     def _check_followable(self) -> None:
@@ -1284,7 +1298,7 @@ class Flow:
 
         with self._turns.taken("read()", looks=True):
             engine = self._looking()
-            kept, epoch = engine.views.readable(view, at)
+            kept, epoch = engine.views.readable(view, at, recorded=at is not None)
             assert self._spark is not None  # an engine runs
             order = engine.views.order(view)
             return read_frame(self._spark, kept, epoch, engine.partitions, order, self._placement, engine.lost)
@@ -1322,13 +1336,13 @@ class Flow:
             # What is damaged is repaired below, in turn.
             with suppress(LogDamaged, LogUnreadable):
                 if self._catalog.views.get(view) is node:
-                    return engine.live.lookup(view, asked, at)
+                    return engine.live.lookup(view, asked, at, recorded=at is not None)
         with self._turns.taken("lookup()", looks=True):
             engine = self._looking()
             self._check_view(view)
             if (now := self._catalog.views[view]) is not node:  # it was declared again while this waited
                 asked = question(view, now.fields, now.arrangement, keys, key, scan)
-            return engine.views.lookup(view, asked, at)
+            return engine.views.lookup(view, asked, at, recorded=at is not None)
 
     def changes(self, view: str, since: int = -1) -> DataFrame:
         """What changed after epoch ``since``: the view's columns with ``_epoch`` and ``_diff``. Added to the rows as
@@ -1603,6 +1617,8 @@ class Flow:
                     self._end()
                 finally:
                     self._closed = True
+                    if self._runner is not None:
+                        self._runner.close()
                     with self._completed:
                         self._completed.notify_all()
                     if self._telemetry is not None:

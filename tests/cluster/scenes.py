@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import holdfast as hf
 from holdfast.foundation import failpoints
+from holdfast.foundation.retries import wait_until
 from holdfast.testing import total_of_changes
 from holdfast.testing.cluster import Handle
 from holdfast.testing.trigger import AfterTasks
@@ -337,16 +338,20 @@ def straggling(handle: Handle, workers: int) -> dict[str, Any]:
 
 
 def drained(handle: Handle, workers: int) -> dict[str, Any]:
-    """A member hands over what it keeps, and its worker is killed then."""
+    """A flow that was rescaled: a member hands over what it keeps, and its worker is killed then."""
     from durability.shop import Shop
 
     spark = session(handle, workers)
+    watch, cancelled = hf.on_membership(spark), list[str]()
+    spark.sparkContext.cancelJobGroup = lambda group, reason=None: cancelled.append(group)
     root = handle.directory / "drained"
     root.mkdir()
     shop = Shop(spark, root)
-    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=8, local=root / "local")
+    flow = hf.Flow("shop", log=root / "log", spark=spark, partitions=5, local=root / "local")
     _declare(flow, shop)
-    shop.run(flow, 4)
+    shop.run(flow, 2)
+    flow.rescale(partitions=8)
+    shop.run(flow, 2)
     kept = flow.status().placement.members
     names = {one.worker: (handle.local(one.worker) / "member").read_text() for one in handle.members()}
     worker, member = next((worker, name) for worker, name in names.items() if name in kept)
@@ -354,6 +359,7 @@ def drained(handle: Handle, workers: int) -> dict[str, Any]:
     after = flow.status().placement.members
     shop.run(flow, 1)
     handle.kill_worker(worker)
+    assert wait_until(lambda: len(watch.members) < workers, 60.0, 0.1), "Spark did not notice"
     shop.run(flow, 3)
     recovery = flow.last_recovery
     found = {
@@ -362,6 +368,7 @@ def drained(handle: Handle, workers: int) -> dict[str, Any]:
         "done": done,
         "after": after,
         "recovery": recovery,
+        "cancelled": cancelled,
         "right": _right(root, shop),
     }
     flow.close()

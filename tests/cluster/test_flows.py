@@ -59,6 +59,7 @@ def test_a_worker_that_is_drained_costs_no_epoch() -> None:
     for each in (seen["done"], seen["recovery"]):
         assert each.epochs == () and each.filled is None, "nothing is computed again"
     assert seen["done"].layers_fetched + seen["done"].layers_handed + seen["done"].layers_reused > 0
+    assert seen["cancelled"] == [], "nobody needed it when it was stopped, so no epoch was ended for it"
     assert seen["right"] == RIGHT
 
 

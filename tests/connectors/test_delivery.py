@@ -26,6 +26,7 @@ from holdfast.plan.nodes import Field
 from holdfast.runtime.declaration import ConnectorProgress, Declaration
 from holdfast.runtime.engine import Engine
 from holdfast.runtime.prepared_flow import PreparedFlow
+from holdfast.runtime.recovery.recoverer import Recoverer
 from holdfast.testing.simulator.model import SOURCES, VIEWS, plans
 from holdfast.testing.simulator.runner import SimulatedRunner
 from holdfast.testing.simulator.world import SimulatedSource, World
@@ -371,6 +372,30 @@ def test_a_function_that_is_new_to_an_old_view_is_first_given_its_contents(shop:
     shop.open(("spend", foreach(first)), ("spend", foreach(second)), retain=2)
     shop.run(1)
     assert +second.total == +first.total == {(1, 100, 10): 1}, "it is not new any more, also where the log is alone"
+
+
+def test_a_function_is_not_given_the_view_again_where_the_flow_was_opened_in_vain_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[int, list[int]]] = []
+    gone = foreach(lambda epoch, change: None)
+    stays = foreach(lambda epoch, change: calls.append((epoch, change["_diff"].to_pylist())))
+    shop.open(("spend", gone), ("spend", stays))
+    shop.run(2)
+    assert shop.engine is not None
+    shop.engine.close()
+    told = ConnectorProgress()
+    shop.open(("spend", gone), ("spend", stays), told=told).close()
+    with monkeypatch.context() as failing:
+        failing.setattr(Recoverer, "open", lambda self: 1 // 0)  # as where the fill of a new view fails
+        with pytest.raises(ZeroDivisionError):
+            shop.open(("spend", stays), told=told)
+    told.advanced.clear()  # its sources are other objects each time
+    shop.open(("spend", stays), told=told)
+    before = len(calls)
+    shop.run(1)
+    # It cannot tell whether it has epoch 1; it was given epoch 0 long before.
+    assert calls[before:] == [(1, [-1, 1]), (2, [-1, 1])]
 
 
 @pytest.mark.parametrize("raising", ["before", "after"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ import holdfast as hf
 from holdfast.cli import app
 from holdfast.inspect.describe import describe
 from holdfast.runtime import engine
+from holdfast.spark.runner import SparkRunner
 
 from ..durability.shop import SOON
 
@@ -55,6 +57,31 @@ def test_what_a_crash_would_cost_is_known_inside_and_outside(
     assert [each["what"] for each in found][:2] == ["driver", "driver's host"] and found[1]["bytes"] > 0
     shown = CliRunner().invoke(app, ["status", str(tmp_path / "work"), str(tmp_path / "copy")], terminal_width=200)
     assert "if the driver is lost" in shown.output and "first output after" in shown.output
+
+
+def test_rates_are_measured_again_after_a_job_that_failed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("_SINK_PAUSE", 0.05), ("_WARM", 0.0), ("_APART", 0.0)):
+        monkeypatch.setattr(engine, name, seconds)
+    run, failed = SparkRunner.tasks, list[str]()
+
+    def failing(self: SparkRunner, what: str, *given: Any, **named: Any) -> Any:
+        if what == "measuring" and not failed:
+            failed.append(what)
+            raise RuntimeError("the session has ended")
+        return run(self, what, *given, **named)
+
+    monkeypatch.setattr(SparkRunner, "tasks", failing)
+    with hf.Flow("measured", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user long, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        deadline = time.monotonic() + SOON
+        while "replay" not in _rates(tmp_path / "log") and time.monotonic() < deadline:
+            orders.insert([(1, 1)])
+            flow.step()
+            flow.wait_safe()
+        assert failed and "replay" in _rates(tmp_path / "log")
 
 
 def test_a_flow_that_was_only_opened_says_what_a_crash_would_cost_where_no_rate_was_left(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from holdfast.errors import (
     UnknownName,
 )
 from holdfast.flow import Flow
+from holdfast.runtime.live_views import LiveViews
 from holdfast.task.key_lookup import find, question
 from holdfast.task.program import partition_range
 from holdfast.task.view_log import ViewLog
@@ -225,6 +226,46 @@ def test_a_view_is_looked_up_as_it_was_before_an_edit(spark: SparkSession, tmp_p
                 with pytest.raises(EpochUnavailable, match=r"\(user string, city string, and now city string, user st"):
                     read()
         assert flow.lookup("w", user="eve", city="Oslo").rows == [{"city": "Oslo", "user": "eve"}]
+
+
+def test_an_edit_that_no_epoch_has_made_yet_changes_nothing_as_of_an_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    """Without ``at`` it is seen at once; and a reader elsewhere sees what it saw when it looked."""
+    with hf.Flow("edited", log=tmp_path / "log", spark=spark, partitions=2) as flow:
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([("ada", 1)])
+        flow.step()
+        flow.view("spend", "SELECT user, 10 * sum(amount) AS total FROM orders GROUP BY user")
+        flow.open()
+        reader = hf.open_log(tmp_path / "log")
+
+        def in_turn(at: int | None) -> int:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(LiveViews, "reads_layers", False)
+                total: int = flow.lookup("spend", user="ada", at=at).row["total"]
+                return total
+
+        reads: dict[str, Callable[[int | None], int]] = {
+            "lookup": lambda at: flow.lookup("spend", user="ada", at=at).row["total"],
+            "lookup in turn": in_turn,
+            "read": lambda at: flow.read("spend", at).collect()[0].total,
+            "sql": lambda at: flow.sql("SELECT total FROM spend", at=at).collect()[0].total,
+            "reader.lookup": lambda at: reader.lookup("spend", user="ada", at=at).row["total"],
+            "reader.arrow": lambda at: reader.arrow("spend", at)["total"][0].as_py(),
+            "reader.duckdb": lambda at: reader.duckdb(at=at).sql("SELECT total FROM spend").fetchall()[0][0],
+        }
+        assert {name: read(None) for name, read in reads.items()} == dict.fromkeys(reads, 10)
+        assert {name: read(0) for name, read in reads.items()} == dict.fromkeys(reads, 1)
+        changes = flow.subscribe("spend", since=-1, timeout=0)
+        outside = reader.subscribe("spend", since=-1, timeout=0)
+        given = [[(one.epoch, one.rows) for one in each] for each in (changes, outside)]
+        assert given == [[(0, [{"user": "ada", "total": 1, "_diff": 1}])]] * 2
+        assert flow.step().epoch == 1, "it makes the edit"
+        assert {name: read(0) for name, read in reads.items()} == dict.fromkeys(reads, 1)
+        assert reads["reader.lookup"](None) == reads["reader.arrow"](None) == 10
+        for each in (flow.subscribe("spend", since=0, timeout=0), outside):
+            assert {(row["total"], row["_diff"]) for one in each for row in one.rows} == {(1, -1), (10, 1)}
+        reader.close()
 
 
 def test_a_key_with_a_collation_is_not_compared_by_its_bytes(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from pyspark.sql import SparkSession
 
 import holdfast as hf
 from holdfast.coordinator.auto_partitions import AutoPartitions
+from holdfast.errors import DeclarationError
+from holdfast.runtime.merging import Merging
 from holdfast.runtime.recovery.held_input import HeldInput
+from holdfast.trace.name import LayerName
 
 from ..durability.shop import engine
 
@@ -41,7 +44,9 @@ def _at_rest(flow: hf.Flow, log: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, commits = tmp_path / "log", list[tuple[int, float]]()
     given: Counter[tuple[object, ...]] = Counter()
 
@@ -75,7 +80,9 @@ def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSes
         follower = flow.subscribe("spend", since=-1, timeout=0)
         for partitions in (8, 3, 5):
             time.sleep(1.0)
-            _rescale_and_compare(flow, partitions, log)
+            with monkeypatch.context() as patch:
+                patch.setattr(Merging, "tolerated", 10**9)
+                _rescale_and_compare(flow, partitions, log)
         time.sleep(1.0)
         stopping.set()
         feeding.join()
@@ -95,15 +102,27 @@ def test_a_flow_is_rescaled_under_load_and_no_layer_is_rewritten(spark: SparkSes
 
 
 def _rescale_and_compare(flow: hf.Flow, partitions: int, log: Path) -> None:
-    """Rescale between two epochs: what was there is the same files, by their inodes, or has been merged as ever."""
-    before, last = _files(log), flow.status().epoch
+    """Rescale between two epochs, while nothing is merged: what was there is the same files, by their inodes, and what
+    is new was written by epochs since."""
+    while _merges(flow):
+        time.sleep(0.05)
+    last = flow.status().epoch
+    before = _files(log)
     flow.rescale(partitions)
     assert flow.status().partitions == partitions
     recovery = flow.last_recovery
     assert recovery is not None and recovery.epochs_replayed == 0 and recovery.layers_fetched == 0
     after = _files(log)
-    assert all(after[name] == inode for name, inode in before.items() if name in after)
+    assert len(before) > 4 and {name: after.get(name) for name in before} == before
+    layers = [LayerName.parse(Path(name).name) for name in after.keys() - before.keys()]
+    assert all(layer is not None and layer.first > last for layer in layers)
     assert flow.status().epoch >= last
+
+
+def _merges(flow: hf.Flow) -> bool:
+    """Whether a merge that was asked for is at work, or about to be."""
+    background = engine(flow)._maintenance._background
+    return background.busy or background._wanted.is_set()
 
 
 def test_nothing_at_all_changes_in_the_directory_of_a_flow_that_is_rescaled_at_rest(
@@ -150,6 +169,30 @@ def test_a_flow_that_follows_its_cores_is_rescaled_between_two_epochs(
         orders.insert([(1, 1)])
         flow.step()
         assert flow.status().partitions == 2, "a number that is said holds"
+
+
+def test_a_number_that_is_said_holds_although_the_flow_was_about_to_follow_its_cores(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hf.Flow("auto", log=tmp_path / "log", spark=spark, partitions="auto") as flow:
+        orders = flow.input("orders", "user long, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([(1, 1)])
+        flow.step()
+        said = iter((3,))
+
+        def bring_ahead(owners: object) -> int:
+            if (partitions := next(said, None)) is not None:
+                flow.rescale(partitions)  # while members fetch what they will keep
+            return 0
+
+        monkeypatch.setattr(engine(flow).moves, "bring_ahead", bring_ahead)
+        flow._follow_to(5)
+        assert flow.status().partitions == 3
+        orders.insert([(1, 1)])
+        assert flow.step().epoch == 1 and flow.lookup("spend", user=1).row == {"user": 1, "total": 2}
+    with pytest.raises(DeclarationError, match="flow 'auto' is closed"):
+        flow.rescale(2)
 
 
 def test_rows_that_no_copy_has_yet_are_held_through_a_rescale(

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.errors import EpochUnavailable
+from holdfast.errors import EpochUnavailable, UnknownName
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -100,6 +100,29 @@ def test_an_edit_is_a_change_like_any_other(flow: hf.Flow, tmp_path: Path) -> No
     for change in subscription:
         before = _added(before, change)
     assert before == _rows(tmp_path / "log", "spend") and subscription.epoch == 1
+
+
+def test_a_view_that_is_dropped_is_said_to_be_gone_to_whoever_reads_it_meanwhile(
+    flow: hf.Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = flow.input("orders", "user string, amount long")
+    orders.insert([("ada", 1)])
+    flow.step()
+    subscription = flow.subscribe("spend", timeout=0)
+    flow.drop("spend")
+    orders.insert([("ada", 2)])
+    flow.step()
+    monkeypatch.setattr(flow, "_check_view", lambda view: None)  # as where it is dropped after that
+    reads: list[Callable[[], object]] = [
+        lambda: next(subscription),
+        lambda: flow.read("spend"),
+        lambda: flow.changes("spend", 0),
+        lambda: flow.changes("spend"),
+        lambda: hf.compare(flow, flow, "spend"),
+    ]
+    for read in reads:
+        with pytest.raises(UnknownName, match="view 'spend' not found: it was dropped"):
+            read()
 
 
 def test_epochs_that_change_nothing_in_the_view_are_passed_over_and_counted(flow: hf.Flow) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import EpochUnavailable, HoldfastError, ScanNeeded, UnknownName
+from holdfast.task.view_log import ViewLog
+from holdfast.trace.name import ALL
 
 from .conftest import Shop, flip, layer
 
@@ -43,6 +49,28 @@ def test_a_reader_stays_at_its_epoch_until_it_is_refreshed(spark: Any, tmp_path:
             assert early.refresh() == 28
         with pytest.raises(HoldfastError, match=r"this reader is closed; hf.open_log opens another"):
             early.lookup("spend", user="ada")
+
+
+def test_a_reader_whose_epoch_was_folded_says_that_it_is_not_retained(spark: Any, tmp_path: Path) -> None:
+    with hf.Flow("shop", log=tmp_path / "log", spark=spark, partitions=1, retain=1) as flow:
+        flow._settings = replace(flow._settings, fold=1)
+        orders = flow.input("orders", "user string, amount long")
+        flow.view("spend", "SELECT user, sum(amount) AS total FROM orders GROUP BY user")
+        orders.insert([("ada", 1)])
+        flow.step()
+        reader = hf.open_log(tmp_path / "log")
+        deadline = time.monotonic() + 60.0
+        while flow._started().history.digest(0) is not None:
+            assert time.monotonic() < deadline, "epoch 0 was not folded"
+            orders.insert([("ada", 1)])
+            flow.step()
+            flow.wait_safe()
+            flow._started().upkeep()
+        with pytest.raises(EpochUnavailable, match=r"epoch 0 is behind what the flow retains by now; refresh\(\) goes"):
+            reader.arrow("spend")
+        reader.refresh()
+        assert reader.arrow("spend").num_rows == 1
+        reader.close()
 
 
 def test_changes_are_those_of_the_flow_across_an_edit(spark: Any, tmp_path: Path) -> None:
@@ -79,6 +107,33 @@ def test_log_locations_will_do_and_make_up_for_each_others_damage(shop: Shop) ->
     flip(layer(shop.work))
     with hf.open_log(shop.work, others=[shop.b]) as reader:
         assert reader.lookup("spend", ["u1", "u9"]).table.equals(found)
+
+
+def test_layers_that_were_fetched_stay_while_another_thread_reads_as_of_another_epoch(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "fetched"))
+    (tmp_path / "fetched").mkdir()
+
+    def fetched() -> int:
+        return len(list((tmp_path / "fetched").iterdir()))
+
+    with hf.open_log(shop.a) as reader:
+
+        def slowly(kept: ViewLog, epoch: int) -> list[dict[str, Any]]:
+            with ThreadPoolExecutor(1) as other:  # asks before this one reads
+                assert other.submit(reader.arrow, "spend", at=2).result().num_rows == 4
+            return kept.rows(0, ALL, epoch).to_pylist()
+
+        assert _bag(reader.with_log("spend", 1, slowly)) == _bag(hf.read(shop.work, "spend", 1).to_pylist())
+        assert fetched() == 1, "what nobody reads any more is gone"
+
+        def closing(kept: ViewLog, epoch: int) -> int:
+            reader.close()
+            return kept.rows(0, ALL, epoch).num_rows
+
+        assert reader.with_log("spend", 3, closing) == 4
+    assert fetched() == 0
 
 
 def test_other_tools_get_the_rows_by_name(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

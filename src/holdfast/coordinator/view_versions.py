@@ -155,12 +155,14 @@ class ViewVersions:
         """What the views are, as the history says."""
         return {name: past[-1].version for name, past in self._spans.items() if past and past[-1].last is None}
 
-    def former(self, view: str, epoch: int, last: int, now: ViewVersion) -> tuple[Span, int] | None:
+    def former(
+        self, view: str, epoch: int, last: int, now: ViewVersion, recorded: bool = False
+    ) -> tuple[Span, int] | None:
         """The version that a view had as of ``epoch``, if that is another one than it has ``now``, and the epoch at
         which it was edited after that. As of the ``last`` epoch a view is what it is declared to be: an edit that no
-        epoch has made yet is seen there."""
+        epoch has made yet is seen there; but not by who wants what the history has ``recorded``."""
         past = self._spans.get(view, ())
-        if epoch >= last or not past or past[index := self.at(view, epoch)].version == now:
+        if (epoch >= last and not recorded) or not past or past[index := self.at(view, epoch)].version == now:
             return None
         return past[index], past[index + 1].first if index + 1 < len(past) else last + 1
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.coordinator.copy_plan import Copied, Failed
@@ -12,7 +16,80 @@ from holdfast.inspect.places import Place, Working
 from holdfast.log.copying import Fetch, fetch_all
 from holdfast.log.location import Location
 from holdfast.trace.cover import Chain, cover
+from holdfast.trace.layer import retain
 from holdfast.trace.name import ALL, LayerName
+
+
+@dataclass
+class _Fetched:
+    """A directory with layers of a trace, and how many readers use it."""
+
+    epoch: int
+    path: Path
+    around: tempfile.TemporaryDirectory[str]
+    """What it is in; it goes with the process at the latest."""
+
+    users: int = 0
+    wanted: bool = True
+    """Whether it is kept for the next reader."""
+
+
+class GatheredLayers:
+    """Layers that were brought together, for each trace as of the epoch that was asked for last. All methods may be
+    called from any thread; a directory is there for as long as anybody reads in it."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._lock = threading.Lock()
+        self._latest: dict[str, _Fetched] = {}
+        self._closed = False
+
+    @contextmanager
+    def using(self, trace: str, epoch: int, chain: Chain) -> Iterator[Path]:
+        """A directory with intact layers that cover the trace as of ``epoch``. Raises as `gather` does."""
+        with self._lock:
+            found = self._latest.get(trace)
+            if found is None or found.epoch != epoch:
+                fetched = self._fetched(trace, epoch, chain)
+                if found is not None:
+                    _unwanted(found)
+                found = self._latest[trace] = fetched
+                found.wanted = not self._closed
+            found.users += 1
+        try:
+            yield found.path
+        finally:
+            with self._lock:
+                found.users -= 1
+                if not found.wanted:
+                    _unwanted(found)
+
+    def _fetched(self, trace: str, epoch: int, chain: Chain) -> _Fetched:
+        around = tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True)
+        try:
+            target = Path(around.name) / trace
+            target.mkdir()
+            gather(self._places, trace, epoch, chain, target)
+        except BaseException:
+            around.cleanup()
+            raise
+        return _Fetched(epoch, target, around)
+
+    def close(self) -> None:
+        """Remove what nobody reads; the rest goes with its last reader."""
+        with self._lock:
+            self._closed = True
+            for found in self._latest.values():
+                _unwanted(found)
+            self._latest.clear()
+
+
+def _unwanted(fetched: _Fetched) -> None:
+    """Remove a directory, once nobody uses it."""
+    fetched.wanted = False
+    if fetched.users == 0:
+        retain(fetched.path, ())
+        fetched.around.cleanup()
 
 
 def gather(places: Sequence[Place], trace: str, at: int, chain: Chain, directory: Path) -> None:

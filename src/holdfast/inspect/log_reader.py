@@ -16,8 +16,6 @@ The file is long because it is the public surface of a reader in one class.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +34,7 @@ from holdfast.coordinator.view_versions import ViewVersion, ViewVersions, descri
 from holdfast.errors import EpochUnavailable, HoldfastError, LogDamaged, LogUnreadable, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
-from holdfast.inspect.gathered_layers import gather
+from holdfast.inspect.gathered_layers import GatheredLayers
 from holdfast.inspect.places import Named, Working, chain_of, declared, open_places, read_history
 from holdfast.inspect.shown_order import ordered
 from holdfast.log.growing_history import GrowingHistory
@@ -50,7 +48,6 @@ from holdfast.runtime.view_changes import LoggedSpan, as_it_was, as_table, chang
 from holdfast.task.key_lookup import answer, key_columns, question, suited
 from holdfast.task.view_log import ViewLog
 from holdfast.trace.cover import Chain, covered
-from holdfast.trace.layer import retain
 from holdfast.trace.name import ALL
 from holdfast.trace.open_covers import OpenCovers
 
@@ -79,6 +76,10 @@ class _Look:
     before: Mapping[str, ViewVersion] | None
     """What views were at first, where the history does not say so."""
 
+    present: int
+    """The last epoch at that time. As of it views are what ``kept`` says, also if they were edited, and no epoch has
+    made that edit yet."""
+
     logs: dict[tuple[str, str], ViewLog] = field(default_factory=dict)
     """(View, trace) → the logs that were found in the working directory."""
 
@@ -95,10 +96,7 @@ class LogReader:
         self._lock = threading.RLock()
         stash = next((place.stash for place in self._places if isinstance(place, Working)), None)
         self._growing = GrowingHistory(stash, lambda: read_history(self._places)[0])
-        self._fetched: dict[str, tuple[int, str]] = {}
-        """Trace → the epoch for which its layers were fetched, and where they are."""
-
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._gathered = GatheredLayers(self._places)
         self._closed = False
         self._look = self._seen(None)
 
@@ -135,8 +133,10 @@ class LogReader:
 
     def _seen(self, before: _Look | None, at: int | None = None) -> _Look:
         """Look at the log; as of its last epoch, or as of ``at``."""
-        history, goes_on = self._growing.read()
-        if before is not None and goes_on and history.last == before.chain.end and at is None:
+        history, _ = self._growing.read()
+        # It may go on from what another look found, which was another history than that of this one.
+        goes_on = before is not None and before.history is history
+        if before is not None and goes_on and history.last == before.present and at is None:
             return before if before.epoch == history.last else replace(before, epoch=history.last)
         if before is not None and goes_on:
             new = tuple(lineage.digest for lineage in history[before.chain.end + 1 :])
@@ -149,7 +149,7 @@ class LogReader:
         kept = found.get("collections", {})
         says = any(lineage.views is not None for lineage in history)
         first = None if says or not history else described(found.get("before", kept))
-        look = _Look(history.last, history, chain, kept, first)
+        look = _Look(history.last, history, chain, kept, first, history.last)
         return replace(look, epoch=self._latest(look) if at is None else at)
 
     def _latest(self, look: _Look) -> int:
@@ -194,19 +194,21 @@ class LogReader:
             rows = answer(kept, kept.trace(self._covers, epoch), fit)
             return Found(view, epoch, _present(rows, entry), fit.scan)
 
-        return self._read(view, at, read)
+        return self._read(view, at, read, recorded=at is not None)
 
     def arrow(self, view: str, at: int | None = None) -> pa.Table:
         """The rows of a view (or of an input that the log keeps) as an Arrow table, in the order of its ORDER BY if it
         has one: as of `epoch`, or of epoch ``at``."""
         at = _checked(view, at)
+        return self._arrow(view, at, recorded=at is not None)
 
+    def _arrow(self, view: str, at: int | None, recorded: bool) -> pa.Table:
         def read(kept: ViewLog, epoch: int) -> pa.Table:
             kept.check(view, epoch)
             entry = self._entry(self._look, view)
             return ordered(_present(kept.rows(0, ALL, epoch), entry), entry.get("sql", ""))
 
-        return self._read(view, at, read)
+        return self._read(view, at, read, recorded)
 
     def pandas(self, view: str, at: int | None = None) -> pandas.DataFrame:
         """The same as a pandas DataFrame."""
@@ -222,7 +224,7 @@ class LogReader:
         connection = _package("duckdb", "duckdb()").connect()
         epoch = self.epoch if at is None else at
         for view in views or self.views:
-            connection.register(view, self.arrow(view, epoch))
+            connection.register(view, self._arrow(view, _checked(view, epoch), recorded=at is not None))
         return connection
 
     def changes(self, view: str, since: int = -1) -> pa.Table:
@@ -268,7 +270,7 @@ class LogReader:
 
     def _changes(self, view: str, since: int, upto: int) -> pa.Table:
         """What changed with since < epoch ≤ upto."""
-        return self._read(view, upto, partial(self._changes_of, view, since))
+        return self._read(view, upto, partial(self._changes_of, view, since), recorded=True)
 
     def _changes_of(self, view: str, since: int, kept: ViewLog, upto: int) -> pa.Table:
         look = self._look
@@ -302,15 +304,15 @@ class LogReader:
         """What ``read`` gives of the log of a view, and the epoch as of which it is to be read."""
         return self._read(view, _checked(view, at), read)
 
-    def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T]) -> T:
+    def _read(self, view: str, at: int | None, read: Callable[[ViewLog, int], T], recorded: bool = False) -> T:
         """What ``read`` gives of the log of a view. Where layers are not what they were, the log is looked at again,
-        and then all places are asked for what is missing."""
+        and then all places are asked for what is missing. ``recorded``: as in `ViewVersions.former`."""
         self._check_open()
         look = self._look
         epoch = self._epoch(look, view, at)
         problem: HoldfastError | None = None
         for _ in range(_ATTEMPTS):
-            entry, as_of, edited = self._as_it_was(look, view, epoch)
+            entry, as_of, edited = self._as_it_was(look, view, epoch, recorded)
             if edited is not None:
                 return self._read_former(look, view, entry, as_of, read, not_kept(view, epoch, edited))
             kept = self._log(look, view, entry)
@@ -326,16 +328,18 @@ class LogReader:
             look = self._again(look)
         if problem is not None and len(self._places) == 1:
             raise problem
-        return read(self._gathered(look, view, epoch, self._entry(look, view)), epoch)
+        return self._read_gathered(look, view, self._entry(look, view), epoch, read)
 
-    def _as_it_was(self, look: _Look, view: str, epoch: int) -> tuple[Mapping[str, Any], int, int | None]:
+    def _as_it_was(
+        self, look: _Look, view: str, epoch: int, recorded: bool
+    ) -> tuple[Mapping[str, Any], int, int | None]:
         """How a view is kept, or was as of an epoch before it was edited; the epoch as of which that is to be read; and
         the epoch at which it was edited after that."""
         entry = self._entry(look, view)
-        if epoch >= look.history.last or entry["kind"] != "view":
+        if (epoch >= look.present and not recorded) or entry["kind"] != "view":
             return entry, epoch, None
         versions, now = ViewVersions(look.history, look.before), described({view: entry})[view]
-        if (former := versions.former(view, epoch, look.history.last, now)) is None:
+        if (former := versions.former(view, epoch, look.history.last, now, recorded)) is None:
             return entry, epoch, None
         version, as_of = as_it_was(view, epoch, former, now)
         return {**entry, "fingerprint": version.log, "key": list(version.key)}, as_of, former[1]
@@ -354,7 +358,7 @@ class LogReader:
             if (kept := self._log(look, view, entry)) is not None:
                 return read(kept, epoch)
         try:
-            return read(self._gathered(look, view, epoch, entry), epoch)
+            return self._read_gathered(look, view, entry, epoch, read)
         except (LogDamaged, EpochUnavailable) as error:
             raise gone from error
 
@@ -362,12 +366,20 @@ class LogReader:
         """Look at the log again, and stay at the epoch."""
         with self._lock:
             look = self._seen(before, before.epoch)
-            if look.chain.digest(before.epoch) != before.chain.digest(before.epoch):
+            now = look.chain.digest(before.epoch)
+            if now != before.chain.digest(before.epoch):
+                was_folded = now is None and before.epoch < look.history.first
+                why = (
+                    "is behind what the flow retains by now"
+                    if was_folded
+                    else "is not what it was: the flow was recovered without it"
+                )
                 raise EpochUnavailable(
-                    f"log {self._places[0].uri}: epoch {before.epoch} is not what it was: the flow was recovered "
-                    "without it; refresh() goes to the last epoch",
+                    f"log {self._places[0].uri}: epoch {before.epoch} {why}; refresh() goes to the last epoch",
                     epoch=before.epoch,
                 )
+            # What is kept by now may be another edition of the views.
+            look = replace(look, kept=before.kept, before=before.before, present=before.present)
             if self._look.epoch == before.epoch:
                 self._look = look
             return look
@@ -415,22 +427,13 @@ class LogReader:
             raise LogDamaged(f"log {uri}: collections.json does not describe view '{view}'", path=uri) from error
         return ViewLog(str(directory), spec, fields, chain)
 
-    def _gathered(self, look: _Look, view: str, epoch: int, entry: Mapping[str, Any]) -> ViewLog:
-        """The log of a view in layers that were fetched from all places."""
-        trace = _trace(entry)
-        with self._lock:
-            self._check_open()
-            if self._directory is None:
-                self._directory = tempfile.TemporaryDirectory(prefix="holdfast-")
-            known = self._fetched.get(trace)
-            if known is None or known[0] != epoch:
-                target = Path(tempfile.mkdtemp(dir=self._directory.name)) / trace
-                target.mkdir()
-                gather(self._places, trace, epoch, look.chain, target)
-                self._fetched[trace] = (epoch, str(target))
-                if known is not None:
-                    _remove(Path(known[1]))
-            return self._described(view, entry, Path(self._fetched[trace][1]), look.chain)
+    def _read_gathered(
+        self, look: _Look, view: str, entry: Mapping[str, Any], epoch: int, read: Callable[[ViewLog, int], T]
+    ) -> T:
+        """What ``read`` gives of the log of a view in layers that are fetched from all places."""
+        self._check_open()
+        with self._gathered.using(_trace(entry), epoch, look.chain) as directory:
+            return read(self._described(view, entry, directory, look.chain), epoch)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -443,12 +446,7 @@ class LogReader:
         with self._lock:
             self._closed = True
             self._covers.forget()
-            for _, directory in self._fetched.values():
-                retain(Path(directory), ())
-            self._fetched.clear()
-            if self._directory is not None:
-                self._directory.cleanup()
-                self._directory = None
+        self._gathered.close()
 
     def __enter__(self) -> Self:
         return self
@@ -484,11 +482,6 @@ def _present(rows: pa.Table, entry: Mapping[str, Any]) -> pa.Table:
     if entry.get("kind") == "source" and "_deleted" in rows.column_names:
         return rows.filter(pc.invert(rows.column("_deleted"))).drop_columns(["_deleted"])
     return rows
-
-
-def _remove(directory: Path) -> None:
-    retain(directory, ())
-    shutil.rmtree(directory.parent, ignore_errors=True)
 
 
 def _package(name: str, what: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.connectors.versions import Snapshots, Versions
 from holdfast.coordinator.view_versions import ViewVersion
+from holdfast.errors import UnknownName
 from holdfast.guarantees.explanation import Outlet, explained
 from holdfast.operators.linear_step import is_native
 from holdfast.operators.log import LogSpec
@@ -83,7 +84,7 @@ class CompiledFlow:
 
     def kept(self, name: str, chain: Chain) -> ViewLog:
         """The log of a view, or of a source whose rows are kept."""
-        operator = self._compiled[self.flow.views[name]]
+        operator = self._compiled[self._operator_of(name)]
         if not isinstance(operator.spec, LogSpec):
             return self.kept_as(name, self._version(operator.id), chain)  # its rows lie as a log's do
         return ViewLog(str(self.directory / f"{operator.id}.rows"), operator.spec, self.fields(name), chain)
@@ -107,10 +108,19 @@ class CompiledFlow:
 
     def versions(self) -> dict[str, ViewVersion]:
         """How each view, and each source whose rows are kept, is kept."""
-        return {
-            name: replace(self._version(operator_id), names=tuple(field.name for field in self.fields(name)))
-            for name, operator_id in self.flow.views.items()
-        }
+        return {name: self.version(name) for name in self.flow.views}
+
+    def version(self, name: str) -> ViewVersion:
+        """How a view, or a source whose rows are kept, is kept."""
+        names = tuple(field.name for field in self.fields(name))
+        return replace(self._version(self._operator_of(name)), names=names)
+
+    def _operator_of(self, name: str) -> str:
+        """The operator that keeps a view. `UnknownName` of one that was dropped before this flow was compiled: its
+        reader knew an earlier one."""
+        if name not in self.flow.views:
+            raise UnknownName(f"view '{name}' not found: it was dropped", name=name)
+        return self.flow.views[name]
 
     def _version(self, operator_id: str) -> ViewVersion:
         operator = self.flow.operators[operator_id]
@@ -125,8 +135,8 @@ class CompiledFlow:
 
     def fields(self, name: str) -> tuple[nodes.Field, ...]:
         """The user's names with Spark's types. (Two views of the same meaning share their rows, under other names.)"""
+        kinds = self.flow.operators[self._operator_of(name)].fields
         names = self.declared.views[name].columns if name in self.declared.views else self._kept[name].columns
-        kinds = self.flow.operators[self.flow.views[name]].fields
         return tuple(nodes.Field(each, kind.type) for each, kind in zip(names, kinds, strict=True))
 
     def traces_behind(self, name: str) -> list[str]:

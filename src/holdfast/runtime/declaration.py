@@ -79,7 +79,7 @@ class ConnectorProgress:
     """Rows that are in no source, of epochs that were not safe yet."""
 
     sinks: tuple[tuple[str, Sink], ...] | None = None
-    """The sinks that the flow had when it was opened last; None: it was not."""
+    """The sinks that were written down when the flow was opened last, even in vain; None: it was not."""
 
     fields: dict[str, tuple[nodes.Field, ...]] = field(default_factory=dict)
     """Source → the columns that it had."""

@@ -226,6 +226,7 @@ class Engine:
             ),
             history.last,
         )
+        self._told.sinks = tuple(self.declared.sinks)  # by these names they were written down just now
         self._lineage = LineageLog(stash, history, anew=self._lead.leased)
         history = self._lineage.history
         self._rates = MeasuredRates(self._directory, replicas)
@@ -351,7 +352,6 @@ class Engine:
         self._skip(skipped)
         say(self._recoverer.recovery)
         self._told.claim, self._told.history = claim, history
-        self._told.sinks = tuple(self.declared.sinks)
         self._told.fields = {name: tuple(source.fields) for name, source in self.declared.sources.items()}
         self._rates.opened(began, recovery)
         if runner.threads:
@@ -1147,13 +1147,17 @@ class Engine:
 
     def _empty_job(self) -> float | None:
         """The seconds of a job with the stages of an epoch that does nothing: the least of a few, once the process is
-        warm. None of a flow that is closed before."""
+        warm. None of a flow that is closed before, and where a job fails: after the next round it is measured again."""
         took: list[float] = []
         for _ in range(_JOBS):
             if self._measuring.ends_within(_APART if took else _WARM):
                 return None
             began = time.perf_counter()
-            self._runner.tasks("measuring", list, range(self.partitions), self.partitions)
+            try:
+                self._runner.tasks("measuring", list, range(self.partitions), self.partitions)
+            except Exception as error:  # the session has ended, or a member was lost: epochs say so
+                _LOG.debug("flow '%s': what a job takes was not measured: %s", self.declared.name, error)
+                return None
             took.append(time.perf_counter() - began)
         return min(took) * (self._compiled.program.stages + 1)
 

@@ -38,8 +38,9 @@ class LiveViews:
         """Whether this process can read the exact layers of all partitions."""
         return not self._runner.scattered and self._state.branch is None
 
-    def kept(self, view: str, at: int | None) -> tuple[ViewLog, int]:
-        """The log of a view, and the epoch as of which it is to be read: by default the last that is complete."""
+    def kept(self, view: str, at: int | None, recorded: bool = False) -> tuple[ViewLog, int]:
+        """The log of a view, and the epoch as of which it is to be read: by default the last that is complete.
+        ``recorded``: as in `ViewVersions.former`."""
         chain = self._state.epochs.chain()
         last = chain.end
         epoch = last if at is None else at
@@ -53,16 +54,16 @@ class LiveViews:
             raise EpochUnavailable(
                 f"view '{view}': there is no epoch {epoch}; epochs 0 to {last} are complete", view=view, epoch=epoch
             )
-        if epoch < last and view in self._compiled.declared.views:
-            now = self._compiled.versions()[view]
-            if (former := self._state.versions.former(view, epoch, last, now)) is not None:
+        if (epoch < last or recorded) and view in self._compiled.declared.views:
+            now = self._compiled.version(view)
+            if (former := self._state.versions.former(view, epoch, last, now, recorded)) is not None:
                 version, epoch = as_it_was(view, epoch, former, now)
                 return self._compiled.kept_as(view, version, chain), epoch
         return self._compiled.kept(view, chain), epoch
 
-    def lookup(self, view: str, asked: Question, at: int | None) -> Found:
+    def lookup(self, view: str, asked: Question, at: int | None, recorded: bool = False) -> Found:
         """The rows that are asked for. Raises what opening or reading a layer does."""
-        kept, epoch = self.kept(view, at)
+        kept, epoch = self.kept(view, at, recorded)
         asked = suited(asked, kept)
         return Found(
             view, epoch if at is None else at, answer(kept, kept.trace(self._covers, epoch), asked), asked.scan
@@ -71,7 +72,7 @@ class LiveViews:
     def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
         """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:
         then the flow itself must say. Raises what opening or reading a layer does."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        past, now = self._state.versions.of(view), self._compiled.version(view)
         if past and (past[-1].version != now or (0 <= after < past[-1].first)):
             return None
         kept, _ = self.kept(view, upto)

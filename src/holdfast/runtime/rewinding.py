@@ -94,18 +94,20 @@ class Rewinding:
                         flow=self._declared.name,
                         name=name,
                     )
-        if (why := self._why_not(to)) is not None:
-            raise self._unavailable(to, why)
+        layers = self._layers()
+        if (why := self._why_not(to, layers)) is not None:
+            raise self._unavailable(to, why, layers)
 
     def check_state(self, to: int) -> None:
         """The same of a flow that is fed the input that is taken again."""
-        if (why := self._state_missing(to, self._layers())) is not None:
-            raise self._unavailable(to, why)
+        layers = self._layers()
+        if (why := self._state_missing(to, layers)) is not None:
+            raise self._unavailable(to, why, layers)
 
-    def _unavailable(self, to: int, why: str) -> EpochUnavailable:
+    def _unavailable(self, to: int, why: str, layers: Layers) -> EpochUnavailable:
         history = self._flow.state.history
         later = range(max(to, history.first) + 1, history.last)
-        earliest = next((each for each in later if self._why_not(each) is None), None)
+        earliest = next((each for each in later if self._why_not(each, layers) is None), None)
         kept = history.last - max(to, 0)
         can = "no earlier epoch can be gone back to" if earliest is None else f"epoch {earliest} is the earliest"
         return EpochUnavailable(
@@ -115,9 +117,8 @@ class Rewinding:
             earliest=earliest,
         )
 
-    def _why_not(self, to: int) -> str | None:
+    def _why_not(self, to: int, layers: Layers) -> str | None:
         """Why the flow cannot go back to an epoch; None if it can."""
-        layers = self._layers()
         return self._state_missing(to, layers) or self._not_read_again(self._owed(to), layers)
 
     def _state_missing(self, to: int, layers: Layers) -> str | None:

@@ -45,9 +45,9 @@ class ViewReading:
         self.declared = flow.compiled.declared
 
     @speaking
-    def readable(self, view: str, at: int | None) -> tuple[ViewLog, int]:
+    def readable(self, view: str, at: int | None, recorded: bool = False) -> tuple[ViewLog, int]:
         """The log of a view, and the epoch as of which it is to be read: by default the last. As of an epoch before it
-        was edited, a view is what it was then."""
+        was edited, a view is what it was then. ``recorded``: as in `ViewVersions.former`."""
         epoch = self._state.last if at is None else at
         if epoch > self._state.last:
             raise EpochUnavailable(
@@ -61,14 +61,14 @@ class ViewReading:
                     epoch=epoch,
                 )
             raise EpochUnavailable(f"view '{view}': epochs start at 0, not at {epoch}", view=view, epoch=epoch)
-        return self._as_it_was(view, epoch) or (self._checked(view, epoch), epoch)
+        return self._as_it_was(view, epoch, recorded) or (self._checked(view, epoch), epoch)
 
-    def _as_it_was(self, view: str, epoch: int) -> tuple[ViewLog, int] | None:
+    def _as_it_was(self, view: str, epoch: int, recorded: bool) -> tuple[ViewLog, int] | None:
         """The log that a view had as of an epoch, if it was edited since."""
         if view not in self.declared.views or self._state.branch is not None:
             return None  # what goes on without lost members has present logs alone
-        now = self._compiled.versions()[view]
-        if (former := self._state.versions.former(view, epoch, self._state.last, now)) is None:
+        now = self._compiled.version(view)
+        if (former := self._state.versions.former(view, epoch, self._state.last, now, recorded)) is None:
             return None
         version, at = as_it_was(view, epoch, former, now)
         kept = log_as(self._compiled, self._flow.layers, self._state, view, version)
@@ -79,21 +79,23 @@ class ViewReading:
         return kept, at
 
     @speaking
-    def lookup(self, view: str, asked: Question, at: int | None) -> Found:
+    def lookup(self, view: str, asked: Question, at: int | None, recorded: bool = False) -> Found:
         """The rows that are asked for, wherever the layers are; what is damaged is repaired. In the caller's turn."""
-        kept, epoch = self.readable(view, at)
+        kept, epoch = self.readable(view, at, recorded)
         asked = suited(asked, kept)
         return Found(view, epoch if at is None else at, find(kept, epoch, asked), asked.scan)
 
     def changes(self, view: str, since: int) -> list[LoggedSpan | EditedChange]:
         """What changed in a view after epoch ``since``, up to the last, in order; edits among it."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
+        past, now = self._state.versions.of(view), self._compiled.version(view)
         if self._state.branch is None and 0 <= since <= self._state.last and past:
             index = self._state.versions.at(view, since)
             if index < len(past) - 1 or past[-1].version != now:
                 log = partial(log_as, self._compiled, self._flow.layers, self._state, view)
                 return changes_since(view, since, self._state.last, past, index, log, now)
-        return [LoggedSpan(self.readable(view, None if since < 0 else since)[0], max(since, -1), self._state.last)]
+        # An edit that no epoch has made yet comes with the epoch that makes it.
+        kept, _ = self.readable(view, None if since < 0 else since, recorded=True)
+        return [LoggedSpan(kept, max(since, -1), self._state.last)]
 
     @speaking
     def changes_table(self, view: str, since: int) -> pa.Table:

@@ -84,7 +84,7 @@ class FlowTables:
         if engine.views.keeps(name):
             if at < 0:
                 return empty_frame(spark, wanted)
-            kept, as_of = engine.views.readable(name, at)
+            kept, as_of = engine.views.readable(name, at, recorded=self._at is not None)
             order = engine.views.order(name)
             known = [field.name for field in fields]
             hidden = [field.name for field in kept.fields if field.name == DELETED.name not in known]

@@ -71,8 +71,9 @@ class SparkRunner:
         self._news = ""
         self.placement = PlacedWork(spark.sparkContext, partitions, leaving)
         self.scattered = self.placement.scattered
-        if self.scattered:
-            listener_of(spark.sparkContext).add(self._hear)
+        self._listener = listener_of(spark.sparkContext) if self.scattered else None
+        if self._listener is not None:
+            self._listener.add(self._hear)
         self._spark = spark
         self._own = own
         self.partitions = partitions
@@ -92,6 +93,12 @@ class SparkRunner:
 
     def members(self) -> frozenset[str]:
         return frozenset(self.placement.members)
+
+    def close(self) -> None:
+        """Hear of members no more. A runner that no flow uses would cancel the epochs of others when a member is lost
+        that nobody needs. Twice does no harm."""
+        if self._listener is not None:
+            self._listener.remove(self._hear)
 
     def _hear(self, event: Event) -> None:
         match event:
