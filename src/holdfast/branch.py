@@ -9,7 +9,7 @@ those of a flow that had them all along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.coordinator.lineage import Lineage
     from holdfast.frontend.catalog import Catalog
     from holdfast.runtime.engine import Engine
+    from holdfast.runtime.runner import Work
 
 
 class Branch(Flow):
@@ -85,7 +86,8 @@ class Branch(Flow):
         Functions that are nondeterministic are not asked again, but for those that the main line did not have.
         `EpochUnavailable` if the main line has not come so far, or its record of an epoch was released.
 
-        From any thread; other threads have their turns between epochs. Not from code that an epoch calls."""
+        From any thread; other threads have their turns between epochs. On a cluster, rows that code pushed are read
+        between two epochs of the main line. Not from code that an epoch calls."""
         if to is not None:
             to = arguments.whole(f"branch '{self._record.name}'", "to", to, 0)
         if on_epoch is not None:
@@ -204,25 +206,47 @@ class Branch(Flow):
                 epoch=to,
                 latest=history.last,
             )
+        while True:
+            with self._turns.taken("replay()"):
+                engine = self._started()
+                if engine.last >= to:
+                    last = engine.last
+                    if max(self.root, history.first) < last <= history.last and not _is_fed(
+                        engine.history[last], history[last]
+                    ):
+                        raise self._own_epoch(engine.history[last])
+                    return None, to
+                recorded, partitions = self._recorded(engine, history), engine.partitions
+            with self._recorded_work(recorded, partitions) as work:
+                if (result := self._run_recorded(recorded, work)) is not None:
+                    return result, to
+
+    def _run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch | None:
+        """Run an epoch of the main line; None if another thread has done so meanwhile."""
         with self._turns.taken("replay()"):
             engine = self._started()
-            if engine.last >= to:
-                last = engine.last
-                if max(self.root, history.first) < last <= history.last and not _is_fed(
-                    engine.history[last], history[last]
-                ):
-                    raise self._own_epoch(engine.history[last])
-                return None, to
-            recorded = self._recorded(engine, history)
-            with (
-                trunk.recorded_work(recorded, engine.partitions) as work,
-                self._members.watched(lambda: engine.safe),
-                self._telling(engine),
-                self._explaining(recorded),
-            ):
+            if engine.last + 1 != recorded.epoch:
+                return None
+            with self._members.watched(lambda: engine.safe), self._telling(engine), self._explaining(recorded):
                 result = engine.run_recorded(recorded, work)
             self._tell_epoch(result)
-        return result, to
+        return result
+
+    @contextmanager
+    def _recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
+        """What an epoch of the main line took. Where that is read from members, a loss is repaired there first, so it
+        is done in the main line's turn. That one is taken before the branch's, as `promote` does."""
+        trunk = self._trunk
+        engine = trunk._opened("replay()")
+        with ExitStack() as reading:
+            if engine.reads_members(recorded):
+                with trunk._turns.taken("replay()", looks=True):
+                    main = trunk._started()
+                    with trunk._members.watched(lambda: main.safe), trunk._telling(main):
+                        work = reading.enter_context(main.recorded_work(recorded, partitions))
+            else:
+                work = reading.enter_context(engine.recorded_work(recorded, partitions))
+            yield work
 
     @contextmanager
     def _explaining(self, recorded: Lineage) -> Iterator[None]:

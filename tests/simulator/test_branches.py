@@ -296,6 +296,9 @@ def test_rows_that_members_keep_are_fed_to_a_branch_with_other_partitions(tmp_pa
     simulation.do(act.LoseMembers(1, 1, 1))
     branch = opened(simulation.world, engine, "fed", 3)
     assert any(record.again is not None for record in engine.history)
+    assert [each.epoch for each in engine.history if engine.reads_members(each)] == [
+        each.epoch for each in engine.history if each.again is not None
+    ]
     assert feed(branch, engine, engine.last)
     branch.close()
     simulation.finish()

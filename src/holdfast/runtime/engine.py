@@ -613,16 +613,27 @@ class Engine:
         )
         return self._completed(lineage, outcome, following, started, waited)
 
+    def reads_members(self, recorded: Lineage) -> bool:
+        """Whether `recorded_work` reads rows that members keep. It may have to repair this line first then, and so
+        needs this line's turn."""
+        return self._runner.scattered and any(
+            name in self.declared.sources and self._is_read_from_log(name, recorded) for name in recorded.offers
+        )
+
+    def _is_read_from_log(self, name: str, recorded: Lineage) -> bool:
+        """Whether what an epoch took of a source is read from the log, and not from the source again."""
+        # What was taken again was taken first before: the source may have been told to forget it.
+        again = recorded.again is not None and is_logged(self._flow, name)
+        return again or not self.declared.sources[name].replayable
+
     @contextmanager
     def recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
         """What an epoch of this line took, for another line to take it: sources by their offers, rows that code pushed
-        from their log, whose layers stay meanwhile."""
+        from their log, whose layers stay meanwhile. In the caller's turn, where it `reads_members`."""
         work, reading = [], [True]
         for name, offer in recorded.offers.items():
             source = self.declared.sources.get(name)
-            # What was taken again was taken first before: the source may have been told to forget it.
-            logged = source is not None and recorded.again is not None and is_logged(self._flow, name)
-            if source is not None and source.replayable and not logged:
+            if source is not None and not self._is_read_from_log(name, recorded):
                 work.append(Work(name, source, [offer]))
             elif source is not None:
                 fields, epoch = tuple(source.fields), recorded.epoch
