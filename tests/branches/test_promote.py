@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 import holdfast as hf
 from holdfast.testing import Crash, crash_at
 
-from ..durability.shop import VIEWS, Shop, die, engine
+from ..durability.shop import VIEWS, Shop, die, engine, one_round
 from .killed_process import Stage, every, given
 
 DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
@@ -63,6 +64,26 @@ def test_a_promoted_view_is_shared_and_its_sink_is_given_the_difference(shop: Sh
         flow.sink(view, hf.changelog(shop.root / "out" / view))
     shop.run(flow, 1)
     check(shop, flow)
+    flow.close()
+
+
+def test_a_branch_that_followed_for_longer_than_it_retains_is_promoted(shop: Shop, tmp_path: Path) -> None:
+    flow = shop.open(tmp_path / "log", retain=1)
+    shop.run(flow, 3)
+    flow._settings = replace(flow._settings, fold=1)
+    branch = flow.branch("doubled", at=2)
+    branch.view("cities", DOUBLED)
+    for _ in range(6):
+        shop.run(flow, 1)
+        assert branch.replay() == 1
+        branch.wait_safe()
+        one_round(branch)
+    assert engine(branch).history.base is not None, "it folds as far as it may"
+    assert branch.promote().epoch == 9
+    recovery = flow.last_recovery
+    assert recovery is not None and recovery.filled is None, "nothing was computed again"
+    check(shop, flow)
+    branch.close()
     flow.close()
 
 

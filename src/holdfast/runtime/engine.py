@@ -248,6 +248,7 @@ class Engine:
                 before=descriptions.before(history),
                 ownership=runner.ownership,
                 continues=self.declared.on_loss == "continue",
+                root=None if self.declared.branch is None else self.declared.branch.root,
             )
         )
         self._state = self._guard.state
