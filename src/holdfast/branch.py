@@ -127,13 +127,15 @@ class Branch(Flow):
                 engine = self._started()
                 self._check_fed(engine, main.history)
                 catalog = self._promoted()
+                main.check_sinks(catalog.views)
                 hand_over = engine.hand_over(main) if _took_the_same(engine.history, main.history, self.root) else None
-                trunk._declared(catalog)
+                with _unless_it_fails(trunk):
+                    trunk._declared(catalog)
+                    if hand_over is not None:
+                        hand_over()
+                    failpoints.reach("promote.linked")
+                    main = trunk._started()
                 self._inherited = self._catalog
-                if hand_over is not None:
-                    hand_over()
-            failpoints.reach("promote.linked")
-            main = trunk._started()
             if isinstance(trunk, Branch):
                 return Epoch(None)  # an epoch of its own, which its main line did not run, would end its being fed
             with trunk._members.watched(lambda: main.safe), trunk._telling(main):
@@ -280,6 +282,17 @@ class Branch(Flow):
         if last > self.root and not _is_fed(engine.history[last], history[last]):
             raise self._own_epoch(engine.history[last])
         return history[last + 1]
+
+
+@contextmanager
+def _unless_it_fails(trunk: Flow) -> Iterator[None]:
+    """Declare something on the main line, and open it; if that fails, what was declared before is declared again."""
+    before = trunk._catalog
+    try:
+        yield
+    except Exception:
+        trunk._catalog, trunk._ready = before, None
+        raise
 
 
 def _is_fed(own: Lineage, recorded: Lineage) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.runtime.delivery import Delivery
 from holdfast.testing import Crash, crash_at
 
 from ..durability.shop import VIEWS, Shop, die, engine, one_round
@@ -101,6 +102,46 @@ def test_a_branch_with_input_of_its_own_is_not_promoted(spark: SparkSession, tmp
     assert rows(flow, "spend") == Counter([("ada", 1)])
     branch.close()
     flow.close()
+
+
+def test_a_branch_whose_view_does_not_fit_a_sink_is_refused_and_the_main_line_goes_on(
+    shop: Shop, tmp_path: Path
+) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 2)
+    branch = flow.branch("named")
+    branch.view("cities", VIEWS["cities"].replace("SELECT city", "SELECT CAST(city AS string) AS city"))
+    before = engine(flow)
+    with pytest.raises(hf.SinkError, match=r"the view's columns were of types \(bigint, .* and now are \(string, "):
+        branch.promote()
+    assert engine(flow) is before, "nothing was touched"
+    shop.run(flow, 1)
+    shop.check(flow)
+    branch.close()
+    flow.close()
+
+
+def test_a_promotion_with_which_the_main_line_does_not_open_leaves_it_as_it_was(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 2)
+    branch = flow.branch("doubled")
+    branch.view("cities", DOUBLED)
+    branch.replay()
+    with monkeypatch.context() as patched, pytest.raises(hf.SinkError, match="it is away"):
+        patched.setattr(Delivery, "attach", _away)
+        branch.promote()
+    shop.run(flow, 1)
+    shop.check(flow)
+    branch.promote()
+    check(shop, flow)
+    branch.close()
+    flow.close()
+
+
+def _away(*_: Any) -> None:
+    raise hf.SinkError("it is away")
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery_plan import Replay
+from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
     EpochUnavailable,
@@ -59,6 +60,7 @@ from holdfast.log.host_paths import traces_of
 from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
 from holdfast.log.working_directory import LogDirectory
+from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
@@ -1086,6 +1088,15 @@ class Engine:
             if span.first <= self.history.first and span.version.log == flow.views[view]
         }
         return (kept | flow.ancestors(kept)) & self._compiled.drawing
+
+    def check_sinks(self, views: Mapping[str, nodes.Node]) -> None:
+        """Raise `SinkError` if views are to have columns that sinks cannot be given."""
+        self._delivery.check_types(
+            {
+                name: ViewVersion(name, tuple(field.type for field in node.fields), (), node.columns)
+                for name, node in views.items()
+            }
+        )
 
     def hand_over(self, trunk: Engine) -> Callable[[], object]:
         """What hands the traces of this line that the other one does not have over to it, once that is closed. Both
