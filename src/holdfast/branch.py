@@ -143,6 +143,12 @@ class Branch(Flow):
             trunk._tell_epoch(result)
         return result
 
+    def _with_branches(self) -> Iterator[Branch]:
+        """The handles of the branches of this one, of theirs, and this one, those that hang on others first."""
+        for each in list(self._branches.values()):
+            yield from each._with_branches()
+        yield self
+
     def _promoted(self) -> Catalog:
         """What the main line declares, with the functions and views that were changed on the branch. Views that only
         the main line has, or has changed, stay as they are: it is not for the branch to take them away."""

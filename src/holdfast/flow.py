@@ -1541,15 +1541,19 @@ class Flow:
         return self._opened("branches()").branches.listed()
 
     def remove_branch(self, name: str) -> None:
-        """Remove a branch with all that it alone has; its handle is closed. Layers and input that only it needed may go
-        from then on. From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        """Remove a branch with all that it alone has, and with the branches of it; their handles are closed. Layers and
+        input that only it needed may go from then on. `LogBusy` while another process runs one of them. From any
+        thread; waits for the epoch at hand. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
         with self._turns.taken("remove_branch()"):
             engine = self._started()
-            if (found := self._branches.pop(name, None)) is not None:
-                found.close()
-                found._closed_for = "the branch was removed"
+            found = self._branches.get(name)
+            closed = [] if found is None else list(found._with_branches())
+            for each in closed:
+                each.close()
             engine.branches.remove(name)
+            for each in closed:
+                each._closed_for = "the branch was removed"
 
     def rewinds(self) -> tuple[RewindInfo, ...]:
         """The rewinds that the flow has made, as far back as it retains, oldest first. From any thread."""

@@ -88,6 +88,32 @@ def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed
         assert not said.parent.exists()
 
 
+def test_a_branch_is_not_removed_while_a_branch_of_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    flow = opened(spark, log, 2)
+    first = flow.branch("first", at=0)
+    second = first.branch("second", at=0)
+    assert second.open().root == 0
+    first.close()
+    flow.close()
+    with opened(spark, log) as flow:
+        with pytest.raises(hf.LogBusy, match=r"branches/first/branches/second: a flow of this very process has it"):
+            flow.remove_branch("first")
+        with flow.branch("first") as first:
+            assert first.replay() == 1, "it is all there"
+    code, _, said = branch(log, "--remove", "first")
+    assert code == 1 and "branches/first/branches/second" in said and listed(log)
+    second.close()
+    with opened(spark, log) as flow:
+        first = flow.branch("first")
+        second = first.branch("second").open()
+        flow.remove_branch("first")
+        assert not (log / "branches" / "first").exists()
+        for each in (first, second):
+            with pytest.raises(hf.DeclarationError, match="is closed: the branch was removed"):
+                each.step()
+
+
 def test_the_command_line_removes_a_branch_that_this_working_directory_does_not_have(
     spark: SparkSession, tmp_path: Path
 ) -> None:

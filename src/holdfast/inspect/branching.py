@@ -36,7 +36,7 @@ from holdfast.inspect.places import (
     open_places,
     read_history,
 )
-from holdfast.log import branches, header
+from holdfast.log import branches
 from holdfast.log.branch_location import BranchLocation, Reference
 from holdfast.log.branch_making import BranchMaking, is_readable
 from holdfast.log.branch_space import only_referred
@@ -198,9 +198,7 @@ def remove_branch(named: Sequence[Named], name: str) -> None:
         known = _known(places)
         if name not in known and name not in _damaged(places, known):
             raise UnknownName(f"log {working.uri}: branch '{name}' not found{did_you_mean(name, known)}", name=name)
-        own = branches.directory_of(working.directory, name)
-        if (own / header.FILE).exists():
-            LogDirectory.open(own, exclusive=True).close()  # nobody runs the branch
+        branches.check_idle(working.directory, name)
         for place in places:
             place.location.remove(branches.path_of(name))
         for place in places:

@@ -40,6 +40,7 @@ from holdfast.log.branch_location import DIRECTORY
 from holdfast.log.branch_location import FILE as REFERENCES
 from holdfast.log.location import Location
 from holdfast.log.snapshots import NAME
+from holdfast.log.working_directory import LogDirectory
 
 FILE = "branch.json"
 _TERM = "term.json"
@@ -173,6 +174,15 @@ def damaged(location: Location, known: Collection[str]) -> dict[str, LogDamaged]
 def write_local(log: Path, record: BranchRecord) -> None:
     directory_of(log, record.name).mkdir(parents=True, exist_ok=True)
     replace_file(log / path_of(record.name), record.to_bytes(), sync=True)
+
+
+def check_idle(log: Path, name: str) -> None:
+    """`LogBusy`, which names it, while somebody runs a branch, or a branch of it."""
+    own = directory_of(log, name)
+    if (own / header.FILE).exists():
+        LogDirectory.open(own, exclusive=True).close()
+    for each in sorted((own / DIRECTORY).glob("*/")):
+        check_idle(own, each.name)
 
 
 def remove_from(location: Location, name: str) -> None:

@@ -39,14 +39,13 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
-from holdfast.log import branches, header
+from holdfast.log import branches
 from holdfast.log.branch_location import DIRECTORY
 from holdfast.log.branch_making import BranchMaking
 from holdfast.log.branches import BranchRecord
 from holdfast.log.host_paths import host_path, scattered, traces_of
 from holdfast.log.linked_layers import link_traces
 from holdfast.log.location import LocalLocation, Location
-from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
 from holdfast.runtime.branch_roots import BranchRoots
@@ -342,9 +341,7 @@ class Branches:
         record = self._known.get(name, BranchRecord(name, self._name, -1, "", 0.0, -1))
         self._check_durable(record)
         self._flow.durability.check_claims()  # a driver that was overtaken removes nothing
-        own = branches.directory_of(self._log, name)
-        if (own / header.FILE).exists():
-            LogDirectory.open(own, exclusive=True).close()  # LogBusy if another process runs the branch
+        branches.check_idle(self._log, name)
         self._known.pop(name, None)
         self._damaged.pop(name, None)
         self._remove(record)
