@@ -68,14 +68,19 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
 
 def _known(places: Sequence[Place]) -> dict[str, BranchRecord]:
     """The branches that there are. A working directory counts unless another driver has claimed the log since."""
-    claimed = max(
-        (claim.term for place in places if isinstance(place, Durable) for claim in place.replica.claims()), default=0
-    )
+    claimed = _claimed(places)
     found: dict[str, BranchRecord] = {}
     for place in places:
         if not isinstance(place, Working) or claimed <= branches.noted_term(place.directory):
             found |= branches.read_branches(place.location)
     return found
+
+
+def _claimed(places: Sequence[Place]) -> int:
+    """The term of the last driver; 0 if no place has a claim."""
+    return max(
+        (claim.term for place in places if isinstance(place, Durable) for claim in place.replica.claims()), default=0
+    )
 
 
 def _damaged(places: Sequence[Place], known: Collection[str]) -> dict[str, LogDamaged]:
@@ -139,7 +144,9 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
         _check_readable(working, shared, history, root)
         _check_safe(places, shared, history, root)
         # A driver that closes a flow tells its sources that they may forget all that is safe.
-        record = BranchRecord(name, flow, root, history[root].digest, time.time(), history.last)
+        record = BranchRecord(
+            name, flow, root, history[root].digest, time.time(), history.last, max(_claimed(places), history[-1].term)
+        )
         for place in places:
             if isinstance(place, Durable):
                 branches.remove_from(place.location, name)  # what is left of one that had the name before

@@ -104,11 +104,11 @@ class Branches:
             self._known[name] = record
             self._flow.guard.tell(events.BranchMade(name, record.root))
             if local.get(name) != record:
-                if name in local:
+                if name in local or branches.has_another_local(self._log, record):
                     branches.remove_local(self._log, name)
                 branches.write_local(self._log, record)
             for location, has in there:
-                if has.get(name) != record and (name not in has or self._emptied(location, name)):
+                if has.get(name) != record and self._made_room(location, record, name in has):
                     self._say(location, record)
         complete = self._find_damaged([location for location, _ in there]) and len(there) == len(self._locations)
         if not complete:
@@ -156,6 +156,16 @@ class Branches:
                 self._missed(location, error)
         for name in branches.leftovers(LocalLocation(self._log), kept):
             branches.remove_local(self._log, name)
+
+    def _made_room(self, location: Location, record: BranchRecord, named: bool) -> bool:
+        """Remove what a location has of another branch that had the name of this one before; whether it has nothing of
+        that now. ``named``: whether it says that the other one is there."""
+        try:
+            another = named or branches.has_another(location, record)
+        except StoreError as error:
+            self._missed(location, error)
+            return False
+        return not another or self._emptied(location, record.name)
 
     def _emptied(self, location: Location, name: str) -> bool:
         """Remove what a location has of a branch that had this name before; whether it has nothing of it now."""
@@ -235,7 +245,8 @@ class Branches:
         history, runner = self._state.history, self._flow.runner
         # What is safe may have been released, by this driver or one before.
         released = self._state.copies.safe
-        record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
+        term = self._state.epochs.term
+        record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released, term)
         making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
         link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
         able = [number for number, location in enumerate(self._locations) if self._emptied(location, name)]
@@ -279,7 +290,7 @@ class Branches:
         names = itertools.chain([first], (f"{first}.{number}" for number in itertools.count(2)))
         name = next(name for name in names if name not in self._known)
         return BranchRecord(
-            name, self._name, root.epoch, root.digest, time.time(), self._state.copies.safe, approximate=True
+            name, self._name, root.epoch, root.digest, time.time(), self._state.copies.safe, term, approximate=True
         )
 
     def begin(self, record: BranchRecord, history: History, insist: Callable[[Callable[[], object]], object]) -> None:
@@ -385,9 +396,9 @@ class Branches:
 
 def _newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
     """The branches of several places. Of two of one name the one that was made later is there: the other was removed
-    while its place could not be reached."""
+    while its place could not be reached. A later driver made it later, whatever the clocks of hosts say."""
     found: dict[str, BranchRecord] = {}
     for name, record in (one for has in told for one in has.items()):
-        if name not in found or record.created > found[name].created:
+        if name not in found or (record.term, record.created) > (found[name].term, found[name].created):
             found[name] = record
     return found
