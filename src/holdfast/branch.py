@@ -334,15 +334,16 @@ def compare(
             arguments.refuse(f"view '{view}', compare", "by", "a column, or a list of columns", by)
         if "" in columns or len(set(columns)) < len(columns):
             arguments.refuse(f"view '{view}', compare", "by", "columns, each once", by)
-    logs = []
+    lasts = []
     for one in (here, there):
         with one._turns.taken("compare()", looks=True):
-            logs.append(one._looking())
-    epoch = min(engine.last for engine in logs) if at is None else at
+            lasts.append(one._looking(view).last)
+    epoch = min(lasts) if at is None else at
     found, reading = [], [True]
     try:
-        for one, engine in zip((here, there), logs, strict=True):
+        for one in (here, there):
             with one._turns.taken("compare()", looks=True):
+                engine = one._looking(view)  # another one, if it was declared again while the other flow was opened
                 kept, then = engine.views.readable(view, epoch if epoch >= 0 or at is not None else None)
                 # Epochs and merges go on while it is read.
                 hold(kept.directory, Pin(then, kept.chain.end), lambda: bool(reading))

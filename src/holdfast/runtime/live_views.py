@@ -69,10 +69,10 @@ class LiveViews:
         )
 
     def changes(self, view: str, after: int, upto: int) -> pa.Table | None:
-        """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited since:
-        then the flow itself must say. Raises what opening or reading a layer does."""
-        past, now = self._state.versions.of(view), self._compiled.versions()[view]
-        if past and (past[-1].version != now or (0 <= after < past[-1].first)):
+        """What changed in a view with after < epoch ≤ upto, with ``_epoch`` and ``_diff``; None if it was edited or
+        dropped since: then the flow itself must say. Raises what opening or reading a layer does."""
+        past, now = self._state.versions.of(view), self._compiled.versions().get(view)
+        if now is None or (past and (past[-1].version != now or (0 <= after < past[-1].first))):
             return None
         kept, _ = self.kept(view, upto)
         return as_table([LoggedSpan(kept, after, upto)], kept.fields)
