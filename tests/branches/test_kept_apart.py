@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
+from holdfast.inspect.compare_logs import compare_branches
 
 
 def opened(spark: SparkSession, log: Path, epochs: int = 0, **settings: Any) -> hf.Flow:
@@ -86,6 +87,22 @@ def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed
     with opened(spark, log) as flow:
         flow.remove_branch("early")
         assert not said.parent.exists()
+
+
+def test_a_comparison_says_which_of_the_two_lines_lacks_rows(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with opened(spark, log, 2) as flow:
+        with flow.branch("early", at=1) as early:
+            early.open()
+        flow.view("spend", "SELECT user, sum(amount * 2) AS total FROM orders GROUP BY user").step()
+    (found,) = compare_branches(log, "main", "early", "spend", at=1)
+    assert found.equal
+    for path in [*(log / "branches").glob("**/*.arrow"), log / "branches" / "early" / "references.json"]:
+        path.unlink()
+    for lines in (("main", "early"), ("early", "main")):
+        with pytest.raises(hf.HoldfastError) as caught:
+            list(compare_branches(log, *lines, "spend", at=1))
+        assert "layers are missing" in str(caught.value) and "edited" not in str(caught.value), lines
 
 
 def test_a_branch_is_not_removed_while_a_branch_of_it_runs(spark: SparkSession, tmp_path: Path) -> None:
