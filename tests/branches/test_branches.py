@@ -70,6 +70,31 @@ def test_a_branch_begins_as_the_flow_was_and_both_go_on(shop: Shop, tmp_path: Pa
     flow.close()
 
 
+def test_no_file_of_the_main_line_is_touched_by_a_branch(shop: Shop, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    flow = opened(shop, log)
+    shop.run(flow, 4)
+    flow.wait_safe()
+    stop_rounds(flow)
+
+    def files() -> dict[str, tuple[int, int, int]]:
+        found = [path for path in log.glob("**/*") if path.is_file() and (log / "branches") not in path.parents]
+        about = {str(path): path.stat() for path in found}
+        return {path: (each.st_ino, each.st_mtime_ns, each.st_size) for path, each in about.items()}
+
+    before = files()
+    assert any(path.endswith(".arrow") for path in before) and any(path.endswith(".parquet") for path in before)
+    branch = flow.branch("beside", at=1)
+    assert files() == before
+    branch.view("top", VIEWS["top"].replace("LIMIT 3", "LIMIT 5"))
+    assert branch.replay() == 2 and files() == before
+    branch.close()
+    assert files() == before
+    flow.remove_branch("beside")
+    assert files() == before
+    flow.close()
+
+
 def test_an_old_root_is_shared_too_and_state_that_does_not_reach_back_is_made_again(shop: Shop, tmp_path: Path) -> None:
     """Layers that were merged across the root are shared as the part up to it."""
     flow = opened(shop, tmp_path / "log", retain=100)
