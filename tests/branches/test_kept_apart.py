@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
+from holdfast.inspect.branching import create_branch
 from holdfast.inspect.compare_logs import compare_branches
+from holdfast.log.location import LocalLocation
+from holdfast.testing import Unreliable
 
 
-def opened(spark: SparkSession, log: Path, epochs: int = 0, **settings: Any) -> hf.Flow:
+def opened(spark: SparkSession, log: Path | list[Path], epochs: int = 0, **settings: Any) -> hf.Flow:
     """A flow, after so many epochs more."""
     flow = hf.Flow("small", log=log, spark=spark, partitions=1, **settings)
     orders = flow.input("orders", "user string, amount long")
@@ -141,6 +144,20 @@ def test_the_command_line_removes_a_branch_that_this_working_directory_does_not_
     assert [each["name"] for each in listed(local, copies)] == ["early"]
     assert branch(local, copies, "--remove", "early")[0] == 0
     assert listed(local, copies) == [] and not (copies / "branches" / "early").exists()
+
+
+def test_a_branch_that_the_command_line_could_not_make_everywhere_is_not_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    local, places = tmp_path / "local", [tmp_path / "first", tmp_path / "second"]
+    opened(spark, places, 2, local=local).close()
+    second = Unreliable(LocalLocation(places[1]), only="write", fail_before=1.0)
+    with pytest.raises(hf.StoreError):
+        create_branch([local, places[0], second], "early")
+    assert listed(local, *places) == []
+    assert not [path for each in (local, *places) for path in each.glob("branches/*")]
+    assert create_branch([local, *places], "early").root == 1
+    assert [each["name"] for each in listed(local, *places)] == ["early"]
 
 
 def test_the_command_line_makes_a_branch_only_where_a_location_has_all_of_its_root(

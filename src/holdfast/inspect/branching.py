@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -152,12 +152,17 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
                 branches.remove_from(place.location, name)  # what is left of one that had the name before
         making = BranchMaking(record, history, shared, kept)
         traces = branches.directory_of(working.directory, name) / "traces"
-        making.work_in(working.directory, partial(link_traces, working.layers_directory, traces))
-        for place in places:
-            if isinstance(place, Durable):
+        durable = [place for place in places if isinstance(place, Durable)]
+        try:
+            making.work_in(working.directory, partial(link_traces, working.layers_directory, traces))
+            for place in durable:
                 making.refer_in(place.location)
+            for place in durable:
                 place.location.write(branches.path_of(name), record.to_bytes())
-        branches.write_local(working.directory, record)
+            branches.write_local(working.directory, record)
+        except BaseException:
+            _remove(places, working, name, suppress(LogError, OSError))
+            raise
         return record
 
 
@@ -206,11 +211,20 @@ def remove_branch(named: Sequence[Named], name: str) -> None:
         if name not in known and name not in _damaged(places, known):
             raise UnknownName(f"log {working.uri}: branch '{name}' not found{did_you_mean(name, known)}", name=name)
         branches.check_idle(working.directory, name)
-        for place in places:
+        _remove(places, working, name, nullcontext())
+
+
+def _remove(places: Sequence[Place], working: Working, name: str, each: AbstractContextManager[object]) -> None:
+    """Remove what all places have of a branch, what says that it is there first. ``each``: what each place is dealt
+    with in."""
+    for place in places:
+        with each:
             place.location.remove(branches.path_of(name))
-        for place in places:
-            if isinstance(place, Durable):
+    for place in places:
+        if isinstance(place, Durable):
+            with each:
                 branches.remove_from(place.location, name)
+    with each:
         branches.remove_local(working.directory, name)
 
 
