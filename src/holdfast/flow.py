@@ -1554,7 +1554,7 @@ class Flow:
             closed = [] if found is None else list(found._with_branches())
             for each in closed:
                 each.close()
-            engine.branches.remove(name)
+            engine.remove_branch(name)
             for each in closed:
                 each._closed_for = "the branch was removed"
 

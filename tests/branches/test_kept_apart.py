@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import shutil
@@ -90,6 +91,26 @@ def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed
     with opened(spark, log) as flow:
         flow.remove_branch("early")
         assert not said.parent.exists()
+
+
+def test_a_removal_that_the_working_directory_refuses_is_an_error_of_the_log_and_can_be_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(spark, tmp_path / "log", 1) as flow:
+        flow.branch("early").close()
+        unlink = Path.unlink
+
+        def refuses(path: Path, missing_ok: bool = False) -> None:
+            if path.name == "branch.json":
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            unlink(path, missing_ok)
+
+        with monkeypatch.context() as patched, pytest.raises(hf.LogError, match=r"branches/early/branch\.json"):
+            patched.setattr(Path, "unlink", refuses)
+            flow.remove_branch("early")
+        assert [each.name for each in flow.branches()] == ["early"], "its input stays"
+        flow.remove_branch("early")
+        assert flow.branches() == () and not (tmp_path / "log" / "branches" / "early").exists()
 
 
 def test_a_comparison_says_which_of_the_two_lines_lacks_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -353,13 +353,11 @@ class Branches:
         self._check_durable(record)
         self._flow.durability.check_claims()  # a driver that was overtaken removes nothing
         branches.check_idle(self._log, name)
-        self._known.pop(name, None)
-        self._damaged.pop(name, None)
         self._remove(record)
 
     def _remove(self, record: BranchRecord) -> None:
         """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
-        is opened next."""
+        is opened next. As long as the working directory says it, it is there."""
         locations = [] if record.approximate else self._locations
         for location in locations:
             failpoints.reach("branches.unnaming")
@@ -368,6 +366,8 @@ class Branches:
             except StoreError as error:
                 self._missed(location, error)
         (self._log / branches.path_of(record.name)).unlink(missing_ok=True)
+        self._known.pop(record.name, None)
+        self._damaged.pop(record.name, None)
         failpoints.reach("branches.unnamed")
         for location in locations:
             failpoints.reach("branches.removing")

@@ -1119,6 +1119,11 @@ class Engine:
             return known
         return self._exactly(lambda: self._with_recovery(lambda: self._branches.make(name, at)))
 
+    @speaking
+    def remove_branch(self, name: str) -> None:
+        """Remove a branch and all that it alone has."""
+        self._branches.remove(name)
+
     @property
     def branches(self) -> Branches:
         """The logs that begin with layers of this one."""
