@@ -7,7 +7,7 @@ it: ``flow.branch``). State cannot be made again here: all of it must be readabl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -37,9 +37,9 @@ from holdfast.inspect.places import (
     read_history,
 )
 from holdfast.log import branches
-from holdfast.log.branch_location import BranchLocation, Reference
+from holdfast.log.branch_location import Reference
 from holdfast.log.branch_making import BranchMaking, is_readable
-from holdfast.log.branch_space import only_referred
+from holdfast.log.branch_space import only_referred, shared_once
 from holdfast.log.branches import BranchRecord
 from holdfast.log.linked_layers import link_traces
 from holdfast.log.working_directory import LogDirectory
@@ -49,7 +49,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
     """The branches of a log, by root, with the bytes that removing each would free in these places."""
     _, places = open_places(named)
     known = sorted(_known(places).values(), key=lambda each: (each.root, each.name))
-    held: Mapping[Durable, Callable[[str], list[Reference]]] = {}
+    held: Mapping[Durable, Mapping[str, list[Reference]]] = {}
     with suppress(HoldfastError):  # a log that is damaged still has its branches; their sizes are not known then
         held = relisted(lambda: _held_layers(places)) if known else {}
     return [
@@ -59,7 +59,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
             "digest": each.digest,
             "created": each.created,
             "bytes": sum(_own_bytes(place, each.name) for place in _apart(places))
-            + sum(one.size for find in held.values() for one in find(each.name)),
+            + sum(one.size for found in held.values() for one in found.get(each.name, ())),
             "approximate": each.approximate,
         }
         for each in known
@@ -100,8 +100,8 @@ def _own_bytes(place: Place, name: str) -> int:
     return branches.blobs(place.location, name) if path is None else branches.local_bytes(path, name)
 
 
-def _held_layers(places: Sequence[Place]) -> dict[Durable, Callable[[str], list[Reference]]]:
-    """Log location → what a branch, by name, keeps there that the log itself has no use for any more."""
+def _held_layers(places: Sequence[Place]) -> dict[Durable, dict[str, list[Reference]]]:
+    """Log location → what a branch, by name, alone keeps there: the log itself has no use for it any more."""
     replicas = [place for place in places if isinstance(place, Durable)]
     traces = live_traces(places, declared(places))
     # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
@@ -111,13 +111,14 @@ def _held_layers(places: Sequence[Place]) -> dict[Durable, Callable[[str], list[
     last = history.last
     live = min(safe_point(list(holdings.values()), traces, last, 1), last - 1)
 
-    def find(place: Durable, name: str) -> list[Reference]:
-        try:
-            return only_referred(BranchLocation(place.location, name).references(), holdings[place].layers, last, live)
-        except (StoreError, LogDamaged):
-            return []
-
-    return {place: partial(find, place) for place in replicas}
+    found: dict[Durable, dict[str, list[Reference]]] = {}
+    for place in replicas:
+        with suppress(StoreError):
+            found[place] = {
+                name: only_referred(references, holdings[place].layers, last, live)
+                for name, references in shared_once(place.location).items()
+            }
+    return found
 
 
 def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> BranchRecord:

@@ -179,9 +179,11 @@ class Branches:
 
     def listed(self) -> tuple[BranchInfo, ...]:
         """The branches that there are, by root."""
+        records = sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
+        held = self._sizes.held(records)
         return tuple(
-            BranchInfo(each.name, each.root, each.digest, each.created, self._sizes.held(each), each.approximate)
-            for each in sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
+            BranchInfo(each.name, each.root, each.digest, each.created, held[each.name], each.approximate)
+            for each in records
         )
 
     # -- making one ---------------------------------------------------------------------------------------------------
