@@ -115,6 +115,31 @@ def test_an_old_root_is_shared_too_and_state_that_does_not_reach_back_is_made_ag
     flow.close()
 
 
+def test_a_branch_is_not_made_from_an_epoch_that_no_location_has_any_more(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be lost with its working directory. Copies are merged, local layers are not yet."""
+    monkeypatch.setattr(copy_plan, "COMPACT_FROM", 2)
+    flow = opened(shop, tmp_path / "copies", local=tmp_path / "local", retain=2)
+    stop_rounds(flow)
+    for _ in range(16):
+        shop.run(flow, 1)
+        one_round(flow)
+    with pytest.raises(hf.EpochUnavailable, match=r"epoch 2 any more: .*the earliest epoch") as error:
+        flow.branch("gone", at=2)
+    assert flow.branches() == () and not list((tmp_path / "copies").glob("branches/*"))
+    earliest = error.value.fields["earliest"]
+    assert isinstance(earliest, int) and 2 < earliest < 15
+    then = rows(flow, earliest)
+    assert flow.branch("kept", at=earliest).root == earliest
+    flow.close()
+    shutil.rmtree(tmp_path / "local")
+    flow = opened(shop, tmp_path / "copies", local=tmp_path / "local", retain=2)
+    with flow.branch("kept") as branch:
+        assert rows(branch) == then
+    flow.close()
+
+
 def _compact(flow: hf.Flow, upto: int, traces: list[str]) -> None:
     """Have these traces not reach back behind epoch ``upto``."""
     stop_rounds(flow)

@@ -254,7 +254,8 @@ class Branches:
         able = [number for number, location in enumerate(self._locations) if self._emptied(location, name)]
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
-        took = sum([self._refer(number, making) for number in able])
+        referring = {number for number in able if self._refer(number, making)}
+        took = len(referring & self._roots.having(root))
         if took < self._state.settings.min_replicas:
             self._remove(record)
             raise StoreError(
