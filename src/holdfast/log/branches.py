@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,6 +138,16 @@ def read_local(log: Path) -> dict[str, BranchRecord]:
             record = BranchRecord.from_bytes(path.read_bytes(), str(log), str(path))
             if (path.parent / "lineage" / "log.jsonl").exists():
                 found[path.parent.name] = record
+    return found
+
+
+def newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
+    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
+    while its place could not be reached. A later driver made it later, whatever the clocks of hosts say."""
+    found: dict[str, BranchRecord] = {}
+    for name, record in (one for has in told for one in has.items()):
+        if name not in found or (record.term, record.created) > (found[name].term, found[name].created):
+            found[name] = record
     return found
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -99,7 +99,7 @@ class Branches:
         # A driver elsewhere may have removed what this working directory still has.
         if self._state.epochs.term <= branches.noted_term(self._log) + 1:
             told.append(local)
-        found = _newest(told)
+        found = branches.newest(told)
         for name, record in found.items():
             self._known[name] = record
             self._flow.guard.tell(events.BranchMade(name, record.root))
@@ -108,7 +108,7 @@ class Branches:
                     branches.remove_local(self._log, name)
                 branches.write_local(self._log, record)
             for location, has in there:
-                if has.get(name) != record and self._made_room(location, record, name in has):
+                if has.get(name) != record and self._emptied(location, record, name in has):
                     self._say(location, record)
         complete = self._find_damaged([location for location, _ in there]) and len(there) == len(self._locations)
         if not complete:
@@ -157,21 +157,12 @@ class Branches:
         for name in branches.leftovers(LocalLocation(self._log), kept):
             branches.remove_local(self._log, name)
 
-    def _made_room(self, location: Location, record: BranchRecord, named: bool) -> bool:
+    def _emptied(self, location: Location, record: BranchRecord, named: bool = True) -> bool:
         """Remove what a location has of another branch that had the name of this one before; whether it has nothing of
-        that now. ``named``: whether it says that the other one is there."""
+        that now. ``named``: what it has is of another one for sure."""
         try:
-            another = named or branches.has_another(location, record)
-        except StoreError as error:
-            self._missed(location, error)
-            return False
-        return not another or self._emptied(location, record.name)
-
-    def _emptied(self, location: Location, name: str) -> bool:
-        """Remove what a location has of a branch that had this name before; whether it has nothing of it now."""
-        try:
-            if name in location.directories(DIRECTORY):
-                branches.remove_from(location, name)
+            if record.name in location.directories(DIRECTORY) and (named or branches.has_another(location, record)):
+                branches.remove_from(location, record.name)
             return True
         except StoreError as error:
             self._missed(location, error)
@@ -251,7 +242,7 @@ class Branches:
         record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released, term)
         making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
         link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
-        able = [number for number, location in enumerate(self._locations) if self._emptied(location, name)]
+        able = [number for number, location in enumerate(self._locations) if self._emptied(location, record)]
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
         referring = {number for number in able if self._refer(number, making)}
@@ -395,13 +386,3 @@ class Branches:
             error,
             extra={"flow": self._name, "location": location.uri, "error": str(error)},
         )
-
-
-def _newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
-    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
-    while its place could not be reached. A later driver made it later, whatever the clocks of hosts say."""
-    found: dict[str, BranchRecord] = {}
-    for name, record in (one for has in told for one in has.items()):
-        if name not in found or (record.term, record.created) > (found[name].term, found[name].created):
-            found[name] = record
-    return found
