@@ -9,7 +9,7 @@ those of a flow that had them all along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.coordinator.lineage import Lineage
     from holdfast.frontend.catalog import Catalog
     from holdfast.runtime.engine import Engine
+    from holdfast.runtime.runner import Work
 
 
 class Branch(Flow):
@@ -85,7 +86,8 @@ class Branch(Flow):
         Functions that are nondeterministic are not asked again, but for those that the main line did not have.
         `EpochUnavailable` if the main line has not come so far, or its record of an epoch was released.
 
-        From any thread; other threads have their turns between epochs. Not from code that an epoch calls."""
+        From any thread; other threads have their turns between epochs. On a cluster, rows that code pushed are read
+        between two epochs of the main line. Not from code that an epoch calls."""
         if to is not None:
             to = arguments.whole(f"branch '{self._record.name}'", "to", to, 0)
         if on_epoch is not None:
@@ -125,19 +127,27 @@ class Branch(Flow):
                 engine = self._started()
                 self._check_fed(engine, main.history)
                 catalog = self._promoted()
+                main.check_sinks(catalog.views)
                 hand_over = engine.hand_over(main) if _took_the_same(engine.history, main.history, self.root) else None
-                trunk._declared(catalog)
+                with _unless_it_fails(trunk):
+                    trunk._declared(catalog)
+                    if hand_over is not None:
+                        hand_over()
+                    failpoints.reach("promote.linked")
+                    main = trunk._started()
                 self._inherited = self._catalog
-                if hand_over is not None:
-                    hand_over()
-            failpoints.reach("promote.linked")
-            main = trunk._started()
             if isinstance(trunk, Branch):
                 return Epoch(None)  # an epoch of its own, which its main line did not run, would end its being fed
             with trunk._members.watched(lambda: main.safe), trunk._telling(main):
                 result = main.step()
             trunk._tell_epoch(result)
         return result
+
+    def _with_branches(self) -> Iterator[Branch]:
+        """The handles of the branches of this one, of theirs, and this one, those that hang on others first."""
+        for each in list(self._branches.values()):
+            yield from each._with_branches()
+        yield self
 
     def _promoted(self) -> Catalog:
         """What the main line declares, with the functions and views that were changed on the branch. Views that only
@@ -204,25 +214,47 @@ class Branch(Flow):
                 epoch=to,
                 latest=history.last,
             )
+        while True:
+            with self._turns.taken("replay()"):
+                engine = self._started()
+                if engine.last >= to:
+                    last = engine.last
+                    if max(self.root, history.first) < last <= history.last and not _is_fed(
+                        engine.history[last], history[last]
+                    ):
+                        raise self._own_epoch(engine.history[last])
+                    return None, to
+                recorded, partitions = self._recorded(engine, history), engine.partitions
+            with self._recorded_work(recorded, partitions) as work:
+                if (result := self._run_recorded(recorded, work)) is not None:
+                    return result, to
+
+    def _run_recorded(self, recorded: Lineage, work: Sequence[Work]) -> Epoch | None:
+        """Run an epoch of the main line; None if another thread has done so meanwhile."""
         with self._turns.taken("replay()"):
             engine = self._started()
-            if engine.last >= to:
-                last = engine.last
-                if max(self.root, history.first) < last <= history.last and not _is_fed(
-                    engine.history[last], history[last]
-                ):
-                    raise self._own_epoch(engine.history[last])
-                return None, to
-            recorded = self._recorded(engine, history)
-            with (
-                trunk.recorded_work(recorded, engine.partitions) as work,
-                self._members.watched(lambda: engine.safe),
-                self._telling(engine),
-                self._explaining(recorded),
-            ):
+            if engine.last + 1 != recorded.epoch:
+                return None
+            with self._members.watched(lambda: engine.safe), self._telling(engine), self._explaining(recorded):
                 result = engine.run_recorded(recorded, work)
             self._tell_epoch(result)
-        return result, to
+        return result
+
+    @contextmanager
+    def _recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
+        """What an epoch of the main line took. Where that is read from members, a loss is repaired there first, so it
+        is done in the main line's turn. That one is taken before the branch's, as `promote` does."""
+        trunk = self._trunk
+        engine = trunk._opened("replay()")
+        with ExitStack() as reading:
+            if engine.reads_members(recorded):
+                with trunk._turns.taken("replay()", looks=True):
+                    main = trunk._started()
+                    with trunk._members.watched(lambda: main.safe), trunk._telling(main):
+                        work = reading.enter_context(main.recorded_work(recorded, partitions))
+            else:
+                work = reading.enter_context(engine.recorded_work(recorded, partitions))
+            yield work
 
     @contextmanager
     def _explaining(self, recorded: Lineage) -> Iterator[None]:
@@ -258,6 +290,17 @@ class Branch(Flow):
         return history[last + 1]
 
 
+@contextmanager
+def _unless_it_fails(trunk: Flow) -> Iterator[None]:
+    """Declare something on the main line, and open it; if that fails, what was declared before is declared again."""
+    before = trunk._catalog
+    try:
+        yield
+    except Exception:
+        trunk._catalog, trunk._ready = before, None
+        raise
+
+
 def _is_fed(own: Lineage, recorded: Lineage) -> bool:
     """Whether an epoch of a branch took what the main line's took."""
     return own.clock == recorded.clock and own.seed == recorded.seed and recorded.offers.items() <= own.offers.items()
@@ -291,16 +334,18 @@ def compare(
             arguments.refuse(f"view '{view}', compare", "by", "a column, or a list of columns", by)
         if "" in columns or len(set(columns)) < len(columns):
             arguments.refuse(f"view '{view}', compare", "by", "columns, each once", by)
-    logs = []
+    lasts = []
     for one in (here, there):
         with one._turns.taken("compare()", looks=True):
-            logs.append(one._looking())
-    epoch = min(engine.last for engine in logs) if at is None else at
+            lasts.append(one._looking(view).last)
+    epoch = min(lasts) if at is None else at
     found, reading = [], [True]
     try:
-        for one, engine in zip((here, there), logs, strict=True):
+        for one in (here, there):
             with one._turns.taken("compare()", looks=True):
-                kept, then = engine.views.readable(view, epoch if epoch >= 0 or at is not None else None)
+                engine = one._looking(view)  # another one, if it was declared again while the other flow was opened
+                wanted = epoch if epoch >= 0 or at is not None else None
+                kept, then = engine.views.readable(view, wanted, recorded=at is not None)
                 # Epochs and merges go on while it is read.
                 hold(kept.directory, Pin(then, kept.chain.end), lambda: bool(reading))
                 found.append((kept, then))

@@ -1297,7 +1297,7 @@ class Flow:
         from holdfast.spark.read import read_frame
 
         with self._turns.taken("read()", looks=True):
-            engine = self._looking()
+            engine = self._looking(view)
             kept, epoch = engine.views.readable(view, at, recorded=at is not None)
             assert self._spark is not None  # an engine runs
             order = engine.views.order(view)
@@ -1307,8 +1307,11 @@ class Flow:
         arguments.text(f"flow '{self.name}'", "the view", view, "its name")
         self._catalog.check_view(view)
 
-    def _looking(self) -> Engine:
-        """The engine, for a call that may come from inside an epoch; not from inside its opening."""
+    def _looking(self, view: str | None = None) -> Engine:
+        """The engine, for a call that may come from inside an epoch; not from inside its opening. It has ``view``,
+        which another thread may have dropped while this one waited for its turn."""
+        if view is not None:
+            self._check_view(view)
         if self._engine is None and self._turns.inside_another:
             raise FlowBusy(f"flow '{self.name}': it cannot be read before it is open", flow=self.name)
         return self._started()
@@ -1338,8 +1341,7 @@ class Flow:
                 if self._catalog.views.get(view) is node:
                     return engine.live.lookup(view, asked, at, recorded=at is not None)
         with self._turns.taken("lookup()", looks=True):
-            engine = self._looking()
-            self._check_view(view)
+            engine = self._looking(view)
             if (now := self._catalog.views[view]) is not node:  # it was declared again while this waited
                 asked = question(view, now.fields, now.arrangement, keys, key, scan)
             return engine.views.lookup(view, asked, at, recorded=at is not None)
@@ -1355,7 +1357,7 @@ class Flow:
         from holdfast.spark.read import changes_frame
 
         with self._turns.taken("changes()", looks=True):
-            engine = self._looking()
+            engine = self._looking(view)
             found = engine.views.changes(view, since)
             assert self._spark is not None  # an engine runs
             return changes_frame(
@@ -1368,7 +1370,7 @@ class Flow:
         default the last; -1: from the first on, where what was compacted is one change). It goes on until the flow is
         closed, or nothing has come for ``timeout`` seconds. ``subscription.epoch`` says how far it is: ``since=`` that
         goes on there, also after a restart. Where `EpochUnavailable` says that changes were compacted, read the view
-        anew. While the flow is `approximate` nothing is given.
+        anew. `UnknownName`: the view was dropped. While the flow is `approximate` nothing is given.
 
         From any thread, and used by one at a time; epochs wait for none. Not from code that an epoch calls."""
         self._check_view(view)
@@ -1380,6 +1382,7 @@ class Flow:
         start = check_since(view, since, self._opened("subscribe()").last)
 
         def pull(after: int) -> tuple[pa.Table, int] | None:
+            self._check_view(view)
             if (engine := self._now_open()) is not None and engine.live.reads_layers:
                 upto = batch_end(after, engine.live.last)
                 if upto <= after:
@@ -1392,7 +1395,7 @@ class Flow:
             with self._turns.taken("subscribe()"):
                 if self._closed:
                     return None
-                engine = self._started()
+                engine = self._looking(view)
                 if engine.approximate is not None or engine.last <= after:
                     return None  # what is approximate is given when it is exact, as to sinks
                 return engine.views.changes_table(view, after), engine.last
@@ -1555,15 +1558,19 @@ class Flow:
         return self._opened("branches()").branches.listed()
 
     def remove_branch(self, name: str) -> None:
-        """Remove a branch with all that it alone has; its handle is closed. Layers and input that only it needed may go
-        from then on. From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        """Remove a branch with all that it alone has, and with the branches of it; their handles are closed. Layers and
+        input that only it needed may go from then on. `LogBusy` while another process runs one of them. From any
+        thread; waits for the epoch at hand. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
         with self._turns.taken("remove_branch()"):
             engine = self._started()
-            if (found := self._branches.pop(name, None)) is not None:
-                found.close()
-                found._closed_for = "the branch was removed"
-            engine.branches.remove(name)
+            found = self._branches.get(name)
+            closed = [] if found is None else list(found._with_branches())
+            for each in closed:
+                each.close()
+            engine.remove_branch(name)
+            for each in closed:
+                each._closed_for = "the branch was removed"
 
     def rewinds(self) -> tuple[RewindInfo, ...]:
         """The rewinds that the flow has made, as far back as it retains, oldest first. From any thread."""

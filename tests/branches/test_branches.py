@@ -70,6 +70,31 @@ def test_a_branch_begins_as_the_flow_was_and_both_go_on(shop: Shop, tmp_path: Pa
     flow.close()
 
 
+def test_no_file_of_the_main_line_is_touched_by_a_branch(shop: Shop, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    flow = opened(shop, log)
+    shop.run(flow, 4)
+    flow.wait_safe()
+    stop_rounds(flow)
+
+    def files() -> dict[str, tuple[int, int, int]]:
+        found = [path for path in log.glob("**/*") if path.is_file() and (log / "branches") not in path.parents]
+        about = {str(path): path.stat() for path in found}
+        return {path: (each.st_ino, each.st_mtime_ns, each.st_size) for path, each in about.items()}
+
+    before = files()
+    assert any(path.endswith(".arrow") for path in before) and any(path.endswith(".parquet") for path in before)
+    branch = flow.branch("beside", at=1)
+    assert files() == before
+    branch.view("top", VIEWS["top"].replace("LIMIT 3", "LIMIT 5"))
+    assert branch.replay() == 2 and files() == before
+    branch.close()
+    assert files() == before
+    flow.remove_branch("beside")
+    assert files() == before
+    flow.close()
+
+
 def test_an_old_root_is_shared_too_and_state_that_does_not_reach_back_is_made_again(shop: Shop, tmp_path: Path) -> None:
     """Layers that were merged across the root are shared as the part up to it."""
     flow = opened(shop, tmp_path / "log", retain=100)
@@ -87,6 +112,31 @@ def test_an_old_root_is_shared_too_and_state_that_does_not_reach_back_is_made_ag
     assert branch.replay(to=15) == 11 and rows(branch) == rows(flow, 15)
     assert branch.replay() == 4 and rows(branch) == {view: shop.expected(view) for view in VIEWS}
     branch.close()
+    flow.close()
+
+
+def test_a_branch_is_not_made_from_an_epoch_that_no_location_has_any_more(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be lost with its working directory. Copies are merged, local layers are not yet."""
+    monkeypatch.setattr(copy_plan, "COMPACT_FROM", 2)
+    flow = opened(shop, tmp_path / "copies", local=tmp_path / "local", retain=2)
+    stop_rounds(flow)
+    for _ in range(16):
+        shop.run(flow, 1)
+        one_round(flow)
+    with pytest.raises(hf.EpochUnavailable, match=r"epoch 2 any more: .*the earliest epoch") as error:
+        flow.branch("gone", at=2)
+    assert flow.branches() == () and not list((tmp_path / "copies").glob("branches/*"))
+    earliest = error.value.fields["earliest"]
+    assert isinstance(earliest, int) and 2 < earliest < 15
+    then = rows(flow, earliest)
+    assert flow.branch("kept", at=earliest).root == earliest
+    flow.close()
+    shutil.rmtree(tmp_path / "local")
+    flow = opened(shop, tmp_path / "copies", local=tmp_path / "local", retain=2)
+    with flow.branch("kept") as branch:
+        assert rows(branch) == then
     flow.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import shutil
@@ -14,9 +15,13 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
+from holdfast.inspect.branching import create_branch
+from holdfast.inspect.compare_logs import compare_branches
+from holdfast.log.location import LocalLocation
+from holdfast.testing import Unreliable
 
 
-def opened(spark: SparkSession, log: Path, epochs: int = 0, **settings: Any) -> hf.Flow:
+def opened(spark: SparkSession, log: Path | list[Path], epochs: int = 0, **settings: Any) -> hf.Flow:
     """A flow, after so many epochs more."""
     flow = hf.Flow("small", log=log, spark=spark, partitions=1, **settings)
     orders = flow.input("orders", "user string, amount long")
@@ -88,6 +93,68 @@ def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed
         assert not said.parent.exists()
 
 
+def test_a_removal_that_the_working_directory_refuses_is_an_error_of_the_log_and_can_be_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(spark, tmp_path / "log", 1) as flow:
+        flow.branch("early").close()
+        unlink = Path.unlink
+
+        def refuses(path: Path, missing_ok: bool = False) -> None:
+            if path.name == "branch.json":
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            unlink(path, missing_ok)
+
+        with monkeypatch.context() as patched, pytest.raises(hf.LogError, match=r"branches/early/branch\.json"):
+            patched.setattr(Path, "unlink", refuses)
+            flow.remove_branch("early")
+        assert [each.name for each in flow.branches()] == ["early"], "its input stays"
+        flow.remove_branch("early")
+        assert flow.branches() == () and not (tmp_path / "log" / "branches" / "early").exists()
+
+
+def test_a_comparison_says_which_of_the_two_lines_lacks_rows(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with opened(spark, log, 2) as flow:
+        with flow.branch("early", at=1) as early:
+            early.open()
+        flow.view("spend", "SELECT user, sum(amount * 2) AS total FROM orders GROUP BY user").step()
+    (found,) = compare_branches(log, "main", "early", "spend", at=1)
+    assert found.equal
+    for path in [*(log / "branches").glob("**/*.arrow"), log / "branches" / "early" / "references.json"]:
+        path.unlink()
+    for lines in (("main", "early"), ("early", "main")):
+        with pytest.raises(hf.HoldfastError) as caught:
+            list(compare_branches(log, *lines, "spend", at=1))
+        assert "layers are missing" in str(caught.value) and "edited" not in str(caught.value), lines
+
+
+def test_a_branch_is_not_removed_while_a_branch_of_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    flow = opened(spark, log, 2)
+    first = flow.branch("first", at=0)
+    second = first.branch("second", at=0)
+    assert second.open().root == 0
+    first.close()
+    flow.close()
+    with opened(spark, log) as flow:
+        with pytest.raises(hf.LogBusy, match=r"branches/first/branches/second: a flow of this very process has it"):
+            flow.remove_branch("first")
+        with flow.branch("first") as first:
+            assert first.replay() == 1, "it is all there"
+    code, _, said = branch(log, "--remove", "first")
+    assert code == 1 and "branches/first/branches/second" in said and listed(log)
+    second.close()
+    with opened(spark, log) as flow:
+        first = flow.branch("first")
+        second = first.branch("second").open()
+        flow.remove_branch("first")
+        assert not (log / "branches" / "first").exists()
+        for each in (first, second):
+            with pytest.raises(hf.DeclarationError, match="is closed: the branch was removed"):
+                each.step()
+
+
 def test_the_command_line_removes_a_branch_that_this_working_directory_does_not_have(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -98,6 +165,20 @@ def test_the_command_line_removes_a_branch_that_this_working_directory_does_not_
     assert [each["name"] for each in listed(local, copies)] == ["early"]
     assert branch(local, copies, "--remove", "early")[0] == 0
     assert listed(local, copies) == [] and not (copies / "branches" / "early").exists()
+
+
+def test_a_branch_that_the_command_line_could_not_make_everywhere_is_not_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    local, places = tmp_path / "local", [tmp_path / "first", tmp_path / "second"]
+    opened(spark, places, 2, local=local).close()
+    second = Unreliable(LocalLocation(places[1]), only="write", fail_before=1.0)
+    with pytest.raises(hf.StoreError):
+        create_branch([local, places[0], second], "early")
+    assert listed(local, *places) == []
+    assert not [path for each in (local, *places) for path in each.glob("branches/*")]
+    assert create_branch([local, *places], "early").root == 1
+    assert [each["name"] for each in listed(local, *places)] == ["early"]
 
 
 def test_the_command_line_makes_a_branch_only_where_a_location_has_all_of_its_root(

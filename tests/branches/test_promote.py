@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
+from holdfast.runtime.delivery import Delivery
 from holdfast.testing import Crash, crash_at
 
-from ..durability.shop import VIEWS, Shop, die, engine
+from ..durability.shop import VIEWS, Shop, die, engine, one_round
 from .killed_process import Stage, every, given
 
 DOUBLED = VIEWS["cities"].replace("sum(amount)", "sum(amount * 2)")
@@ -66,6 +68,26 @@ def test_a_promoted_view_is_shared_and_its_sink_is_given_the_difference(shop: Sh
     flow.close()
 
 
+def test_a_branch_that_followed_for_longer_than_it_retains_is_promoted(shop: Shop, tmp_path: Path) -> None:
+    flow = shop.open(tmp_path / "log", retain=1)
+    shop.run(flow, 3)
+    flow._settings = replace(flow._settings, fold=1)
+    branch = flow.branch("doubled", at=2)
+    branch.view("cities", DOUBLED)
+    for _ in range(6):
+        shop.run(flow, 1)
+        assert branch.replay() == 1
+        branch.wait_safe()
+        one_round(branch)
+    assert engine(branch).history.base is not None, "it folds as far as it may"
+    assert branch.promote().epoch == 9
+    recovery = flow.last_recovery
+    assert recovery is not None and recovery.filled is None, "nothing was computed again"
+    check(shop, flow)
+    branch.close()
+    flow.close()
+
+
 def test_a_branch_with_input_of_its_own_is_not_promoted(spark: SparkSession, tmp_path: Path) -> None:
     flow = hf.Flow("own", log=tmp_path / "log", spark=spark, partitions=2)
     orders = flow.input("orders", "user string, amount long")
@@ -80,6 +102,46 @@ def test_a_branch_with_input_of_its_own_is_not_promoted(spark: SparkSession, tmp
     assert rows(flow, "spend") == Counter([("ada", 1)])
     branch.close()
     flow.close()
+
+
+def test_a_branch_whose_view_does_not_fit_a_sink_is_refused_and_the_main_line_goes_on(
+    shop: Shop, tmp_path: Path
+) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 2)
+    branch = flow.branch("named")
+    branch.view("cities", VIEWS["cities"].replace("SELECT city", "SELECT CAST(city AS string) AS city"))
+    before = engine(flow)
+    with pytest.raises(hf.SinkError, match=r"the view's columns were of types \(bigint, .* and now are \(string, "):
+        branch.promote()
+    assert engine(flow) is before, "nothing was touched"
+    shop.run(flow, 1)
+    shop.check(flow)
+    branch.close()
+    flow.close()
+
+
+def test_a_promotion_with_which_the_main_line_does_not_open_leaves_it_as_it_was(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = shop.open(tmp_path / "log")
+    shop.run(flow, 2)
+    branch = flow.branch("doubled")
+    branch.view("cities", DOUBLED)
+    branch.replay()
+    with monkeypatch.context() as patched, pytest.raises(hf.SinkError, match="it is away"):
+        patched.setattr(Delivery, "attach", _away)
+        branch.promote()
+    shop.run(flow, 1)
+    shop.check(flow)
+    branch.promote()
+    check(shop, flow)
+    branch.close()
+    flow.close()
+
+
+def _away(*_: Any) -> None:
+    raise hf.SinkError("it is away")
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ class Case:
         continues: bool = False,
         settings: DurabilitySettings | None = None,
         inputs: Sequence[str] = (),
+        root: int | None = None,
     ) -> None:
         """``roster``: the locations that count from the beginning, all by default; ``sinks``: what each sink of view
         "v" has; ``members``: the owners of the partitions; ``inputs``: traces of input which is nowhere else."""
@@ -89,6 +90,7 @@ class Case:
             before=None if before is None else {"v": before},
             ownership=self.ownership,
             continues=continues,
+            root=root,
         )
 
     def begin(self, seed: int = 0) -> Lineage:

@@ -652,6 +652,13 @@ def test_nothing_is_folded_that_a_sink_a_reader_or_another_driver_may_need() -> 
     assert case.state.foldable(5000, 10_000_000) is None, "it is not worth a rewrite of so large a base"
 
 
+def test_what_a_branch_took_since_its_root_is_not_folded() -> None:
+    case = Case(settings=DurabilitySettings(retention=Retention(epochs=0), fold=1), root=2)
+    case.epochs(9)
+    case.round(0, 8)
+    assert case.state.foldable(5000, 0) == 2
+
+
 def test_a_fold_in_the_middle_of_a_round_leaves_what_the_round_needs() -> None:
     """Commit "growth: peaks of what is folded, and folding while files fail"."""
     case = Case()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.log import branches
+from holdfast.log.branch_location import BranchLocation, Reference
+from holdfast.log.branch_space import shared_once
 from holdfast.log.branches import BranchRecord
 from holdfast.testing.memory import MemoryLocation
 
@@ -37,3 +39,13 @@ def test_the_term_in_which_all_branches_were_known_is_kept(tmp_path: Path) -> No
     assert branches.noted_term(tmp_path) == 0
     branches.remove_term(tmp_path)
     assert branches.noted_term(tmp_path) == 0
+
+
+def test_what_two_branches_share_is_held_by_neither_alone() -> None:
+    """Removing one of them would not free it."""
+    location = MemoryLocation("memory://0")
+    layers = {path: Reference(f"layers/t/{path}", 10) for path in ("a", "b", "c")}
+    BranchLocation(location, "first").refer({"a": layers["a"], "b": layers["b"]})
+    BranchLocation(location, "second").refer({"b": layers["b"], "c": layers["c"]})
+    location.write("branches/damaged/references.json", b"?")
+    assert shared_once(location) == {"first": [layers["a"]], "second": [layers["c"]]}

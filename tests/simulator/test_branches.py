@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,51 @@ def test_a_branch_that_was_removed_does_not_come_back_in_place_of_a_new_one_of_i
     assert simulation.branches == 1
 
 
+def test_a_place_where_a_removal_failed_in_the_middle_is_emptied_for_a_new_branch_of_the_name(tmp_path: Path) -> None:
+    simulation = Simulation(2, tmp_path)
+    _steps(simulation, 0, *range(3))
+    simulation.drivers[0].open().make_branch("same", 1)
+    store, local = simulation.world.stores[2], simulation.world.local(0) / "branches" / "same"
+    old = {path: data for path, data in store.snapshot().items() if path.startswith("branches/same/lineage/")}
+    stash = (local / "lineage" / "log.jsonl").read_bytes()
+    simulation.drivers[0].open().branches.remove("same")
+    _steps(simulation, 0, 3)
+    simulation.drivers[0].open().make_branch("same", 3)
+    simulation.do(act.Close(0))
+    for path in store.snapshot():
+        if path.startswith("branches/same/"):
+            store.remove(path)
+    for path, data in old.items():
+        store.write(path, data)
+    (local / "branch.json").unlink()
+    (local / "lineage" / "log.jsonl").write_bytes(stash)
+    simulation.drivers[0].open()
+    assert old and not old.keys() & store.snapshot().keys()
+    assert (local / "branch.json").exists() and not (local / "lineage" / "log.jsonl").exists()
+    simulation.finish()
+    assert simulation.branches == 1
+
+
+@pytest.mark.parametrize("back", [0.0, 86_400.0])
+def test_a_new_branch_is_newer_than_a_removed_one_of_its_name_although_the_clock_went_back(
+    tmp_path: Path, back: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = Simulation(2, tmp_path)
+    _steps(simulation, 0, *range(3))
+    simulation.drivers[0].open().make_branch("same", 1)
+    simulation.do(act.Close(0))
+    simulation.do(act.Weather(2, 1.0, 0.0, 0.0))
+    simulation.drivers[0].open().branches.remove("same")
+    now = time.time()
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: now - back)
+        simulation.drivers[0].open().make_branch("same", 2)
+    simulation.do(act.Close(0))
+    simulation.do(act.Weather(2, 0.0, 0.0, 0.0))
+    assert [each.root for each in simulation.drivers[0].open().branches.listed()] == [2]
+    simulation.finish()
+
+
 def test_a_branch_whose_log_is_lost_is_not_opened_as_an_empty_flow(tmp_path: Path) -> None:
     simulation = Simulation(2, tmp_path)
     _steps(simulation, 0, *range(3))
@@ -296,6 +342,9 @@ def test_rows_that_members_keep_are_fed_to_a_branch_with_other_partitions(tmp_pa
     simulation.do(act.LoseMembers(1, 1, 1))
     branch = opened(simulation.world, engine, "fed", 3)
     assert any(record.again is not None for record in engine.history)
+    assert [each.epoch for each in engine.history if engine.reads_members(each)] == [
+        each.epoch for each in engine.history if each.again is not None
+    ]
     assert feed(branch, engine, engine.last)
     branch.close()
     simulation.finish()

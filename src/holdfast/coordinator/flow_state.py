@@ -81,13 +81,14 @@ class FlowState:
         before: Mapping[str, ViewVersion] | None = None,
         ownership: PartitionOwnership | None = None,
         continues: bool = False,
+        root: int | None = None,
     ) -> None:
         """``history``: the complete epochs, as they grow; ``claim``: this driver's. ``uris``: the log's locations.
         ``reaches``: live trace → how many epochs of it can be read as of (None: as many as are retained); ``inputs``:
         those among them that hold input which is nowhere else. ``ranges``: the key hashes of each partition.
         ``declared``: what the flow's collections are; ``before``: what they were at first, in a log whose history does
         not say so. ``ownership``: who keeps which partition, None where one host keeps all. ``continues``: a loss makes
-        the flow approximate."""
+        the flow approximate. ``root``: the epoch with which it begins, if it is a branch."""
         self.history = history
         self.settings = settings
         self.fenced: Fenced | None = None
@@ -122,6 +123,7 @@ class FlowState:
         self._uris = list(uris)
         self._ranges = list(ranges)
         self._continues = continues
+        self._root = root
         self._awaited: int | None = None
         """Members have joined that wait until this epoch is safe."""
 
@@ -157,12 +159,14 @@ class FlowState:
     def foldable(self, now: int, base_bytes: int) -> int | None:
         """The epoch up to which the history is to be folded; None if that is not worth it. An epoch may be folded when
         nobody can ask for it any more: it is safe, and no other driver has claimed the log since; it is behind the
-        retention; and every sink has it. ``now``: the host's clock; ``base_bytes``: the size of the base there is."""
+        retention; and every sink has it. What a branch took since its root is compared with what its parent took when
+        it is promoted. ``now``: the host's clock; ``base_bytes``: the size of the base there is."""
         if not self.history:
             return None
         # A host's clock that is far ahead (`coordinator.clock`) makes no epoch old.
         floor = self.settings.retention.floor(self.history, min(now, self.history[-1].clock))
         named = [*self.copies.snapshots.values(), *self.copies.branches.values()]
+        named += [] if self._root is None else [self._root]
         upto = min([floor, self.history.last - 1, *named, *(each for each in self.sinks.epochs if each is not None)])
         if self.settings.durable:
             upto = min(upto, self.copies.cleared)

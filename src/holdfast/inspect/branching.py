@@ -7,8 +7,8 @@ it: ``flow.branch``). State cannot be made again here: all of it must be readabl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -36,10 +36,10 @@ from holdfast.inspect.places import (
     open_places,
     read_history,
 )
-from holdfast.log import branches, header
-from holdfast.log.branch_location import BranchLocation, Reference
+from holdfast.log import branches
+from holdfast.log.branch_location import Reference
 from holdfast.log.branch_making import BranchMaking, is_readable
-from holdfast.log.branch_space import only_referred
+from holdfast.log.branch_space import only_referred, shared_once
 from holdfast.log.branches import BranchRecord
 from holdfast.log.linked_layers import link_traces
 from holdfast.log.working_directory import LogDirectory
@@ -49,7 +49,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
     """The branches of a log, by root, with the bytes that removing each would free in these places."""
     _, places = open_places(named)
     known = sorted(_known(places).values(), key=lambda each: (each.root, each.name))
-    held: Mapping[Durable, Callable[[str], list[Reference]]] = {}
+    held: Mapping[Durable, Mapping[str, list[Reference]]] = {}
     with suppress(HoldfastError):  # a log that is damaged still has its branches; their sizes are not known then
         held = relisted(lambda: _held_layers(places)) if known else {}
     return [
@@ -59,7 +59,7 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
             "digest": each.digest,
             "created": each.created,
             "bytes": sum(_own_bytes(place, each.name) for place in _apart(places))
-            + sum(one.size for find in held.values() for one in find(each.name)),
+            + sum(one.size for found in held.values() for one in found.get(each.name, ())),
             "approximate": each.approximate,
         }
         for each in known
@@ -68,14 +68,19 @@ def list_branches(named: Sequence[Named]) -> list[dict[str, Any]]:
 
 def _known(places: Sequence[Place]) -> dict[str, BranchRecord]:
     """The branches that there are. A working directory counts unless another driver has claimed the log since."""
-    claimed = max(
-        (claim.term for place in places if isinstance(place, Durable) for claim in place.replica.claims()), default=0
-    )
+    claimed = _claimed(places)
     found: dict[str, BranchRecord] = {}
     for place in places:
         if not isinstance(place, Working) or claimed <= branches.noted_term(place.directory):
             found |= branches.read_branches(place.location)
     return found
+
+
+def _claimed(places: Sequence[Place]) -> int:
+    """The term of the last driver; 0 if no place has a claim."""
+    return max(
+        (claim.term for place in places if isinstance(place, Durable) for claim in place.replica.claims()), default=0
+    )
 
 
 def _damaged(places: Sequence[Place], known: Collection[str]) -> dict[str, LogDamaged]:
@@ -95,8 +100,8 @@ def _own_bytes(place: Place, name: str) -> int:
     return branches.blobs(place.location, name) if path is None else branches.local_bytes(path, name)
 
 
-def _held_layers(places: Sequence[Place]) -> dict[Durable, Callable[[str], list[Reference]]]:
-    """Log location → what a branch, by name, keeps there that the log itself has no use for any more."""
+def _held_layers(places: Sequence[Place]) -> dict[Durable, dict[str, list[Reference]]]:
+    """Log location → what a branch, by name, alone keeps there: the log itself has no use for it any more."""
     replicas = [place for place in places if isinstance(place, Durable)]
     traces = live_traces(places, declared(places))
     # The layers are listed before the lineage is read, so that a merge in between is of epochs that it knows.
@@ -106,13 +111,14 @@ def _held_layers(places: Sequence[Place]) -> dict[Durable, Callable[[str], list[
     last = history.last
     live = min(safe_point(list(holdings.values()), traces, last, 1), last - 1)
 
-    def find(place: Durable, name: str) -> list[Reference]:
-        try:
-            return only_referred(BranchLocation(place.location, name).references(), holdings[place].layers, last, live)
-        except (StoreError, LogDamaged):
-            return []
-
-    return {place: partial(find, place) for place in replicas}
+    found: dict[Durable, dict[str, list[Reference]]] = {}
+    for place in replicas:
+        with suppress(StoreError):
+            found[place] = {
+                name: only_referred(references, holdings[place].layers, last, live)
+                for name, references in shared_once(place.location).items()
+            }
+    return found
 
 
 def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> BranchRecord:
@@ -139,18 +145,25 @@ def create_branch(named: Sequence[Named], name: str, at: int | None = None) -> B
         _check_readable(working, shared, history, root)
         _check_safe(places, shared, history, root)
         # A driver that closes a flow tells its sources that they may forget all that is safe.
-        record = BranchRecord(name, flow, root, history[root].digest, time.time(), history.last)
+        record = BranchRecord(
+            name, flow, root, history[root].digest, time.time(), history.last, max(_claimed(places), history[-1].term)
+        )
         for place in places:
             if isinstance(place, Durable):
                 branches.remove_from(place.location, name)  # what is left of one that had the name before
         making = BranchMaking(record, history, shared, kept)
         traces = branches.directory_of(working.directory, name) / "traces"
-        making.work_in(working.directory, partial(link_traces, working.layers_directory, traces))
-        for place in places:
-            if isinstance(place, Durable):
+        durable = [place for place in places if isinstance(place, Durable)]
+        try:
+            making.work_in(working.directory, partial(link_traces, working.layers_directory, traces))
+            for place in durable:
                 making.refer_in(place.location)
+            for place in durable:
                 place.location.write(branches.path_of(name), record.to_bytes())
-        branches.write_local(working.directory, record)
+            branches.write_local(working.directory, record)
+        except BaseException:
+            _remove(places, working, name, suppress(LogError, OSError))
+            raise
         return record
 
 
@@ -198,14 +211,21 @@ def remove_branch(named: Sequence[Named], name: str) -> None:
         known = _known(places)
         if name not in known and name not in _damaged(places, known):
             raise UnknownName(f"log {working.uri}: branch '{name}' not found{did_you_mean(name, known)}", name=name)
-        own = branches.directory_of(working.directory, name)
-        if (own / header.FILE).exists():
-            LogDirectory.open(own, exclusive=True).close()  # nobody runs the branch
-        for place in places:
+        branches.check_idle(working.directory, name)
+        _remove(places, working, name, nullcontext())
+
+
+def _remove(places: Sequence[Place], working: Working, name: str, each: AbstractContextManager[object]) -> None:
+    """Remove what all places have of a branch, what says that it is there first. ``each``: what each place is dealt
+    with in."""
+    for place in places:
+        with each:
             place.location.remove(branches.path_of(name))
-        for place in places:
-            if isinstance(place, Durable):
+    for place in places:
+        if isinstance(place, Durable):
+            with each:
                 branches.remove_from(place.location, name)
+    with each:
         branches.remove_local(working.directory, name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from holdfast.errors import DeclarationError, UnknownName
+from holdfast.errors import DeclarationError, HoldfastError, UnknownName
 from holdfast.foundation import arguments
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.inspect.log_reader import LogReader
@@ -70,14 +70,36 @@ def compare_branches(
 
         def beside(at: int, mine: ViewLog, then: int) -> Comparison:
             mine.check(view, then)
-            return second.with_log(view, at, partial(compare, at, (mine, then)))
+            try:
+                return second.with_log(view, at, partial(compare, at, (mine, then)))
+            except _OfTheOther as found:
+                raise found.error from None
+            except HoldfastError as error:
+                raise _OfTheOther(error) from error
 
         def compare(at: int, mine: tuple[ViewLog, int], others: ViewLog, then: int) -> Comparison:
             others.check(view, then)
-            return compared(mine, (others, then), view, at, (here, there), by)
+            try:
+                return compared(mine, (others, then), view, at, (here, there), by)
+            except HoldfastError as error:
+                if str(error.fields.get("path", "")).startswith(mine[0].directory):
+                    raise _OfTheOther(error) from error
+                raise
 
         for epoch in [last] if since is None else range(since + 1, last + 1):
-            yield first.with_log(view, epoch, partial(beside, epoch))
+            try:
+                found = first.with_log(view, epoch, partial(beside, epoch))
+            except _OfTheOther as other:
+                raise other.error from None
+            yield found
+
+
+class _OfTheOther(Exception):
+    """Takes the error of one line through the reader of the other one, which would take it for its own."""
+
+    def __init__(self, error: HoldfastError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def branch_of(log: Named, name: str) -> Named:

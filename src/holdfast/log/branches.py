@@ -1,6 +1,6 @@
 """The branches of a log: logs of their own that begin with the parent's layers as of an epoch, the root.
 
-    <log>/branches/<name>/branch.json      {"name", "flow", "root", "digest", "created", "released", "approximate"?}
+    <log>/branches/<name>/branch.json      what the branch is: a `BranchRecord`
     <log>/branches/<name>/…                a log: working directory, log location, or both, as the parent's
     <log>/branches/term.json               {"term"}, in the working directory: see below
 
@@ -28,18 +28,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from holdfast.coordinator.folded import Folded
+from holdfast.coordinator.lineage import Lineage
 from holdfast.errors import LogDamaged
 from holdfast.foundation.atomic_files import replace_file
 from holdfast.log import header
-from holdfast.log.branch_location import DIRECTORY
+from holdfast.log.branch_location import DIRECTORY, BranchLocation
 from holdfast.log.branch_location import FILE as REFERENCES
 from holdfast.log.location import Location
+from holdfast.log.replica import Replica
 from holdfast.log.snapshots import NAME
+from holdfast.log.stash import read_stash
+from holdfast.log.working_directory import LogDirectory
 
 FILE = "branch.json"
 _TERM = "term.json"
@@ -64,6 +69,9 @@ class BranchRecord:
 
     released: int
     """Up to this epoch sources had been told, when it was made, that they may forget what was taken of them."""
+
+    term: int = 0
+    """That of the driver that made it, or that drove last before it was made by the command line."""
 
     approximate: bool = False
     """Whether it lacks what members took with them; the next driver removes it."""
@@ -133,6 +141,43 @@ def read_local(log: Path) -> dict[str, BranchRecord]:
     return found
 
 
+def newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
+    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
+    while its place could not be reached. A later driver made it later, whatever the clocks of hosts say."""
+    found: dict[str, BranchRecord] = {}
+    for name, record in (one for has in told for one in has.items()):
+        if name not in found or (record.term, record.created) > (found[name].term, found[name].created):
+            found[name] = record
+    return found
+
+
+def has_another(location: Location, record: BranchRecord) -> bool:
+    """Whether a location has, under the name of this branch, the lineage of another one: what a removal that failed in
+    the middle has left."""
+    replica = Replica(BranchLocation(location, record.name))
+    segments = replica.segments()
+    with suppress(FileNotFoundError, LogDamaged):  # what does not read may be its own
+        around = [each for each in segments if each.first <= record.root <= each.last]
+        return bool(segments) and not any(_has_root(replica.read_segment(each), record) for each in around)
+    return False
+
+
+def has_another_local(log: Path, record: BranchRecord) -> bool:
+    """The same of a working directory."""
+    lineage, _ = read_stash(directory_of(log, record.name) / "lineage" / "log.jsonl")
+    return bool(lineage) and not _has_root(lineage, record)
+
+
+def _has_root(lineage: Sequence[Lineage], record: BranchRecord) -> bool:
+    """Whether a lineage may be that of a branch. Of epochs that were folded nobody can tell."""
+    return any(
+        each.digest == record.digest
+        if each.epoch == record.root
+        else isinstance(each, Folded) and each.epoch > record.root
+        for each in lineage
+    )
+
+
 def note_term(log: Path, term: int) -> None:
     """The driver of this term knows all branches, and its working directory has them."""
     replace_file(log / DIRECTORY / _TERM, header.to_text({"term": term}).encode())
@@ -173,6 +218,15 @@ def damaged(location: Location, known: Collection[str]) -> dict[str, LogDamaged]
 def write_local(log: Path, record: BranchRecord) -> None:
     directory_of(log, record.name).mkdir(parents=True, exist_ok=True)
     replace_file(log / path_of(record.name), record.to_bytes(), sync=True)
+
+
+def check_idle(log: Path, name: str) -> None:
+    """`LogBusy`, which names it, while somebody runs a branch, or a branch of it."""
+    own = directory_of(log, name)
+    if (own / header.FILE).exists():
+        LogDirectory.open(own, exclusive=True).close()
+    for each in sorted((own / DIRECTORY).glob("*/")):
+        check_idle(own, each.name)
 
 
 def remove_from(location: Location, name: str) -> None:

@@ -1,8 +1,8 @@
 """From which epochs a branch of an open flow can be made, and with which layers it begins.
 
-Views and inputs must be readable as of the root. The state of an operator reaches back a few epochs only: where it does
-not, it is left out, and made again from rows that views and inputs have, when the branch is opened, as that of a new
-view is.
+Views and inputs must be readable as of the root, here and in enough locations. The state of an operator reaches back a
+few epochs only: where it does not, it is left out, and made again from rows that views and inputs have, when the branch
+is opened, as that of a new view is.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ class BranchRoots:
                 cover(true, 0, ALL, root, trusting(state.history.last))  # LogDamaged: something is missing here
             except EpochUnavailable:
                 raise self._gone(root, self._earliest(listed, root), f"epoch {root} of '{required[trace]}'") from None
+        if not self._is_kept(root):
+            raise self._gone(root, self._earliest(listed, root), f"epoch {root}")
         # An operator is made again as a whole.
         halves = {each for each, traces in compiled.traces.items() if not whole.issuperset(traces)}
         return {trace for trace in whole if trace.partition(".")[0] not in halves}
@@ -96,9 +98,25 @@ class BranchRoots:
         history = self._state.history
         digests = history.digests()
         for epoch in range(root + 1, history.last):
-            if all(is_readable(listed.get(trace, ()), digests, epoch) for trace in self._required(epoch)):
+            required = self._required(epoch)
+            if self._is_kept(epoch) and all(is_readable(listed.get(trace, ()), digests, epoch) for trace in required):
                 return epoch
         return history.last
+
+    def having(self, root: int) -> set[int]:
+        """The locations that have, as of an epoch, what cannot be made again, should the working directory be lost.
+        Their copies may have been compacted further than local layers."""
+        required, digests = self._required(root), self._state.history.digests()
+        return {
+            number
+            for number, holding in list(self._state.copies.holdings.items())
+            if all(is_readable(holding.layers.get(trace, ()), digests, root) for trace in required)
+        }
+
+    def _is_kept(self, root: int) -> bool:
+        """Whether enough of the locations that were seen have it. What is not safe yet was not compacted."""
+        copies, wanted = self._state.copies, self._state.settings.min_replicas
+        return root > copies.safe or len(self.having(root)) >= min(wanted, len(copies.holdings))
 
     def _required(self, root: int) -> dict[str, str]:
         """The traces that cannot be made again as of an epoch, each with a view or input that needs it: rows, and

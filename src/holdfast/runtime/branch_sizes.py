@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from holdfast.errors import LogDamaged, MemberUnreachable, StoreError
+from holdfast.errors import MemberUnreachable, StoreError
 from holdfast.log import branches
-from holdfast.log.branch_location import BranchLocation, Reference
-from holdfast.log.branch_space import only_referred
+from holdfast.log.branch_location import Reference
+from holdfast.log.branch_space import only_referred, shared_once
 from holdfast.log.branches import BranchRecord
 from holdfast.log.host_paths import host_path, scattered
 from holdfast.log.location import Location
@@ -26,8 +26,17 @@ class BranchSizes:
         self._state = flow.state
         self._missed = missed
 
-    def held(self, record: BranchRecord) -> int:
-        """The bytes that removing a branch would free."""
+    def held(self, records: Sequence[BranchRecord]) -> dict[str, int]:
+        """Branch → the bytes that removing it would free."""
+        shared = [self._shared(number, location) for number, location in enumerate(self._locations)] if records else []
+        return {
+            each.name: self._own(each)
+            + sum(one.size for references in shared for one in references.get(each.name, ()) if not each.approximate)
+            for each in records
+        }
+
+    def _own(self, record: BranchRecord) -> int:
+        """The bytes that a branch has of its own."""
         name, found = record.name, branches.local_bytes(self._log, record.name)
         if self._flow.runner.scattered:
             target = scattered(branches.directory_of(self._log, name))
@@ -46,19 +55,18 @@ class BranchSizes:
                 found += branches.blobs(location, name)
             except StoreError as error:
                 self._missed(location, error)
-        return found + sum(
-            each.size
-            for number, location in enumerate(self._locations)
-            for each in self._only_referred(number, BranchLocation(location, name))
-        )
+        return found
 
-    def _only_referred(self, number: int, location: BranchLocation) -> list[Reference]:
-        """What a branch shares with a location that would not keep it for its own sake, as it was seen last."""
-        holding = self._state.copies.holdings.get(number)
+    def _shared(self, number: int, location: Location) -> dict[str, list[Reference]]:
+        """Branch → what it shares with a location that would not keep it for its own sake, nor for that of another
+        branch, as it was seen last."""
+        holding, state = self._state.copies.holdings.get(number), self._state
         if holding is None:
-            return []
-        state = self._state
+            return {}
         try:
-            return only_referred(location.references(), holding.layers, state.history.last, state.copies.live_after)
-        except (StoreError, LogDamaged):
-            return []
+            found = shared_once(location)
+        except StoreError as error:
+            self._missed(location, error)
+            return {}
+        last, live = state.history.last, state.copies.live_after
+        return {name: only_referred(references, holding.layers, last, live) for name, references in found.items()}

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -39,14 +39,13 @@ from holdfast.errors import (
 from holdfast.foundation import failpoints
 from holdfast.foundation.nearest_name import did_you_mean
 from holdfast.guarantees.strategy import Copies
-from holdfast.log import branches, header
+from holdfast.log import branches
 from holdfast.log.branch_location import DIRECTORY
 from holdfast.log.branch_making import BranchMaking
 from holdfast.log.branches import BranchRecord
 from holdfast.log.host_paths import host_path, scattered, traces_of
 from holdfast.log.linked_layers import link_traces
 from holdfast.log.location import LocalLocation, Location
-from holdfast.log.working_directory import LogDirectory
 from holdfast.reporting.redaction import logger
 from holdfast.results.flow_results import BranchInfo
 from holdfast.runtime.branch_roots import BranchRoots
@@ -100,16 +99,16 @@ class Branches:
         # A driver elsewhere may have removed what this working directory still has.
         if self._state.epochs.term <= branches.noted_term(self._log) + 1:
             told.append(local)
-        found = _newest(told)
+        found = branches.newest(told)
         for name, record in found.items():
             self._known[name] = record
             self._flow.guard.tell(events.BranchMade(name, record.root))
             if local.get(name) != record:
-                if name in local:
+                if name in local or branches.has_another_local(self._log, record):
                     branches.remove_local(self._log, name)
                 branches.write_local(self._log, record)
             for location, has in there:
-                if has.get(name) != record and (name not in has or self._emptied(location, name)):
+                if has.get(name) != record and self._emptied(location, record, name in has):
                     self._say(location, record)
         complete = self._find_damaged([location for location, _ in there]) and len(there) == len(self._locations)
         if not complete:
@@ -158,11 +157,12 @@ class Branches:
         for name in branches.leftovers(LocalLocation(self._log), kept):
             branches.remove_local(self._log, name)
 
-    def _emptied(self, location: Location, name: str) -> bool:
-        """Remove what a location has of a branch that had this name before; whether it has nothing of it now."""
+    def _emptied(self, location: Location, record: BranchRecord, named: bool = True) -> bool:
+        """Remove what a location has of another branch that had the name of this one before; whether it has nothing of
+        that now. ``named``: what it has is of another one for sure."""
         try:
-            if name in location.directories(DIRECTORY):
-                branches.remove_from(location, name)
+            if record.name in location.directories(DIRECTORY) and (named or branches.has_another(location, record)):
+                branches.remove_from(location, record.name)
             return True
         except StoreError as error:
             self._missed(location, error)
@@ -170,9 +170,11 @@ class Branches:
 
     def listed(self) -> tuple[BranchInfo, ...]:
         """The branches that there are, by root."""
+        records = sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
+        held = self._sizes.held(records)
         return tuple(
-            BranchInfo(each.name, each.root, each.digest, each.created, self._sizes.held(each), each.approximate)
-            for each in sorted(list(self._known.values()), key=lambda each: (each.root, each.name))
+            BranchInfo(each.name, each.root, each.digest, each.created, held[each.name], each.approximate)
+            for each in records
         )
 
     # -- making one ---------------------------------------------------------------------------------------------------
@@ -236,13 +238,15 @@ class Branches:
         history, runner = self._state.history, self._flow.runner
         # What is safe may have been released, by this driver or one before.
         released = self._state.copies.safe
-        record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released)
+        term = self._state.epochs.term
+        record = BranchRecord(name, self._name, root, history[root].digest, time.time(), released, term)
         making = BranchMaking(record, history, self._roots.shared(root), self._flow.directory.read_collections())
         link = partial(link_traces, self._flow.compiled.directory, self.traces_of(record))
-        able = [number for number, location in enumerate(self._locations) if self._emptied(location, name)]
+        able = [number for number, location in enumerate(self._locations) if self._emptied(location, record)]
         making.work_in(self._log, lambda *which: runner.everywhere("linking layers", partial(link, *which)))
         failpoints.reach("branches.linked")
-        took = sum([self._refer(number, making) for number in able])
+        referring = {number for number in able if self._refer(number, making)}
+        took = len(referring & self._roots.having(root))
         if took < self._state.settings.min_replicas:
             self._remove(record)
             raise StoreError(
@@ -280,7 +284,7 @@ class Branches:
         names = itertools.chain([first], (f"{first}.{number}" for number in itertools.count(2)))
         name = next(name for name in names if name not in self._known)
         return BranchRecord(
-            name, self._name, root.epoch, root.digest, time.time(), self._state.copies.safe, approximate=True
+            name, self._name, root.epoch, root.digest, time.time(), self._state.copies.safe, term, approximate=True
         )
 
     def begin(self, record: BranchRecord, history: History, insist: Callable[[Callable[[], object]], object]) -> None:
@@ -342,16 +346,12 @@ class Branches:
         record = self._known.get(name, BranchRecord(name, self._name, -1, "", 0.0, -1))
         self._check_durable(record)
         self._flow.durability.check_claims()  # a driver that was overtaken removes nothing
-        own = branches.directory_of(self._log, name)
-        if (own / header.FILE).exists():
-            LogDirectory.open(own, exclusive=True).close()  # LogBusy if another process runs the branch
-        self._known.pop(name, None)
-        self._damaged.pop(name, None)
+        branches.check_idle(self._log, name)
         self._remove(record)
 
     def _remove(self, record: BranchRecord) -> None:
         """What says that it is there goes first, everywhere. A place that cannot be reached gives it back when the flow
-        is opened next."""
+        is opened next. As long as the working directory says it, it is there."""
         locations = [] if record.approximate else self._locations
         for location in locations:
             failpoints.reach("branches.unnaming")
@@ -360,6 +360,8 @@ class Branches:
             except StoreError as error:
                 self._missed(location, error)
         (self._log / branches.path_of(record.name)).unlink(missing_ok=True)
+        self._known.pop(record.name, None)
+        self._damaged.pop(record.name, None)
         failpoints.reach("branches.unnamed")
         for location in locations:
             failpoints.reach("branches.removing")
@@ -384,13 +386,3 @@ class Branches:
             error,
             extra={"flow": self._name, "location": location.uri, "error": str(error)},
         )
-
-
-def _newest(told: Iterable[Mapping[str, BranchRecord]]) -> dict[str, BranchRecord]:
-    """The branches of several places. Of two of one name the one that was made later is there: the other was removed
-    while its place could not be reached."""
-    found: dict[str, BranchRecord] = {}
-    for name, record in (one for has in told for one in has.items()):
-        if name not in found or record.created > found[name].created:
-            found[name] = record
-    return found

@@ -135,7 +135,13 @@ class Delivery:
                     view=view,
                     epoch=has,
                 )
-            self._check_types(view, has, declared[view])
+        self.check_types(declared)
+
+    def check_types(self, declared: Mapping[str, ViewVersion]) -> None:
+        """Raise `SinkError` if a sink cannot be given what its view is, or is to be."""
+        for (view, _), has in zip(self._sinks, self.progress.epochs, strict=True):
+            if view in declared:
+                self._check_types(view, has, declared[view])
 
     def _check_types(self, view: str, has: int | None, now: ViewVersion) -> None:
         """A sink has one kind of columns: a view that has others now needs another sink."""

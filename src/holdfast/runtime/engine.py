@@ -35,6 +35,7 @@ from holdfast.coordinator.history import History
 from holdfast.coordinator.instructions import Instruction
 from holdfast.coordinator.lineage import Lineage
 from holdfast.coordinator.recovery_plan import Replay
+from holdfast.coordinator.view_versions import ViewVersion
 from holdfast.errors import (
     ClockJumped,
     EpochUnavailable,
@@ -59,6 +60,7 @@ from holdfast.log.host_paths import traces_of
 from holdfast.log.linked_layers import hand_over as link_layers_as
 from holdfast.log.stash import LineageLog, read_stash
 from holdfast.log.working_directory import LogDirectory
+from holdfast.plan import nodes
 from holdfast.plan.drawing import Drawing
 from holdfast.plan.explain import as_text
 from holdfast.reporting.redaction import logger
@@ -249,6 +251,7 @@ class Engine:
                 before=descriptions.before(history),
                 ownership=runner.ownership,
                 continues=self.declared.on_loss == "continue",
+                root=None if self.declared.branch is None else self.declared.branch.root,
             )
         )
         self._state = self._guard.state
@@ -613,16 +616,27 @@ class Engine:
         )
         return self._completed(lineage, outcome, following, started, waited)
 
+    def reads_members(self, recorded: Lineage) -> bool:
+        """Whether `recorded_work` reads rows that members keep. It may have to repair this line first then, and so
+        needs this line's turn."""
+        return self._runner.scattered and any(
+            name in self.declared.sources and self._is_read_from_log(name, recorded) for name in recorded.offers
+        )
+
+    def _is_read_from_log(self, name: str, recorded: Lineage) -> bool:
+        """Whether what an epoch took of a source is read from the log, and not from the source again."""
+        # What was taken again was taken first before: the source may have been told to forget it.
+        again = recorded.again is not None and is_logged(self._flow, name)
+        return again or not self.declared.sources[name].replayable
+
     @contextmanager
     def recorded_work(self, recorded: Lineage, partitions: int) -> Iterator[list[Work]]:
         """What an epoch of this line took, for another line to take it: sources by their offers, rows that code pushed
-        from their log, whose layers stay meanwhile."""
+        from their log, whose layers stay meanwhile. In the caller's turn, where it `reads_members`."""
         work, reading = [], [True]
         for name, offer in recorded.offers.items():
             source = self.declared.sources.get(name)
-            # What was taken again was taken first before: the source may have been told to forget it.
-            logged = source is not None and recorded.again is not None and is_logged(self._flow, name)
-            if source is not None and source.replayable and not logged:
+            if source is not None and not self._is_read_from_log(name, recorded):
                 work.append(Work(name, source, [offer]))
             elif source is not None:
                 fields, epoch = tuple(source.fields), recorded.epoch
@@ -1075,6 +1089,15 @@ class Engine:
         }
         return (kept | flow.ancestors(kept)) & self._compiled.drawing
 
+    def check_sinks(self, views: Mapping[str, nodes.Node]) -> None:
+        """Raise `SinkError` if views are to have columns that sinks cannot be given."""
+        self._delivery.check_types(
+            {
+                name: ViewVersion(name, tuple(field.type for field in node.fields), (), node.columns)
+                for name, node in views.items()
+            }
+        )
+
     def hand_over(self, trunk: Engine) -> Callable[[], object]:
         """What hands the traces of this line that the other one does not have over to it, once that is closed. Both
         have taken the same, epoch by epoch: so what this line computed of it is what the other one would have."""
@@ -1095,6 +1118,11 @@ class Engine:
         if (known := self._branches.find(name, at)) is not None:
             return known
         return self._exactly(lambda: self._with_recovery(lambda: self._branches.make(name, at)))
+
+    @speaking
+    def remove_branch(self, name: str) -> None:
+        """Remove a branch and all that it alone has."""
+        self._branches.remove(name)
 
     @property
     def branches(self) -> Branches:
