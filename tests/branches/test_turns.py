@@ -112,9 +112,9 @@ def test_a_flow_that_is_declared_again_while_the_other_one_opens_is_compared_as_
             flow.view("more", "SELECT count(*) AS n FROM orders").step()
         return looking(view)
 
-    def reads(views: ViewReading, view: str, at: int | None) -> tuple[ViewLog, int]:
+    def reads(views: ViewReading, view: str, at: int | None, recorded: bool = False) -> tuple[ViewLog, int]:
         read.append(any(views is engine(each).views for each in (flow, branch)))
-        return readable(views, view, at)
+        return readable(views, view, at, recorded)
 
     monkeypatch.setattr(branch, "_looking", opens)
     monkeypatch.setattr(ViewReading, "readable", reads)
