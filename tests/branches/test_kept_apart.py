@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import holdfast as hf
 from holdfast.cli import app
 from holdfast.inspect.branching import create_branch
 from holdfast.inspect.compare_logs import compare_branches
+from holdfast.log.branches import read_local, write_local
 from holdfast.log.location import LocalLocation
 from holdfast.testing import Unreliable
 
@@ -59,6 +61,18 @@ def test_a_name_that_a_log_cannot_keep_apart_is_refused(spark: SparkSession, tmp
     assert [each["name"] for each in listed(tmp_path / "log")] == ["early"]
     with opened(spark, tmp_path / "log", 1) as flow, flow.branch("early") as early:
         assert early.replay() == 1, "the log opens as ever"
+
+
+def test_what_a_flow_went_on_with_does_not_outlive_its_driver(spark: SparkSession, tmp_path: Path) -> None:
+    """The log's location is the working directory, too: what was removed from the one was found in the other."""
+    log = tmp_path / "log"
+    with opened(spark, log, 2) as flow:
+        flow.branch("lost").close()
+    write_local(log, replace(read_local(log)["lost"], approximate=True))
+    with opened(spark, log, 1) as flow:
+        assert flow.branches() == () and not (log / "branches" / "lost").exists()
+        flow.branch("lost").close()
+    assert [each["name"] for each in listed(log)] == ["lost"]
 
 
 def test_a_branch_whose_description_is_damaged_is_left_alone_until_it_is_removed(

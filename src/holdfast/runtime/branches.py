@@ -88,9 +88,12 @@ class Branches:
         there: list[tuple[Location, dict[str, BranchRecord]]] = []
         for location in self._locations:
             try:
-                there.append((location, branches.read_branches(location)))
+                has = branches.read_branches(location)
             except StoreError as error:
                 self._missed(location, error)
+                continue
+            # (A location may be the working directory, which has approximate ones.)
+            there.append((location, {name: record for name, record in has.items() if not record.approximate}))
         local = branches.read_local(self._log)
         for name in [name for name, record in local.items() if record.approximate]:
             branches.remove_local(self._log, name)  # its epochs went with the driver before
