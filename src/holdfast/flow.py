@@ -1559,8 +1559,8 @@ class Flow:
 
     def remove_branch(self, name: str) -> None:
         """Remove a branch with all that it alone has, and with the branches of it; their handles are closed. Layers and
-        input that only it needed may go from then on. `LogBusy` while another process runs one of them. From any
-        thread; waits for the epoch at hand. Not from code that an epoch calls."""
+        input that only it needed may go from then on. `LogBusy` while another process runs one of them.
+        From any thread; waits for the epoch at hand. Not from code that an epoch calls."""
         arguments.text(f"flow '{self.name}'", "the branch", name, "its name")
         with self._turns.taken("remove_branch()"):
             engine = self._started()
