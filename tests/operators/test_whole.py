@@ -18,7 +18,7 @@ from holdfast.task import single_task
 from holdfast.task.messages import Message, TruncatedInput, counted
 from holdfast.task.program import Program, compile_program
 from holdfast.task.read_sources import read_parts
-from holdfast.task.stage import EpochSpec, TaskReport, finish, reports_of, run_stage
+from holdfast.task.stage import EpochSpec, Router, TaskReport, finish, reports_of, run_stage
 from holdfast.testing.simulator.model import plans
 from holdfast.trace import inner_loops
 from holdfast.trace.cover import Chain
@@ -137,6 +137,36 @@ def test_one_task_gives_up_when_it_reads_too_much(program: Program, tmp_path: Pa
     much = Rows(tuple((each, 1, 1, 1) for each in range(2 * single_task.SMALL + 1)))
     with pytest.raises(single_task.TooManyRows):
         list(single_task.run_single_task(program, epoch_of(tmp_path, 0), [("orders", much)]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_one_task_does_not_read_a_backlog_of_many_small_parts_to_its_end(
+    program: Program, tmp_path: Path, threads: int, dropped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``dropped``: linear steps leave nothing of it."""
+    read: list[int] = []
+
+    class Part:
+        def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
+            read.append(100)
+            yield from Rows(tuple((each, each, 1, 1) for each in range(100))).read(schema)
+
+    few = single_task._READ * 50 if dropped else 2 * 50
+    parts = [("orders", Part()) for _ in range(100)]
+    if dropped:
+        monkeypatch.setattr(Router, "send", lambda *_: None)
+    with pytest.raises(single_task.TooManyRows):
+        list(single_task.run_single_task(program, epoch_of(tmp_path, 0), parts, limit=50, threads=threads))
+    assert sum(read) <= few + 100
+
+
+def test_layers_of_rows_that_cancel_are_the_same_however_they_came(program: Program, tmp_path: Path) -> None:
+    come, go = (1, 1, 1, 1), (1, 1, 1, -1)
+    for directory, parts in (("together", [(come, go)]), ("apart", [(come,), (go,)]), ("never", [])):
+        given = [("orders", Rows(tuple(rows))) for rows in parts]
+        list(single_task.run_single_task(program, epoch_of(tmp_path / directory, 0), given))
+    assert files(tmp_path / "together") == files(tmp_path / "apart") == files(tmp_path / "never")
 
 
 def test_one_task_gives_up_when_it_passes_on_too_much(

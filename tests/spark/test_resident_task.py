@@ -17,8 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast as hf
-from holdfast.errors import NegativeMultiplicity
+from holdfast.errors import NegativeMultiplicity, TasksLost
 from holdfast.spark import resident_task
+from holdfast.spark.epoch_job import EpochJob
 from holdfast.spark.resident_task import ResidentTask, resident_of
 from holdfast.testing import assert_same_rows
 from holdfast.trace.name import LayerName
@@ -102,6 +103,63 @@ def test_a_wrong_deletion_is_an_error_of_the_epoch_as_ever(
         t.discard()
         assert push(flow, t, 100).path == "resident"
         assert_same_rows(flow.read("v"), expected(range(101)))
+
+
+def test_the_answer_of_an_interrupted_epoch_is_not_taken_for_that_of_the_next(
+    spark: SparkSession, tmp_path: Path, stays: ResidentTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, t = declared(spark, tmp_path / "log")
+    receive = resident_task.receive
+
+    def interrupted(connection: socket.socket) -> Any:
+        monkeypatch.setattr(resident_task, "receive", receive)
+        raise KeyboardInterrupt
+
+    with flow:
+        assert push(flow, t, 100).path == "resident"
+        monkeypatch.setattr(resident_task, "receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            push(flow, t, 101)
+        for value in range(102, 105):
+            epoch = push(flow, t, value)
+            assert_same_rows(flow.read("v"), expected(range(value + 1)))
+            assert epoch.rows_in == (2 if value == 102 else 1)
+
+
+def test_a_directory_that_is_too_deep_for_a_socket_costs_the_task_and_nothing_else(
+    spark: SparkSession, tmp_path: Path, stays: ResidentTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays.end()
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.setattr(resident_task.tempfile, "tempdir", str(deep))
+    assert not stays.wait(1.0)
+    flow, t = declared(spark, tmp_path / "log")
+    with flow:
+        flow.prepare()
+        assert push(flow, t, 100).path == "task"
+        assert_same_rows(flow.read("v"), expected(range(101)))
+
+
+def test_an_epoch_that_one_task_could_not_bear_is_run_in_stages_the_next_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EpochJob, "_may_stay", False)
+    whole = EpochJob._whole
+
+    def dies(self: EpochJob, items: Any) -> Any:
+        monkeypatch.setattr(EpochJob, "_whole", whole)
+        return self._spark.sparkContext.parallelize([0], 1).map(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+
+    flow, t = declared(spark, tmp_path / "log")
+    with flow:
+        assert push(flow, t, 100).path == "task"
+        monkeypatch.setattr(EpochJob, "_whole", dies)
+        with pytest.raises(TasksLost):
+            push(flow, t, 101)
+        assert flow.step().path == "stages"
+        assert push(flow, t, 102).path == "task"
+        assert_same_rows(flow.read("v"), expected(range(103)))
 
 
 def _worker_of(stays: ResidentTask) -> int:

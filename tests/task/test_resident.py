@@ -6,13 +6,13 @@ import pickle
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from holdfast.errors import BadFile
+from holdfast.errors import BadFile, LogUnreadable
 from holdfast.operators.linear_step import is_native
 from holdfast.plan.dataflow import build
 from holdfast.task import resident
@@ -128,6 +128,28 @@ def test_an_epoch_that_is_too_large_is_left_to_a_job_and_the_task_stays(
     answer = task.ask(request(program, epoch_of(tmp_path, 0), Orders(0, count=200), limit=50))
     assert answer.too_many and not answer.ends
     assert task.ask(request(None, epoch_of(tmp_path, 0), Orders(0))).messages
+
+
+def test_a_program_that_the_task_has_let_go_of_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, task: Task, program: Program, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resident, "_PROGRAMS", 1)
+    first = request(program, epoch_of(tmp_path, 0), Orders(0))
+    assert task.ask(first).messages
+    assert task.ask(replace(first, key="another")).messages
+    answer = task.ask(replace(first, program=None))
+    assert answer.unknown and not answer.failed and not answer.ends
+
+
+def test_what_this_process_cannot_read_is_left_to_a_job(task: Task, program: Program, tmp_path: Path) -> None:
+    answer = task.ask(request(program, epoch_of(tmp_path, 0), Orders(0, error=LogUnreadable("too many open files"))))
+    assert answer.failed == "too many open files" and answer.ends
+
+
+def test_an_answer_says_of_which_epoch_it_is(task: Task, program: Program, tmp_path: Path) -> None:
+    for number in range(2):
+        epoch = epoch_of(tmp_path, number)
+        assert task.ask(request(program if number == 0 else None, epoch, Orders(60 * number))).digest == epoch.digest
 
 
 def test_it_ends_when_the_driver_is_gone(task: Task) -> None:

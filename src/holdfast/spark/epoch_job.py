@@ -23,6 +23,7 @@ import numpy as np
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.errors import TasksLost
 from holdfast.foundation.choices import EpochPath
 from holdfast.log.location import Location
 from holdfast.operators.loop import LoopSpec
@@ -151,7 +152,11 @@ class EpochJob:
             with self._announced(subject):
                 self._tell(alone(epoch))
                 path, planned = "task", time.perf_counter()
-                messages = self._collected(self._whole(items), subject)
+                try:
+                    messages = self._collected(self._whole(items), subject)
+                except TasksLost:
+                    self._size = None  # it may have been too much for one task; the next attempt takes several
+                    raise
         if messages is None or messages == [ENOUGH]:
             with self._announced(subject):
                 rdd, senders = self.plan(work, epoch.partitions)
@@ -198,7 +203,9 @@ class EpochJob:
 
     @property
     def _may_stay(self) -> bool:
-        return self._resident is not None and self._allowed("resident", self._resident.limit)
+        # A task that is given up on may live on. What it was told from outside must not be written then.
+        stays = self._resident is not None and not any(each.spec.asks for each in self._program.operators)
+        return stays and self._resident is not None and self._allowed("resident", self._resident.limit)
 
     def _stayed(self, epoch: EpochSpec, items: list[tuple[str, bytes]]) -> list[Message] | None:
         """What the task that stays answers; None if a job is needed."""

@@ -98,6 +98,10 @@ class ResidentTask:
             _LOG.info("the resident task is gone, the epoch runs as a job: %s", error or "connection closed")
             self._end()
             return None
+        except BaseException:
+            # An interrupt. The answer that is still to come must not be taken for that of the next epoch.
+            self._end()
+            raise
         finally:
             self._turn.release()
 
@@ -109,8 +113,10 @@ class ResidentTask:
         self._connection.settimeout(max(_PATIENCE, _SLOWER * self._last))
         told = None if key in self._sent else program()
         send(self._connection, Request(key, told, epoch, items, self.limit, self._threads))
-        answer = receive(self._connection)
-        assert isinstance(answer, Answer)
+        answer = _answer_of(self._connection, epoch)
+        if answer.unknown:  # the task has had too many others since
+            send(self._connection, Request(key, program(), epoch, items, self.limit, self._threads))
+            answer = _answer_of(self._connection, epoch)
         self._sent.add(key)
         self._last = time.perf_counter() - began
         if answer.ends:
@@ -139,10 +145,15 @@ class ResidentTask:
         """Wait until there is a task, for those who warm up; whether there is one."""
         deadline = time.monotonic() + seconds
         with self._turn:
-            while not self._ready():
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.01)
+            try:
+                while not self._ready():
+                    if time.monotonic() > deadline:
+                        return False
+                    time.sleep(0.01)
+            except OSError as error:
+                _LOG.warning("there can be no resident task, epochs run as jobs: %s", error)
+                self._end()
+                return False
             return True
 
     def _start(self) -> None:
@@ -188,6 +199,14 @@ class ResidentTask:
                 self._turn.release()
             if self._thread is not None:
                 self._thread.join(_ENDING)
+
+
+def _answer_of(connection: socket.socket, epoch: EpochSpec) -> Answer:
+    answer = receive(connection)
+    assert isinstance(answer, Answer)
+    if answer.digest != epoch.digest:
+        raise Closed("the answer is that of another epoch")
+    return answer
 
 
 def _serve(paths: Iterable[str]) -> Iterator[int]:

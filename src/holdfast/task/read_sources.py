@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,15 @@ from holdfast.task.stage import EpochSpec, Router, TaskReport
 
 
 def read_parts(
-    program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], partition: int, *, keep: bool = False
+    program: Program,
+    epoch: EpochSpec,
+    items: Iterable[tuple[str, Part]],
+    partition: int,
+    *,
+    keep: bool = False,
+    check: Callable[[TaskReport], None] | None = None,
 ) -> tuple[Router, TaskReport]:
-    """Read parts of sources, and route their rows."""
+    """Read parts of sources, and route their rows. ``check`` is told after each batch how many there were so far."""
     report = TaskReport(0, partition, started=time.time())
     router = Router(program, epoch, report, keep=keep)
     for name, part in items:
@@ -29,6 +35,8 @@ def read_parts(
             report.arrived += change.num_rows
             report.spend("read", since)
             router.send(name, change)
+            if check is not None:
+                check(report)
             since = time.perf_counter()
         report.spend("read", since)
     return router, report

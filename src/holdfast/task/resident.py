@@ -21,15 +21,15 @@ import socket
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.connectors.source import Part
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LogUnreadable
 from holdfast.task.messages import Message, failure
 from holdfast.task.program import Program
 from holdfast.task.single_task import TooManyRows, run_single_task
 from holdfast.task.stage import EpochSpec
-from holdfast.trace.inner_loops import give_back_memory, keep_memory
+from holdfast.trace.inner_loops import give_back_memory, memory_kept
 
 IDLE = 60.0
 """After so many seconds without an epoch the task ends."""
@@ -72,12 +72,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of an epoch: its messages; or nothing, because there was too much to do for one task, or because
-    something went wrong that a job will say better."""
+    """What came of the epoch with this digest: its messages; or nothing, because there was too much to do for one task,
+    or because something went wrong that a job will say better."""
 
+    digest: str
     messages: tuple[Message, ...] = ()
     too_many: bool = False
     failed: str = ""
+    unknown: bool = False
+    """The task does not have the program any more."""
+
     ends: bool = False
     """The task ends after this answer."""
 
@@ -113,8 +117,7 @@ def serve(path: str) -> int:
     """Run the epochs that are asked for at the socket ``path`` until the task may end; how many there were."""
     programs: OrderedDict[str, Program] = OrderedDict()
     count = 0
-    keep_memory(MEMORY // 4)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    with memory_kept(MEMORY // 4), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(path)
             connection.settimeout(IDLE)
@@ -124,7 +127,7 @@ def serve(path: str) -> int:
                 assert isinstance(request, Request)
                 answer = _answered(request, programs)
                 ends = bool(answer.failed) or _holds_too_much()
-                send(connection, Answer(answer.messages, answer.too_many, answer.failed, ends))
+                send(connection, replace(answer, ends=ends))
                 count += 1
         except (Closed, TimeoutError, ConnectionError, FileNotFoundError):
             pass  # nobody asks any more: the task has done what it was for
@@ -132,23 +135,27 @@ def serve(path: str) -> int:
 
 
 def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
+    digest = request.epoch.digest
     try:
         if request.program is not None:
             programs[request.key] = pickle.loads(request.program)
+        if request.key not in programs:
+            return Answer(digest, unknown=True)
         program = programs[request.key]
         programs.move_to_end(request.key)
         while len(programs) > _PROGRAMS:
             programs.popitem(last=False)
         items = ((name, _part(part)) for name, part in request.items)
-        return Answer(
-            tuple(run_single_task(program, request.epoch, items, limit=request.limit, threads=request.threads))
-        )
+        messages = run_single_task(program, request.epoch, items, limit=request.limit, threads=request.threads)
+        return Answer(digest, tuple(messages))
     except TooManyRows:
-        return Answer(too_many=True)
+        return Answer(digest, too_many=True)
     except HoldfastError as error:
-        return Answer(tuple(failure(error, request.epoch.partitions)))
+        if isinstance(error, LogUnreadable) or "errno" in error.fields:
+            return Answer(digest, failed=str(error))  # it may be this process that cannot read, and not the data
+        return Answer(digest, tuple(failure(error, request.epoch.partitions)))
     except Exception as error:  # whatever it is, the job that runs the epoch next meets it too, and reports it
-        return Answer(failed=f"{type(error).__name__}: {error}")
+        return Answer(digest, failed=f"{type(error).__name__}: {error}")
 
 
 def _part(packed: bytes) -> Part:

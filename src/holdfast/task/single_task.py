@@ -39,8 +39,8 @@ _CHEAP = 8
 _READ = 2 * _CHEAP
 _PASSED = 25
 _MOST_PASSED = 4_000_000
-"""So many times the limit may be read in one part, or passed from one stage to the next, before an epoch is too
-large; and never more rows passed than the last says, which are all in memory."""
+"""So many times the limit may be read, or passed from one stage to the next, before an epoch is too large; and never
+more rows passed than the last says, which are all in memory."""
 
 _SIDE_BY_SIDE = 50_000
 """Rows from which on it pays to work with several threads."""
@@ -105,17 +105,21 @@ def _read(
     ahead: deque[Future[tuple[Router, TaskReport]]] = deque()
     messages: list[Message] = []
     sent = 0
+    budget = _Budget(_READ * limit)
+
+    def check(report: TaskReport) -> None:
+        if sent + report.sent > 2 * limit:
+            raise TooManyRows
 
     def finished(router: Router, report: TaskReport) -> None:
         nonlocal sent
+        check(report)
         sent += report.sent
-        if sent > 2 * limit:
-            raise TooManyRows
         messages.extend(finish(router, report, 0))
 
     def small() -> Iterator[tuple[str, Part]]:
         for name, part in items:
-            counted = _Counted(part, _READ * limit)
+            counted = _Counted(part, budget)
             if pool is None:
                 yield name, counted
                 continue
@@ -128,7 +132,7 @@ def _read(
                         finished(*ahead.popleft().result())
                     ahead.append(pool.submit(read_parts, program, epoch, [(name, _Batch(piece))], 0, keep=True))
 
-    finished(*read_parts(program, epoch, small(), 0, keep=True))
+    finished(*read_parts(program, epoch, small(), 0, keep=True, check=check))
     while ahead:
         finished(*ahead.popleft().result())
     return messages
@@ -156,18 +160,27 @@ class _Batch:
         yield self._table
 
 
-class _Counted:
-    """A part that is read so far and no further."""
+class _Budget:
+    """Rows that may still be read, of all parts."""
 
-    def __init__(self, part: Part, limit: int) -> None:
-        self._part, self._limit = part, limit
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def take(self, rows: int) -> None:
+        self._rows -= rows
+        if self._rows < 0:
+            raise TooManyRows
+
+
+class _Counted:
+    """A part that is read as far as the budget goes."""
+
+    def __init__(self, part: Part, budget: _Budget) -> None:
+        self._part, self._budget = part, budget
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        rows = 0
         for table in self._part.read(schema):
-            rows += table.num_rows
-            if rows > self._limit:
-                raise TooManyRows
+            self._budget.take(table.num_rows)
             yield table
 
 

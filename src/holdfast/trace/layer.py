@@ -65,12 +65,11 @@ def write_layer(
     with temporary_path(directory) as temporary:
         with open(temporary, "xb") as file:
             sink = _Checksummed(file)
-            kinds = tuple(column.type for column in block.columns)
-            # Types that have others in them may be equal although their bytes are not.
-            if block.rows == 0 and not any(kind.num_fields for kind in kinds):
-                sink.write(_empty(layout, kinds, last, tuple(sorted((metadata or {}).items()))))
+            block = consolidate(block, layout) if block.rows else block
+            # Which rows have cancelled, and where, says nothing: one without rows has no types, however it came about.
+            if block.rows == 0:
+                sink.write(_empty(layout, last, tuple(sorted((metadata or {}).items()))))
             else:
-                block = consolidate(block, layout)
                 encode(pa.PythonFile(sink, "w"), block, layout, epoch=last, metadata=metadata or {})
         name = LayerName(low, high, first, last, digest, since, sink.checksum.hexdigest())
         os.replace(temporary, directory / name.text())
@@ -78,10 +77,10 @@ def write_layer(
 
 
 @lru_cache(maxsize=256)
-def _empty(layout: Layout, kinds: tuple[pa.DataType, ...], epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
+def _empty(layout: Layout, epoch: int, metadata: tuple[tuple[str, str], ...]) -> bytes:
     """A layer without rows, of which an epoch writes many that are alike."""
     sink = pa.BufferOutputStream()
-    encode(sink, Block.empty(layout, kinds), layout, epoch=epoch, metadata=dict(metadata))
+    encode(sink, Block.empty(layout), layout, epoch=epoch, metadata=dict(metadata))
     written: bytes = sink.getvalue().to_pybytes()
     return written
 
