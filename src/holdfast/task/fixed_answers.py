@@ -1,9 +1,10 @@
-"""Answers from outside, fixed for an epoch before anything is made of them.
+"""Answers of outside functions, fixed for an epoch before any result is computed from them.
 
-Spark may run a task twice, and a second attempt that asked again would get other answers: what the first attempt sent
-on and what the second one writes would not agree. So the answers of a task are put down beside its trace, under a name
-that says which epoch and which range of hashes asked; the first attempt to link its file there wins, and all others go
-by what it says. It needs no sync: it is for attempts of one epoch, and an epoch that is lost is lost with its answers.
+Spark may run a task twice, and a second attempt that asked again would get other answers: the rows that the first
+attempt sent and the layers that the second one writes would not agree. So the answers of a task are written to a file
+beside its trace, whose name says the epoch and the range of hashes. The first attempt to link its file there wins, and
+all other attempts use the answers in it. The file needs no sync: only attempts of one epoch use it, and if the epoch is
+lost, its answers may be lost with it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ _NAME = re.compile(r"\.asked-(\d+)-.*\.json")
 
 
 def asked_file(directory: Path, epoch: int, digest: str, low: int, high: int) -> Path:
-    """Where the answers of one task are: those of epoch ``epoch`` in the history ``digest``, for hashes [low, high)."""
+    """Path of the file with one task's answers: of epoch ``epoch`` in the history ``digest``, for hashes [low,
+    high)."""
     return directory / f".asked-{epoch}-{digest}-{low:016x}-{high:017x}.json"
 
 
 def recall(path: Path) -> dict[str, str] | None:
-    """The answers that an earlier attempt was given; None if there was none."""
+    """Return the answers that an earlier attempt fixed; None if there was none."""
     try:
         found: dict[str, str] = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -34,7 +36,7 @@ def recall(path: Path) -> dict[str, str] | None:
 
 
 def fix(path: Path, answers: Mapping[str, str]) -> Mapping[str, str]:
-    """Put these answers down, unless there are some already: what counts from now on."""
+    """Fix these answers, unless an earlier attempt fixed its own. Return the answers to use."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not create_file(path, json.dumps(dict(answers)).encode()):
         return recall(path) or {}
@@ -43,7 +45,7 @@ def fix(path: Path, answers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _clear(path: Path) -> None:
-    """Remove what no attempt can ask for any more: files of epochs before the last one."""
+    """Remove the files that no attempt can need any more: those of epochs before the last one."""
     own = _NAME.fullmatch(path.name)
     assert own is not None
     for name in os.listdir(path.parent):

@@ -1,13 +1,13 @@
 """Rows of a kept collection by their key, from its sorted layers: no Spark job, no scan.
 
 A collection is kept arranged by a key (`Node.arrangement`): the grouping columns of an aggregate, the columns of a join
-or a window, the key of an input; where the plan has none, or where its columns are not in the result, the whole row.
-Its layers are sorted by the hash of that key. So a question that gives all columns of the key is answered by binary
-searches in the mapped layers, O(keys · log rows) per layer; columns beside the key only filter what was found. A
-question that does not needs a scan of the whole collection, and that must be asked for.
+or a window, the key of an input; the whole row, if the plan has no key or its columns are not in the result. The layers
+are sorted by the hash of that key. So a question that gives all columns of the key is answered by binary searches in
+the mapped layers, O(keys · log rows) per layer; further columns only filter the rows found. A question that lacks a
+column of the key needs a scan of the whole collection, which the user must allow.
 
-The hash finds candidates; equality decides, as Spark has it for grouping: NULL equals NULL, NaN equals NaN, 0.0 equals
--0.0.
+The hash finds candidates; equality decides, as Spark defines it for grouping: NULL equals NULL, NaN equals NaN, 0.0
+equals -0.0.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _COLLATED = re.compile(r"collate (?!UTF8_BINARY\b)")
 
 @dataclass(frozen=True)
 class Question:
-    """Which rows are asked for: those that equal one of ``values`` in these columns."""
+    """The rows to look up: those that equal one of ``values`` in these columns."""
 
     columns: tuple[int, ...]
-    """Positions in the collection."""
+    """Positions of the columns in the collection."""
 
     values: tuple[pa.Array, ...]
     scan: bool
-    """Whether it can only be answered by a scan."""
+    """Whether only a scan can answer the question."""
 
 
 def key_columns(fields: Sequence[Field], key: Sequence[int]) -> tuple[str, ...]:
@@ -56,8 +56,8 @@ def key_columns(fields: Sequence[Field], key: Sequence[int]) -> tuple[str, ...]:
 def question(
     name: str, fields: Sequence[Field], key: Sequence[int], keys: Any, named: Mapping[str, Any], scan: bool
 ) -> Question:
-    """What ``lookup(name, keys, **named)`` asks. `ScanNeeded` if the key is not all there, and ``scan`` is not wanted;
-    `SchemaError` if a value does not fit its column."""
+    """Return the question that ``lookup(name, keys, **named)`` asks. Raises `ScanNeeded` if a column of the key is
+    missing and ``scan`` is False, `SchemaError` if a value does not fit its column."""
     subject = f"view '{name}', lookup"
     columns = key_columns(fields, key)
     if (keys is None) == (not named):
@@ -97,8 +97,8 @@ def question(
 
 
 def suited(asked: Question, kept: ViewLog) -> Question:
-    """The question as a log can answer it: one that a view had before it was edited may be kept by another key, or by
-    none."""
+    """Return the question as this log can answer it: with a scan, if the log is not arranged by the columns of the
+    question. (The log from before a view's edit may have another key, or none.)"""
     searched = bool(kept.spec.key) and set(kept.spec.key) <= set(asked.columns)
     return asked if searched else replace(asked, scan=True)
 
@@ -116,7 +116,8 @@ def _field(subject: str, fields: Sequence[Field], name: str) -> int:
 
 
 def _named_in(rows: Any) -> tuple[str, ...]:
-    """The columns that keys bring along: those of a table, or of the first dict; none if they are plain values."""
+    """The column names that the keys have: those of a table, or of the first dict; none if the keys are plain
+    values."""
     if isinstance(rows, list):
         return tuple(rows[0]) if rows and isinstance(rows[0], Mapping) else ()
     names = rows.column_names if hasattr(rows, "column_names") else getattr(rows, "columns", ())
@@ -124,8 +125,8 @@ def _named_in(rows: Any) -> tuple[str, ...]:
 
 
 def find(kept: ViewLog, at: int, asked: Question) -> pa.Table:
-    """The same as `answer`, for layers that may be on several hosts: of those that have some of the keys, one after
-    the other."""
+    """Return the same as `answer`, where layers may be on several hosts: hosts that have some of the keys are asked in
+    turn."""
     low, high = 0, ALL
     if not asked.scan and len(searched := _searched(kept, asked)):
         low, high = int(searched.min()), int(searched.max()) + 1
@@ -134,13 +135,13 @@ def find(kept: ViewLog, at: int, asked: Question) -> pa.Table:
 
 
 def _in_order(rows: pa.Table, asked: Question) -> Ints:
-    """Rows that were found, in the order of the keys: each host has its own part of them."""
+    """Positions that put the found rows into the order of the keys. Each host returned its own part of them."""
     columns = [physical.plain(rows.column(each)) for each in asked.columns]
     return _matches(hash_columns(columns, rows=rows.num_rows), columns, hash_columns(asked.values), asked.values)
 
 
 def answer(kept: ViewLog, trace: Trace, asked: Question) -> pa.Table:
-    """The rows that are asked for, each as often as it is there, in the order of the keys."""
+    """Return the rows that the question asks for, each as often as the collection has it, in the order of the keys."""
     arrangement = kept.spec.arrangement
     at = {column: arrangement.places.index(column) for column in asked.columns}
     if asked.scan:
@@ -163,7 +164,7 @@ def _searched(kept: ViewLog, asked: Question) -> Words:
 
 
 def _candidates(trace: Trace, searched: Words) -> Block:
-    """All rows as of the trace's epoch under these hashes, each once."""
+    """All rows with these hashes as of the trace's epoch, consolidated: each distinct row once, with its count."""
     if not len(searched):
         return Block.empty(trace.layout)
     hashes = np.unique(searched)
@@ -173,7 +174,7 @@ def _candidates(trace: Trace, searched: Words) -> Block:
 
 
 def _matches(hashes: Words, columns: Sequence[pa.Array], searched: Words, values: Sequence[pa.Array]) -> Ints:
-    """The rows whose columns equal those of one of the keys, in the order of the keys."""
+    """Positions of the rows whose columns equal one of the keys, in the order of the keys."""
     order = np.argsort(searched, kind="stable")
     ordered = searched[order]
     first, after = np.searchsorted(ordered, hashes), np.searchsorted(ordered, hashes, side="right")
@@ -185,7 +186,7 @@ def _matches(hashes: Words, columns: Sequence[pa.Array], searched: Words, values
     wanted = physical.take_all([normalise_keys(column) for column in values], keys)
     equal = np.flatnonzero(equal_rows(found, wanted))
     rows, keys = rows[equal], keys[equal]
-    # A key that is asked for twice is answered once, at its first place.
+    # If the question has a key twice, its rows are returned once, at its first place.
     sequence = np.lexsort((keys, rows))
     rows, keys = rows[sequence], keys[sequence]
     once = np.ones(len(rows), np.bool_)

@@ -1,7 +1,7 @@
-"""Where two logs of the same columns differ, row by row.
+"""Comparison of two logs of the same columns, row by row.
 
 The difference of the two (`task/log_difference.py`) has only rows that are not in both. A row whose key is on both
-sides was changed; any other is on one side alone. Cost: both logs once, and what differs in memory.
+sides was changed; any other row is on one side only. Cost: reading both logs once, and memory for the rows that differ.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from holdfast.trace.equality import content_ranks
 from holdfast.trace.physical import Bools, Ints
 
 TOLD = ("_side", "_change", "_count")
-"""What is said of each row, behind its own columns."""
+"""The columns that `compare_logs` adds behind a row's own: its side, the kind of change, the difference in count."""
 
 HERE, THERE, CHANGED = "here", "there", "changed"
 
 
 def told_names(columns: Sequence[str]) -> list[str]:
-    """What the columns of `TOLD` are called beside these: with a further ``_`` where a view has such a column."""
+    """The names of the `TOLD` columns in a result: with a further ``_`` if the view has a column of that name."""
     known = {column.lower() for column in columns}
     found = []
     for name in TOLD:
@@ -34,15 +34,18 @@ def told_names(columns: Sequence[str]) -> list[str]:
 
 
 def compare_logs(here: ViewLog, at: int, there: ViewLog, then: int, key: Sequence[int]) -> pa.Table:
-    """The rows that differ as of epoch ``at`` of one and ``then`` of the other: the columns of ``here``, then on which
-    side a row is (``here`` or ``there``), what that means (``here``, ``there``, or ``changed``: there is one of its key
-    on the other side), and how often it is there more often than on the other."""
+    """Return the rows that differ between ``here`` as of epoch ``at`` and ``there`` as of epoch ``then``.
+
+    The columns are those of ``here``, then: the side that has the row (``here`` or ``there``), the kind of change
+    (``here`` or ``there`` if only that side has the row's key, else ``changed``), and how many more copies of the row
+    that side has.
+    """
     found = difference(there, then, here, at)
     diff = found.column("_diff").to_numpy()
     columns = found.drop_columns(["_diff"]).rename_columns([field.name for field in here.fields])
     sides = np.where(diff > 0, THERE, HERE)
     changes = np.where(_on_both_sides(columns, diff > 0, key), CHANGED, sides)
-    # For people: rows of a key beside each other.
+    # Rows of one key stand together, which is easier to read.
     order = np.lexsort((sides, _ranks(columns, key or range(columns.num_columns))))
     told = (pa.array(sides, pa.string()), pa.array(changes, pa.string()), pa.array(np.abs(diff)))
     for name, values in zip(told_names(columns.column_names), told, strict=True):
@@ -51,7 +54,7 @@ def compare_logs(here: ViewLog, at: int, there: ViewLog, then: int, key: Sequenc
 
 
 def _on_both_sides(rows: pa.Table, there: Bools, key: Sequence[int]) -> Bools:
-    """Which rows have a key that is on both sides."""
+    """For each row, whether its key is on both sides."""
     if not key or rows.num_rows == 0:
         return np.zeros(rows.num_rows, np.bool_)
     ranks = _ranks(rows, key)

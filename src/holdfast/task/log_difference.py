@@ -1,7 +1,8 @@
-"""The difference between two logs of the same columns: what turns the rows of one into those of the other.
+"""The difference between two logs of the same columns: the change that turns the rows of the old log into those of the
+new.
 
-Both are read as of an epoch, and rows that are in both cancel. Where both are arranged by the same key they are gone
-through range by range of its hash, so that no more than a part of them is in memory at once. Cost: both logs, once.
+Both logs are read as of an epoch, and rows that are in both cancel. If both are arranged by the same key, they are read
+range by range of its hash, so that only a part of them is in memory at once. Cost: reading both logs once.
 """
 
 from __future__ import annotations

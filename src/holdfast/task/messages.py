@@ -1,13 +1,14 @@
-"""What tasks send each other, and whether all of it has arrived.
+"""Messages between tasks, and the check that all of them have arrived.
 
-Messages are ``(partition, (channel, buffer))``: a buffer is an Arrow IPC stream of rows for a channel, that is, for one
-port of one operator. Results for the driver travel on the channel ``RESULT``, in the sender's own partition; an error
-travels on ``FAILED``, to every partition.
+A message is ``(partition, (channel, buffer))``: the buffer is an Arrow IPC stream of rows for a channel, that is, for
+one port of one operator. Results for the driver travel on the channel ``RESULT``, in the sender's own partition; an
+error travels on ``FAILED``, to every partition.
 
 A Python worker takes a connection that breaks off for the end of its input: when the JVM's side of a task fails (a
-block cannot be fetched, the task is cancelled, the whole process dies), the Python side goes on with what came until
-then, to its end. Spark drops what it returns, but a layer that it wrote would stay, under the epoch's digest. So every
-task says on ``COUNT`` how many messages it has sent to each partition, and a task that lacks some writes nothing.
+block cannot be fetched, the task is cancelled, the whole process dies), the Python side processes the rows that came
+until then and ends normally. Spark drops what it returns, but a layer that it wrote would stay, under the epoch's
+digest. So every task says on ``COUNT`` how many messages it sent to each partition, and a task that lacks some writes
+nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ import pyarrow as pa
 
 RESULT = -1
 COUNT = -2
-"""How many messages one task has sent to one partition. It is sent to all: a quiet partition advances too."""
+"""The channel of counts: how many messages one task sent to one partition. Every partition gets one, also if it is
+0."""
 FAILED = -3
-"""An error that a task met."""
+"""The channel of errors."""
 
 Message = tuple[int, tuple[int, bytes | pa.Table]]
-"""(partition, (channel, buffer)). Within one task (`task.single_task`) rows go as they are, not as a buffer."""
+"""(partition, (channel, buffer)). Within one task (`task.single_task`) the buffer is a table that was not encoded."""
 
 
 class TruncatedInput(Exception):
-    """A task's input ended too early. Not an error of the user's: Spark knows already, and tries again if it can."""
+    """A task's input ended too early. Not a mistake of the user: Spark knows of the failure, and retries if it can."""
 
 
 def encode(table: pa.Table) -> bytes:
@@ -46,7 +48,7 @@ def decode(buffer: bytes | pa.Buffer) -> pa.Table:
 
 
 def counted(messages: Iterable[Message], partitions: int) -> Iterator[Message]:
-    """All that a task sends, and its counts."""
+    """Yield a task's messages, then its counts."""
     sent = [0] * partitions
     for message in messages:
         sent[message[0]] += 1
@@ -55,13 +57,14 @@ def counted(messages: Iterable[Message], partitions: int) -> Iterator[Message]:
 
 
 def counts(sent: Sequence[int]) -> Iterator[Message]:
-    """The counts alone; ``sent``: partition → messages."""
+    """Yield only the counts. ``sent``: partition → number of messages."""
     for partition, count in enumerate(sent):
         yield partition, (COUNT, count.to_bytes(8, "little"))
 
 
 def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
-    """The messages without the counts. Raises `TruncatedInput` if any of what ``senders`` tasks sent is missing."""
+    """Return the messages without the counts. Raises `TruncatedInput` if any message of the ``senders`` tasks is
+    missing."""
     found, heard, missing, failed = [], 0, 0, False
     for message in messages:
         channel, buffer = message[1]
@@ -72,12 +75,12 @@ def arrived(messages: Iterable[Message], senders: int) -> list[Message]:
             failed = failed or channel == FAILED
             missing -= 1
             found.append(message)
-    # A task that met an error says that, and no more; whoever hears of it computes nothing.
+    # A task that failed sends its error and no counts; a task that receives an error computes nothing.
     if not failed and (heard != senders or missing):
         raise TruncatedInput(f"{heard} of {senders} tasks have said what they sent, and {missing} messages are missing")
     return found
 
 
 def failure(error: Exception, partitions: int) -> list[Message]:
-    """What a task sends that met an error."""
+    """The messages of a task that failed: its error, for every partition."""
     return [(partition, (FAILED, pickle.dumps(error))) for partition in range(partitions)]

@@ -1,14 +1,15 @@
-"""A keyed task on another member than the one that keeps its partition.
+"""A keyed task that runs on another member than its partition's owner.
 
-Spark prefers the partition's own member, and sometimes does otherwise: that one is busy, or slow, and a speculative
-copy runs beside it. Such a task takes what it lacks from the log's copies, if together with what is here they hold
-every trace of its stage as of the epoch before; then it writes its layers here, and either attempt may win: both wrote
-the same. Its report says where it ran, and the driver has the partition kept here from then on. If the copies do not
-hold enough (they lag, that is their way), the task fails, and Spark tries it again, at home if it can.
+Spark prefers the owner, but may run a task on another member: the owner is busy, or it is slow and Spark starts a
+speculative copy. Such a task fetches the layers that it lacks from the log's copies, if the copies and the local layers
+together hold every trace of its stage as of the epoch before. Then it writes its new layers locally. Either attempt may
+win, since both write the same layers. The task's report says where it ran, and from then on the driver takes that
+member as the partition's owner. If the copies do not hold enough (they may lag behind), the task fails, and Spark tries
+it again, on the owner if it can.
 
-Three kinds of tasks never run elsewhere: replays, which are made for the members that lack something; those of epochs
-that are approximate, of which there are no copies; and those that ask outside functions, whose answers are fixed by a
-file at home (`fixed_answers.py`).
+Three kinds of tasks never run on another member: tasks of a replay, which were planned for the members that lack
+layers; tasks of approximate epochs, of which there are no copies; and tasks that call outside functions, whose answers
+are fixed by a file on the owner (`fixed_answers.py`).
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ from holdfast.trace.layer import list_layers
 from holdfast.trace.name import LayerName
 
 _PAUSE = 0.5
-"""A task that must be tried again waits so long: time for its own member to have room for it."""
+"""Seconds that a task waits before it fails and Spark tries it again: time for its owner to have room for it."""
 
 
 def fetch_missing_layers(program: Program, stage: int, partition: int, epoch: EpochSpec, pause: float = _PAUSE) -> int:
-    """Have all that a keyed task needs here; how many layers had to be fetched. Raises `Misplaced` if it cannot be."""
+    """Fetch all layers that a keyed task needs on this member. Return how many were fetched. Raises `Misplaced` if the
+    task cannot run here."""
     if not epoch.owners or epoch.owners[partition] == (own := member()):
         return 0
     home = epoch.owners[partition]
     if epoch.number == 0 and epoch.write is not None and not epoch.write:
-        return 0  # it reads nothing and writes nothing: a driver warms up
+        return 0  # the driver's warm-up epoch: it reads nothing and writes nothing
     if own and not any(epoch.runs(operator.id, partition) for operator in program.at(stage)):
-        return 0  # it only passes on what others sent
+        return 0  # it only passes on messages of other tasks
     if not own or epoch.first != epoch.number or epoch.run is not None or epoch.write is not None:
         raise _misplaced(home, own, "it must run there", pause)
     if any(operator.spec.asks for operator in program.at(stage)):
@@ -62,7 +64,7 @@ def _misplaced(home: str, own: str, why: str, pause: float) -> Misplaced:
 
 
 def _fetch(program: Program, stage: int, partition: int, epoch: EpochSpec) -> int:
-    """Fetch what the traces of a stage lack here, as of the epoch before."""
+    """Fetch the layers that the traces of a stage lack here, as of the epoch before. Return how many were fetched."""
     low, high = partition_range(partition, epoch.partitions)
     last = epoch.number - 1
     digests = _digests(epoch)
@@ -88,7 +90,7 @@ def _remote(trace: str, copies: Sequence[Location], digests: Mapping[int, str]) 
         try:
             names = Replica(location).layers(trace)
         except StoreError:
-            continue  # another may have it
+            continue  # another location may have the layers
         for name in names:
             if digests.get(name.last) == name.digest:
                 found[name] = (*found.get(name, ()), number)
@@ -96,8 +98,9 @@ def _remote(trace: str, copies: Sequence[Location], digests: Mapping[int, str]) 
 
 
 def _digests(epoch: EpochSpec) -> dict[int, str]:
-    """The digests of all epochs before this one. A task is told the last ones only, and in the copies there may be
-    layers of other histories from long before: of those epochs the copies' own lineage says which are true."""
+    """Return the digest of each epoch before this one. A task is told only the latest ones, and the copies may still
+    hold layers of abandoned histories from long before. Which of those are true follows from the lineage in the
+    copies."""
     found = {epoch.chain.base + 1 + place: digest for place, digest in enumerate(epoch.chain.digests)}
     found[epoch.number - 1] = epoch.parent
     if len(found) < epoch.number:
@@ -115,7 +118,7 @@ def _digests(epoch: EpochSpec) -> dict[int, str]:
 
 
 def _known(copies: Sequence[Location]) -> tuple[dict[str, Lineage], dict[str, Folded]]:
-    """The lineage that copies hold, by digest: of epochs, and of epochs that were folded."""
+    """Read the lineage that the copies hold, by digest: records of epochs, and records of folded epochs."""
     known: dict[str, Lineage] = {}
     bases: dict[str, Folded] = {}
     for location in copies:

@@ -1,6 +1,7 @@
-"""A dataflow, compiled for the tasks: plain picklable values that say all that a worker must do.
+"""A dataflow, compiled for the tasks: plain picklable values with all that a worker must know.
 
-The driver compiles once per flow; the program is broadcast; an epoch adds only its number, its digests and its input.
+The driver compiles once per flow, and the program is broadcast. An epoch adds only its number, its digests and its
+input.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ SLOTS = BUCKETS
 
 @dataclass(frozen=True)
 class Route:
-    """Where a producer's rows go: native steps, then a port of an operator.
+    """The way of a producer's rows: native steps, then a port of an operator.
 
-    On a path that crosses through Spark, ``steps`` are those before, ``after`` those behind what Spark runs.
+    On a path that crosses through Spark, ``steps`` run before the crossing and ``after`` behind it.
     """
 
     steps: tuple[NativeStep, ...]
@@ -40,7 +41,8 @@ class Route:
 
 @dataclass(frozen=True)
 class Port:
-    """A port of an operator: the columns it takes of what comes, and the schema of what `prepare` makes of it."""
+    """A port of an operator: the input columns that it takes, and the schema that the operator's `prepare` makes of
+    them."""
 
     columns: tuple[int, ...]
     arrived: pa.Schema
@@ -58,13 +60,13 @@ class Compiled:
     channels: tuple[int, ...]
     output: pa.Schema
     view: str = ""
-    """The view, or the source, that it is for: of several the first to be declared."""
+    """The view or source that the operator is for; if several share it, the one declared first."""
 
     timed: bool = False
-    """Whether it looks at the clock, and so may have something to say when nothing arrives."""
+    """Whether the operator depends on the clock, and so may give output when nothing arrives."""
 
     ticks: bool = False
-    """Whether it runs in every epoch, also if nothing arrives."""
+    """Whether the operator runs in every epoch, even if nothing arrives."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Program:
 
     @cached_property
     def calls_users(self) -> bool:
-        """Whether tasks call functions of the user's."""
+        """Whether tasks call users' functions."""
         steps = [step for routes in self.routes.values() for route in routes for step in route.steps + route.after]
         return any(step.calls_users for step in steps) or any(operator.spec.asks for operator in self.operators)
 
@@ -96,14 +98,15 @@ def change_schema(fields: Iterable[Field]) -> pa.Schema:
 
 @lru_cache(maxsize=1024)
 def _change_schema(types: tuple[str, ...]) -> pa.Schema:
-    # One object for all that are alike: they are pickled, and that is slow for each.
+    # Equal schemas are one object: pickling a schema is slow, and pickle writes an object only once.
     columns = [pa.field(f"c{index}", arrow_type(kind)) for index, kind in enumerate(types)]
     return pa.schema([*columns, pa.field("_diff", pa.int64())])
 
 
 def _ends(steps: Sequence[Step], compiled: Sequence[NativeStep | None]) -> tuple[int, int]:
-    """Of steps that cross through Spark: how many go before, and how many go before or through it. What a task can do
-    stays in the task as far as generators and functions reach; Spark does a plain filter or projection as well."""
+    """For the steps of a path with a crossing, return (how many run before it, how many run before it or in it). Tasks
+    run the steps up to the last native generator or function before the crossing, and from the first one behind it.
+    Spark runs the plain filters and projections in between, since it does these as well."""
     foreign = [index for index, step in enumerate(compiled) if step is None]
     own = [index for index, step in enumerate(steps) if compiled[index] is not None and not isinstance(step, Linear)]
     before = max((index + 1 for index in own if index < foreign[0]), default=0)

@@ -1,4 +1,4 @@
-"""Stage 0: what an epoch takes of its sources, read by tasks and routed to the operators."""
+"""Stage 0: tasks read an epoch's input from the sources and route it to the operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def read_parts(
     keep: bool = False,
     check: Callable[[TaskReport], None] | None = None,
 ) -> tuple[Router, TaskReport]:
-    """Read parts of sources, and route their rows. ``check`` is told after each batch how many there were so far."""
+    """Read parts of sources, and route their rows. ``check`` gets the report, with the rows so far, after each
+    batch."""
     report = TaskReport(0, partition, started=time.time())
     router = Router(program, epoch, report, keep=keep)
     for name, part in items:

@@ -1,16 +1,17 @@
-"""A task that stays: it is told one epoch after the other over a local socket, and runs each as a single task would.
+"""The resident task: it stays, gets one epoch after the other over a local socket, and runs each as `task.single_task`
+does.
 
-A Spark job that does nothing costs tens of milliseconds, however little changes. A task that stays pays that once. What
-it runs is `task.single_task`: the same operators over the same messages, and the layers that it writes are the same,
-byte for byte and by name. So nothing depends on it. Whoever asks (`spark/resident_task.py`) may stop waiting at any
-moment and run the epoch as a job instead, beside this one or after it.
+A Spark job that does nothing costs tens of milliseconds, however little changes. A task that stays pays that once. It
+runs the same operators over the same messages as a job would, and the layers that it writes are the same, byte for byte
+and by name. So nothing depends on it: the driver's side (`spark/resident_task.py`) may stop waiting at any moment and
+run the epoch as a job instead, at the same time or afterwards.
 
-Frames on the socket are a length of eight bytes and a pickle. A request is the key of a program, the program itself the
-first time, an epoch and the parts to read. An answer is the messages of the last stage, or a word that says why there
-are none. The socket lies in a directory of the user's own, and both ends are processes of one user on one host.
+A frame on the socket is a length of eight bytes and a pickle. A request is the key of a program, the program itself the
+first time, an epoch and the parts to read. An answer is the messages of the last stage, or the reason why there are
+none. The socket lies in a directory that only its user can open, and both ends are processes of that user on one host.
 
-The task ends when the other side closes the connection, when nothing was asked for a while, or when it holds more
-memory than it may: Spark owns the process, and another one can be had for the price of a job.
+The task ends when the other side closes the connection, when no request came for `IDLE` seconds, or when it holds more
+memory than `MEMORY`: the process is Spark's, and starting another task costs one job.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from holdfast.task.stage import EpochSpec
 from holdfast.trace.inner_loops import give_back_memory, memory_kept
 
 IDLE = 60.0
-"""After so many seconds without an epoch the task ends."""
+"""Seconds without an epoch after which the task ends."""
 
 _LEAST_MEMORY, _MOST_MEMORY, _SHARE = 1 << 30, 4 << 30, 6
 
 
 def _allowed_memory() -> int:
-    """A sixth of what the machine has, but 1 GB at least and 4 GB at most."""
+    """A sixth of the memory of the machine or its container, but at least 1 GB and at most 4 GB."""
     try:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
@@ -49,18 +50,18 @@ def _allowed_memory() -> int:
 
 
 MEMORY = _allowed_memory()
-"""With more bytes of its own than this (mapped layers do not count) the task ends after its answer."""
+"""Bytes of private memory (mapped layers do not count) above which the task ends after its answer."""
 
 _PROGRAMS = 16
-"""So many programs are kept: one for each flow of a session, most often."""
+"""Programs that the task keeps. There is usually one for each flow of the session."""
 
 _LENGTH = 8
 
 
 @dataclass(frozen=True)
 class Request:
-    """An epoch to run. ``items``: names of sources, with pickled parts to read. ``program`` is None if it was sent
-    before on this connection, under the same ``key``."""
+    """An epoch to run. ``items``: (the name of a source, a pickled part to read). ``program`` is None if it was sent
+    before on this connection, under the same ``key``. ``limit`` is in rows, as in `run_single_task`."""
 
     key: str
     program: bytes | None
@@ -72,15 +73,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of the epoch with this digest: its messages; or nothing, because there was too much to do for one task,
-    or because something went wrong that a job will say better."""
+    """The outcome of the epoch with this digest: its messages; or none, because one task should not do that much work
+    (``too_many``), or because something went wrong that a job will report better (``failed``)."""
 
     digest: str
     messages: tuple[Message, ...] = ()
     too_many: bool = False
     failed: str = ""
     unknown: bool = False
-    """The task does not have the program any more."""
+    """The task no longer has the program; the request must be sent again with it."""
 
     ends: bool = False
     """The task ends after this answer."""
@@ -97,7 +98,7 @@ def send(connection: socket.socket, value: object) -> None:
 
 
 def receive(connection: socket.socket) -> object:
-    """Wait for one frame. Raises `Closed` at the end of the stream, TimeoutError if the socket has a time limit."""
+    """Wait for one frame. Raises `Closed` at the end of the stream, `TimeoutError` if the socket has a time limit."""
     size = int.from_bytes(_exactly(connection, _LENGTH), "little")
     return pickle.loads(_exactly(connection, size))
 
@@ -114,7 +115,7 @@ def _exactly(connection: socket.socket, size: int) -> bytearray:
 
 
 def serve(path: str) -> int:
-    """Run the epochs that are asked for at the socket ``path`` until the task may end; how many there were."""
+    """Run the epochs requested at the socket ``path`` until the task has to end. Return how many it ran."""
     programs: OrderedDict[str, Program] = OrderedDict()
     count = 0
     with memory_kept(MEMORY // 4), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -130,7 +131,7 @@ def serve(path: str) -> int:
                 send(connection, replace(answer, ends=ends))
                 count += 1
         except (Closed, TimeoutError, ConnectionError, FileNotFoundError):
-            pass  # nobody asks any more: the task has done what it was for
+            pass  # no more requests will come
     return count
 
 
@@ -152,7 +153,7 @@ def _answered(request: Request, programs: OrderedDict[str, Program]) -> Answer:
         return Answer(digest, too_many=True)
     except HoldfastError as error:
         if isinstance(error, LogUnreadable) or "errno" in error.fields:
-            return Answer(digest, failed=str(error))  # it may be this process that cannot read, and not the data
+            return Answer(digest, failed=str(error))  # the cause may be this process, not the data
         return Answer(digest, tuple(failure(error, request.epoch.partitions)))
     except Exception as error:  # whatever it is, the job that runs the epoch next meets it too, and reports it
         return Answer(digest, failed=f"{type(error).__name__}: {error}")

@@ -1,20 +1,22 @@
-"""What an epoch of a loop has done so far, in files, for the tasks that go on with it.
+"""State of a loop's epoch between jobs, in files, for the tasks that continue with it.
 
-Where rounds run as jobs, what is known between two of them lies beside the traces until the epoch is over:
+Where rounds run as jobs, the state between two jobs lies beside the traces until the epoch is over:
 
     <working directory>/rounds/<epoch's digest>/<operator>/<state>.<round>.<stage>.<share>
 
-A file has the state of one stage's operators in one share of the hashes (`operators/loops/shares.py`), stage 0 that of
-the variables, as of the end of a round. The state is a pickle of a few containers; rows in it are *pieces*, Arrow
-streams in front of the pickle, mapped when they are read. A piece that an earlier file has is not written again, but
-named. As pieces are merged while they are small (`operators/loops/pieces.py`), a round writes what it adds, and so
-often a multiple of that; and the hashes of the keys that were touched so far, in an epoch that is not the first.
+A file has the state of one stage's operators in one share of the hashes (`operators/loops/shares.py`) as of the end of
+a round; stage 0 stands for the loop's variables. The state is a pickle of a few containers; rows in it are *pieces*:
+Arrow streams in front of the pickle, mapped when they are read. A piece that an earlier file has is not written again:
+the new file refers to it. Cost: a round writes the rows that it adds, and now and then a multiple of that, as small
+pieces are merged (`operators/loops/pieces.py`). In an epoch that is not the first it also writes the hashes of all keys
+touched so far.
 
-Files are written under a temporary name and renamed. A task of a job that is run twice replaces a file by one with the
-same rows, since its rows are cut by hash. The loop's own task may have had its rows in another order, and an input's
-rows are cut by their place; so each of its attempts hands out under a name of its own, and the jobs go on with the one
-whose word has reached the driver. Nothing is synced, and nothing is kept: the driver removes what no later round needs,
-and all of it when the epoch is over; what a crash left goes when the flow is opened.
+Files are written under a temporary name and renamed. A task of a job that runs twice replaces a file by one with the
+same rows, since its rows are cut by hash. The loop's own task is different: another attempt may have its rows in
+another order, and an input's rows are cut by their position. So each of its attempts writes its state under a name of
+its own, and the jobs continue with the state whose name has reached the driver. Nothing is synced, and nothing is kept:
+the driver removes the files that no later round needs, and all of them when the epoch is over; files left by a crash
+are removed when the flow is opened.
 """
 
 from __future__ import annotations
@@ -43,17 +45,17 @@ from holdfast.trace.rows import Block, constant_epoch
 from holdfast.trace.trace import Trace
 
 _TAIL = 8
-"""Bytes at the end of a file that say how long the pickle before them is."""
+"""Size in bytes of a file's end, which holds the length of the pickle before it."""
 
 _ALIGNED = 64
 
 Piece = tuple[str, int, int]
-"""(file, where the stream begins, how long it is)."""
+"""(file, offset of the Arrow stream, its length in bytes)."""
 
 
 @dataclass(frozen=True)
 class RoundsDone:
-    """How far a loop's rounds have come in jobs, and the name of the state that they went on with."""
+    """How far a loop's rounds have come in jobs, and the name of the state that these jobs used."""
 
     rounds: Rounds
     state: str
@@ -64,14 +66,14 @@ class RoundJobs:
     """How the rounds of an epoch's loops may run as jobs."""
 
     large: int
-    """Rows in a round from which on it is a job."""
+    """Rows of a round from which on it runs as a job."""
 
     shares: int
     together: int = 1
-    """So many rounds are one job, where they are large enough."""
+    """Rounds that one job runs, where they are large enough."""
 
     scratch: str = ""
-    """The directory for what is known between two jobs. "": whoever finds a round too large only says so."""
+    """The directory for the state between two jobs. "": none; a task that meets a large round only reports it."""
 
     done: Mapping[str, RoundsDone] = field(default_factory=dict)
     """By operator."""
@@ -83,9 +85,9 @@ class RoundJobs:
 def loop_step(
     operator: str, spec: LoopSpec, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, jobs: RoundJobs
 ) -> StepResult:
-    """The step of a loop in the task that has all of it: all rounds, or those that are left behind those of jobs.
-    Raises `LargeRound` if the next one is for jobs, with the state in files for them. Where files fail, it does without
-    jobs."""
+    """Run the step of a loop in the task that has all of its rows: all rounds, or the rounds that are left after those
+    of jobs. Raises `LargeRound` if the next round is for jobs, once the state for them is in files. If files cannot be
+    read or written, the task runs all rounds itself."""
     files = StateFiles(jobs.directory(operator), context.epoch)
     epoch = spec.epoch(traces, context)
     most: int | None = jobs.large
@@ -110,7 +112,7 @@ _UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, pa.ArrowInvalid)
 
 
 def _take_over(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, done: RoundsDone) -> None:
-    """Go on with the whole, behind the rounds that jobs have run."""
+    """Load the state of all shares after the rounds that jobs have run."""
     last = done.rounds.last
     for stage in range(spec.body.stages + 1):
         for index in range(jobs.shares):
@@ -119,7 +121,7 @@ def _take_over(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFi
 
 
 def _handed_out(epoch: LoopEpoch, spec: LoopSpec, jobs: RoundJobs, files: StateFiles, last: int, name: str) -> bool:
-    """Write the state of the whole for each share; False if that cannot be done."""
+    """Write the state of each share. Return False if the files cannot be written."""
     try:
         for stage in range(spec.body.stages + 1):
             state = epoch.state(stage)
@@ -139,10 +141,10 @@ class StateFiles:
         self._directory, self._epoch = directory, epoch
         self._mapped: dict[str, pa.Buffer] = {}
         self._known: dict[int, tuple[Any, Piece]] = {}
-        """Which pieces, by identity, are in which file. They are kept, so that no other gets their identity."""
+        """id(rows) → (rows, their piece). The rows are kept alive, so that no other object gets their id."""
 
     def load(self, name: str) -> State:
-        """The state in a file."""
+        """Read the state in a file."""
         buffer = self._buffer(name)
         size = int.from_bytes(buffer.slice(buffer.size - _TAIL).to_pybytes(), "little")
         packed = buffer.slice(buffer.size - _TAIL - size, size)
@@ -150,8 +152,8 @@ class StateFiles:
         return state
 
     def save(self, name: str, state: State) -> set[str]:
-        """Write a file; the names of the files that it needs."""
-        self._directory.mkdir(exist_ok=True)  # in that of the epoch, which is gone when the epoch is over
+        """Write a file. Return the names of all files that its state needs, itself included."""
+        self._directory.mkdir(exist_ok=True)  # fails if the epoch's directory is gone: the epoch is over
         with temporary_path(self._directory) as temporary:
             with open(temporary, "xb") as file:
                 packed = io.BytesIO()
@@ -183,7 +185,7 @@ class StateFiles:
 
 
 def file_name(state: str, round: int, stage: int, share: int) -> str:
-    """The name of a file: a state as of the end of a round."""
+    """The name of the file with a stage's state in one share, as of the end of a round."""
     return f"{state}.{round}.{stage}.{share}"
 
 

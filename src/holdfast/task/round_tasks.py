@@ -1,12 +1,12 @@
-"""What the tasks of a job of rounds run: each has a share of a loop's hashes.
+"""The tasks of a job that runs rounds of a loop: each task has a share of the loop's hashes.
 
     begin ─ exchange ─ stage 1 ─ exchange ─ … ─ last stage, end of the round, begin ─ exchange ─ stage 1 ─ … ─ driver
 
 The messages are those of an epoch's stages (`task/messages.py`), with a channel for each port in the loop's body and
 for each variable; a share takes the place of a partition. Between two tasks of a share its state is in files
-(`round_state.py`): a task reads what its stage had at the end of the round before, and writes what it has at the end of
-this one. What a task depends on is named by round, stage and share, so that it may run twice, or again after others.
-The meaning of all of it is `operators/loops/epoch.py`.
+(`round_state.py`): a task reads its stage's state as of the end of the round before, and writes the state as of the end
+of this round. All files are named by round, stage and share, so a task may run twice, or again after later ones. What
+rounds compute is defined in `operators/loops/epoch.py`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from holdfast.task.round_state import RoundJobs, RoundsDone, StateFiles, file_na
 from holdfast.task.stage import EpochSpec, context_of, named, opened
 
 _SURE = 2
-"""A round that is expected to have so many times the rows that make it a job is followed by another in the same job."""
+"""If the next round is expected to have this many times the rows that make it a job, one job runs it and the round
+after it."""
 
 
 @dataclass(frozen=True)
 class RoundJob:
-    """Rounds ``first`` to ``last`` of a loop, as one job; ``before``: the last that was run before them; ``state``: the
-    name of the state that it goes on with."""
+    """Rounds ``first`` to ``last`` of a loop, as one job. ``before``: the last round that ran before them. ``state``:
+    the name of the state from which the job continues."""
 
     operator: str
     before: int
@@ -43,24 +44,24 @@ class RoundJob:
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What a task did in a round, for the driver."""
+    """A task's work in one round, for the driver."""
 
     round: int
     handed: int
-    """Rows that it handed to operators."""
+    """Rows that the task handed to operators."""
 
     following: int | None
-    """The next round in which there is something to do in its stage and share; None: none is."""
+    """The next round with work for this stage and share. None: there is no such round."""
 
     pending: int
-    """With how many rows that one begins."""
+    """The number of rows with which the ``following`` round begins."""
 
     files: frozenset[str]
-    """The files that its state needs."""
+    """The names of the files that the task's state needs."""
 
 
 def begin_rounds(program: Program, epoch: EpochSpec, job: RoundJob, share: int) -> Iterator[Message]:
-    """The first task of a share: what begins the job's first round."""
+    """Run the first task of a share: yield the messages that begin the job's first round."""
     task = _Task(program, epoch, job, share)
     task.absorb(0, job.before, job.first - 1)
     return counted(task.begin(job.first), task.jobs.shares)
@@ -69,7 +70,8 @@ def begin_rounds(program: Program, epoch: EpochSpec, job: RoundJob, share: int) 
 def run_round_stage(
     program: Program, epoch: EpochSpec, job: RoundJob, round: int, stage: int, share: int, messages: Iterable[Message]
 ) -> Iterator[Message]:
-    """A task of a stage: its operators over what arrived; at the last, what begins the job's next round."""
+    """Run a stage's operators over the messages that arrived. In the last stage of a round the task also begins the
+    job's next round, if there is one."""
     task = _Task(program, epoch, job, share, stage)
     found = arrived(messages, task.jobs.shares)
     if any(channel == FAILED for _, (channel, _) in found):
@@ -82,14 +84,14 @@ def run_round_stage(
 def run_rounds(
     operator: Compiled, jobs: RoundJobs, found: LargeRound, run: Callable[[RoundJob], Sequence[Message]]
 ) -> RoundsDone:
-    """On the driver: have rounds ``run`` as jobs, from the one on that was found too large, until they are small or
-    none is left. Return how far they have come. Raises the user's error."""
+    """On the driver: run rounds as jobs with ``run``, from the round that was found too large on, until the next round
+    is small or no round is left. Return how far the rounds have come. Raises the user's error."""
     assert isinstance(operator.spec, LoopSpec)
     limits = operator.spec.limits
     rounds, following, pending = found.rounds, found.following, found.pending
     while True:
-        # The round behind the first is as large, most likely; if the first is much larger than it must be. Where rows
-        # are counted, each round is looked at before it begins.
+        # The second round of a job is most likely as large as the first, if the first is well above the limit. If the
+        # user limits rows, each round is checked before it begins, so a job has one round.
         is_sure = limits.rows is None and expected_rows(pending, rounds) >= _SURE * jobs.large
         last = min(following + (jobs.together if is_sure else 1) - 1, max(following, limits.last))
         job = RoundJob(operator.id, rounds.last, following, last, found.state)
@@ -111,11 +113,12 @@ def _reports(messages: Sequence[Message]) -> list[RoundReport]:
 def _progress(
     job: RoundJob, rounds: Rounds, pending: int, reports: Sequence[RoundReport]
 ) -> tuple[Rounds, int | None, int]:
-    """How far the rounds have come behind a job that began with ``pending`` rows; the next round, and its rows."""
+    """Return how far the rounds have come after a job that began with ``pending`` rows, the next round, and its
+    rows."""
     following: int | None = job.first
     for round in range(job.first, job.last + 1):
         mine = [report for report in reports if report.round == round]
-        count = rounds.count + (following == round)  # in any other nothing happened
+        count = rounds.count + (following == round)  # other rounds had no work
         rounds = Rounds(round, count, sum(report.handed for report in mine), pending)
         following = min((report.following for report in mine if report.following is not None), default=None)
         pending = sum(report.pending for report in mine if report.following == following)
@@ -123,7 +126,7 @@ def _progress(
 
 
 def _remove_others(jobs: RoundJobs, job: RoundJob, reports: Sequence[RoundReport]) -> None:
-    """Remove the files that no later round needs."""
+    """Remove the files that the rounds after this job do not need."""
     needed = {name for report in reports if report.round == job.last for name in report.files}
     directory = jobs.directory(job.operator)
     for name in os.listdir(directory):
@@ -193,13 +196,13 @@ class _Task:
 
 
 def _targets(body: Body) -> list[Target]:
-    """Channel → where its rows go."""
+    """Channel → the port or variable that gets its rows."""
     ports = [(index, port) for index, each in enumerate(body.operators) for port in range(len(each.ports))]
     return [*ports, *((-1, index) for index in range(len(body.keys)))]
 
 
 def _epoch(operator: Compiled, spec: LoopSpec, epoch: EpochSpec, share: Share, stage: int) -> LoopEpoch:
-    """A share of the loop's epoch, with the operators of one stage (0: none)."""
+    """One share of the loop's epoch, with the operators of one stage (stage 0 has none)."""
     suffixes = [
         f"{index}.{suffix}"
         for index, each in enumerate(spec.body.operators)

@@ -1,15 +1,15 @@
-"""A small epoch in one task: all stages, all partitions, one after the other, with messages that never leave memory.
+"""A small epoch in one task: all stages and partitions, one after the other, with messages that never leave memory.
 
 An exchange costs tens of milliseconds of Spark's time however little is exchanged, and a flow has one per stage. Where
-few rows change, that is most of an epoch. So they stay in one task, which runs what the tasks of all stages would have
-run: the same operators over the same messages, partition by partition. The layers that it writes are the same, byte for
-byte and by name, so nothing else can tell which way an epoch was run; a retry, or the usual job after this one has
-given up, does no harm.
+few rows change, that is most of an epoch. So a small epoch runs in one task, which does the work of all stages' tasks:
+the same operators over the same messages, partition by partition. The layers that it writes are the same, byte for byte
+and by name, so a reader cannot tell how an epoch was run. A retry, or the usual job after this task has given up, does
+no harm.
 
-Cost: the work of all partitions in one process. One that may use several ``threads`` has batches that are read, and
-then partitions, worked on side by side where there are many rows: kernels are mostly long calls that let go of the
-interpreter's lock. A flow that calls users' functions has one thread. A task that finds more rows than it was sent for
-(`TooManyRows`), or a loop whose next round is large, stops; the driver then runs the epoch as usual.
+Cost: the work of all partitions in one process. A task with several ``threads`` works on large batches, and then on
+partitions, in parallel: kernels are mostly long calls that release the interpreter's lock. A flow that calls users'
+functions has one thread. A task that finds more rows than expected (`TooManyRows`), or a loop whose next round is
+large, stops; the driver then runs the epoch as usual.
 """
 
 from __future__ import annotations
@@ -30,37 +30,38 @@ from holdfast.task.read_sources import read_parts
 from holdfast.task.stage import EpochSpec, Router, TaskReport, finish, run_stage
 
 SMALL = 20_000
-"""Rows up to which an epoch is small: on two cores, where one core is as fast as two and their exchanges. Rows that the
-linear steps drop are cheap: they count as `weight` says."""
+"""Rows up to which an epoch is small, on two cores: up to there, one core takes no longer than two cores and their
+exchanges. Rows that the linear steps drop are cheap, and count as `weight` says."""
 
 _CHEAP = 8
-"""So many rows that are only read are as much work as one that goes on to an operator."""
+"""Rows that are read and dropped which cost as much as one row that goes on to an operator."""
 
 _READ = 2 * _CHEAP
 _PASSED = 25
 _MOST_PASSED = 4_000_000
-"""So many times the limit may be read, or passed from one stage to the next, before an epoch is too large; and never
-more rows passed than the last says, which are all in memory."""
+"""An epoch is too large for one task if it reads more than `_READ` times the limit, or passes more than `_PASSED` times
+the limit, or `_MOST_PASSED` rows, from one stage to the next; passed rows are all in memory."""
 
 _SIDE_BY_SIDE = 50_000
-"""Rows from which on it pays to work with several threads."""
+"""Rows from which on several threads are faster than one."""
 
 _AHEAD = 4
-"""So many pieces of what is read are in work at once."""
+"""Pieces of the input that are in work at once."""
 
 _One = TypeVar("_One")
 _Result = TypeVar("_Result")
 
 
 def staying(cores: int) -> int:
-    """Rows up to which an epoch is small for a task that stays, which costs no job and works with threads. On two cores
-    it was faster than stages for all sizes that were measured, up to 1,000,000 rows; stages use all of many cores, and
-    threads of one interpreter do not."""
+    """Return the rows up to which an epoch is small for the resident task, which costs no job and has threads. On two
+    cores it was faster than stages for all sizes measured, up to 1,000,000 rows. With many cores stages win earlier:
+    they use all cores, and threads of one interpreter do not."""
     return max(6 * SMALL, 4_000_000 // cores**2)
 
 
 def weight(read: int, sent: int) -> int:
-    """The size of an epoch: rows that were read, and rows that were left of them behind the linear steps."""
+    """The size of an epoch in rows, from the rows ``read`` and the rows ``sent`` to operators after the linear
+    steps."""
     return max(sent, read // _CHEAP)
 
 
@@ -71,8 +72,8 @@ class TooManyRows(Exception):
 def run_single_task(
     program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], *, limit: int = SMALL, threads: int = 1
 ) -> Iterator[Message]:
-    """The messages of the last stage, for the driver. Raises the user's error, or `TooManyRows` if there is much more
-    to do than for ``limit`` rows."""
+    """Run the epoch, and yield the messages of the last stage, for the driver. Raises the user's error, or
+    `TooManyRows` if there is much more work than ``limit`` rows make."""
     if program.calls_users:
         threads = 1
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -94,14 +95,15 @@ def run_single_task(
                 messages = [message for part in done for message in part]
             except LargeRound:
                 raise TooManyRows from None
-    assert all(channel != FAILED for _, (channel, _) in messages)  # here an error is raised at once
+    assert all(channel != FAILED for _, (channel, _) in messages)  # in one task, an error is raised at once
     yield from messages
 
 
 def _read(
     program: Program, epoch: EpochSpec, items: Iterable[tuple[str, Part]], limit: int, pool: ThreadPoolExecutor | None
 ) -> list[Message]:
-    """Stage 0. With a pool, large batches of rows are worked on side by side, each as if it were a part of its own."""
+    """Run stage 0. With a pool, large batches of rows are worked on in parallel, each as if it were a part of its
+    own."""
     ahead: deque[Future[tuple[Router, TaskReport]]] = deque()
     messages: list[Message] = []
     sent = 0
@@ -146,7 +148,7 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
 def _side_by_side(
     pool: ThreadPoolExecutor | None, work: Callable[[_One], _Result], parts: Iterable[_One]
 ) -> Iterator[_Result]:
-    """What the work gives for each part, in their order. The first error of any is raised when all have ended."""
+    """Yield the result of ``work`` for each part, in order. With a pool, parts are worked on in parallel."""
     return map(work, parts) if pool is None else pool.map(work, parts)
 
 
@@ -161,7 +163,7 @@ class _Batch:
 
 
 class _Budget:
-    """Rows that may still be read, of all parts."""
+    """Counts down the rows that all parts together may still read. Raises `TooManyRows` at the end."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -173,7 +175,7 @@ class _Budget:
 
 
 class _Counted:
-    """A part that is read as far as the budget goes."""
+    """A part whose reading stops with `TooManyRows` when the budget is used up."""
 
     def __init__(self, part: Part, budget: _Budget) -> None:
         self._part, self._budget = part, budget

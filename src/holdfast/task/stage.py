@@ -1,12 +1,12 @@
-"""One task of one stage: decode what arrived, run the stage's operators, route what they give.
+"""One task of one stage: decode the messages that arrived, run the stage's operators, route their output.
 
-Messages (`task.messages`) for operators of later stages pass through untouched. Results for the driver (what the
-views changed, how long things took) stay in the sender's own partition, so that the last stage's tasks deliver those of
-all stages. A task of a later stage that hears of an error computes nothing and writes nothing, since what arrived there
-is not complete.
+Messages (`task.messages`) for operators of later stages pass through untouched. Results for the driver (the views'
+changes, how long the work took) stay in the sender's own partition, so that the last stage's tasks deliver the results
+of all stages. A task of a later stage that receives an error message computes nothing and writes nothing, since its
+input is not complete.
 
-A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of what they
-hold, so a retry, a speculative copy, or a task run twice does no harm.
+A task is idempotent: it reads traces as of the epoch before and writes layers whose names are a function of their
+content. So a retry, a speculative copy, or a task run twice does no harm.
 
 The file is long because decoding, running and routing share the state of one task.
 """
@@ -48,7 +48,8 @@ Entry = tuple[str, tuple[NativeStep, ...]]
 
 @dataclass(frozen=True)
 class EpochSpec:
-    """What an epoch adds to the program."""
+    """The part of a task's description that changes from epoch to epoch. The program (`task.program`) is the constant
+    part."""
 
     number: int
     first: int
@@ -62,40 +63,43 @@ class EpochSpec:
     """The digest of the epoch before."""
 
     deliver: frozenset[str] = frozenset()
-    """The logs whose output the driver wants (for sinks)."""
+    """Ids of the ``log`` operators whose output the driver wants, to hand it to sinks."""
 
     clock: int = 0
     before: int = -(2**63)
     """The clock of the epoch before."""
 
     undo: int | None = None
-    """In a rewind: the epoch as of which all state is to be. Operators negate what they wrote since. With ``first`` 0
-    they are computed as of that epoch from their input, and write the difference to what they have."""
+    """In a rewind: the epoch to go back to; None in any other epoch. Each operator writes the negated changes that it
+    wrote since. With ``first`` 0 an operator computes its state as of that epoch from its input, and writes the
+    difference to its present state."""
 
     seed: int = 0
     answers: Mapping[str, Mapping[str, str]] | None = None
     """In a replay: operator → question → answer."""
 
     run: Mapping[str, frozenset[int]] | None = None
-    """In a replay: operator → the partitions in which it is computed at all. None: everything is."""
+    """In a replay: operator → the partitions in which it is computed. None: every operator runs in every partition."""
 
     write: Mapping[str, frozenset[int]] | None = None
-    """In a replay: operator → the partitions whose layers are to be written. None: all are."""
+    """In a replay: operator → the partitions whose layers are written. None: all are."""
 
     asking: frozenset[str] = frozenset()
-    """In a replay: the operators that are new. They ask outside, as nobody did so for them before; others never do."""
+    """In a replay: the operators that are new. Only these call outside functions, since the lineage has no answers for
+    them; all other operators take their answers from the lineage."""
 
     owners: tuple[str, ...] = ()
-    """Partition → the member that has its layers, where members have directories of their own."""
+    """Partition → the member that keeps its layers. Empty unless members have directories of their own."""
 
     copies: tuple[Location, ...] = ()
-    """The log's locations, where a task on another member finds layers that it lacks."""
+    """The log's locations. A task that runs on another member than the partition's owner fetches missing layers from
+    them."""
 
     senders: int = 0
-    """How many tasks read the sources."""
+    """The number of tasks of stage 0, which read the sources."""
 
     round_jobs: RoundJobs | None = None
-    """How rounds of loops may run as jobs. None: all of an epoch run in one task."""
+    """How rounds of loops may run as jobs of their own. None: all rounds of the epoch run in one task."""
 
     def runs(self, operator: str, partition: int) -> bool:
         return self.run is None or partition in self.run.get(operator, ())
@@ -117,39 +121,40 @@ class TaskReport:
     """Operator → rows of its output change."""
 
     net: dict[str, int] = field(default_factory=dict)
-    """Log → how many rows more it holds than before."""
+    """Log → the change in its number of rows; negative if it has fewer than before."""
 
     spent: dict[str, float] = field(default_factory=dict)
-    """Operator → seconds in which it read its traces, computed and wrote."""
+    """Operator → seconds spent to read its traces, compute and write."""
 
     layers: dict[str, int] = field(default_factory=dict)
-    """Trace → number of layers it had."""
+    """Trace → the number of layers that were open."""
 
     outputs: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Operator → question → answer: what outside functions returned in this task."""
+    """Operator → question → answer: the answers of outside functions in this task."""
 
     counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    """Operator → what it counted."""
+    """Operator → the name of a counter → its value."""
 
     written: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     """Trace → the layers that the task wrote: file name and bytes."""
 
     due: int | None = None
-    """At what clock something happens in this task although nothing arrives. None: never."""
+    """The next clock at which something happens in this partition even if no input arrives. None: never."""
 
     rounds: dict[str, int] = field(default_factory=dict)
-    """View → the most rounds that a loop of it ran."""
+    """View → the largest number of rounds that one of its loops ran."""
 
     arrived: int = 0
     sent: int = 0
-    """Rows that were handed to operators, behind the linear steps."""
+    """Rows that were handed to operators, after the linear steps."""
 
     member: str = field(default_factory=member)
-    """Where it ran: the name of the host's directory, if hosts have their own."""
+    """The member that ran the task: the name of the host's directory, if hosts have their own."""
 
     fetched: int = 0
-    """So many layers had to be fetched from the log's copies first, since it ran elsewhere than at home."""
+    """Layers fetched from the log's copies before the task could run, because it ran on another member than the
+    owner."""
 
     def spend(self, what: str, since: float) -> float:
         now = time.perf_counter()
@@ -161,7 +166,7 @@ class Router:
     """Takes changes from producers to the ports that want them: in this task, or as messages to other partitions."""
 
     def __init__(self, program: Program, epoch: EpochSpec, report: TaskReport, *, keep: bool = False) -> None:
-        """``keep``: messages stay in this task."""
+        """``keep``: messages stay in this task's memory, so they are not encoded."""
         self.program = program
         self.keep = keep
         self.epoch = epoch
@@ -169,10 +174,11 @@ class Router:
         self.here: dict[int, list[pa.Table]] = {}
         self.messages: list[Message] = []
         self.catalyst: list[tuple[Entry, pa.Table]] = []
-        """What Spark's expressions must see first: (the producer and the steps behind it, rows)."""
+        """Rows that must cross through Spark before they reach an operator: ((the producer, the native steps done),
+        rows)."""
 
     def send(self, producer: str, change: pa.Table) -> None:
-        """Route a producer's change along all its paths."""
+        """Route a producer's change along all its paths. Steps that several paths begin with in common run once."""
         routes = self.program.routes.get(producer, ())
         done: dict[tuple[object, ...], pa.Table] = {}
         crossing: dict[Entry, pa.Table] = {}
@@ -203,7 +209,7 @@ class Router:
         return self.program.operators[self.program.channels[route.channel][0]]
 
     def deliver(self, route: Route, table: pa.Table) -> None:
-        """Prepare rows for the port at the end of ``route``, and hand them over."""
+        """Prepare rows for the port at the end of ``route``, and queue them for this task or as messages."""
         if not self._wanted(route):
             return
         operator = self._operator(route)
@@ -232,14 +238,18 @@ class Router:
 
 
 def split(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
-    """Cut rows by the partition of their ``_hash``. Sorted rows are cut without a copy."""
+    """Yield (partition, its rows): rows cut by the partition of their ``_hash``. Sorted rows are cut without a copy."""
     return cut(table, bounds(partitions))
 
 
 def run_stage(
     program: Program, stage: int, partition: int, epoch: EpochSpec, messages: Iterable[Message], *, keep: bool = False
 ) -> tuple[Router, TaskReport]:
-    """Run the operators of a stage over what arrived for one partition. ``keep``: all of it was sent by this task."""
+    """Run the operators of a stage over the messages of one partition. ``keep``: this same task sent all of them, so
+    none can be missing.
+
+    Raises `TruncatedInput` if messages are missing.
+    """
     report = TaskReport(stage, partition, started=time.time())
     since = time.perf_counter()
     router = Router(program, epoch, report, keep=keep)
@@ -263,7 +273,7 @@ def run_stage(
 
 
 def reports_of(messages: Iterable[Message]) -> tuple[TaskReport, ...]:
-    """The reports among what the last stage sent; raises the error, if a task met one."""
+    """Return the reports among the last stage's messages. Raises a task's error if one of them sent it."""
     reports = []
     for _, (channel, buffer) in messages:
         if channel == FAILED:
@@ -274,7 +284,7 @@ def reports_of(messages: Iterable[Message]) -> tuple[TaskReport, ...]:
 
 
 def finish(router: Router, report: TaskReport, partition: int) -> Iterator[Message]:
-    """The messages of a task that is done, its report last."""
+    """Yield the messages of a finished task, its report last."""
     report.ended = time.time()
     yield from router.messages
     yield partition, (RESULT, pickle.dumps(report))
@@ -283,7 +293,7 @@ def finish(router: Router, report: TaskReport, partition: int) -> Iterator[Messa
 def run_operator(
     operator: Compiled, partition: int, epoch: EpochSpec, host_path: dict[int, list[pa.Table]], report: TaskReport
 ) -> pa.Table:
-    """One step of one operator in one partition: read its traces, compute, write its new layers."""
+    """Run one operator in one partition: read its traces, compute, write its new layers, return its output change."""
     low, high = partition_range(partition, epoch.partitions)
     initial = epoch.first == 0
     if epoch.undo is not None and not initial:
@@ -303,7 +313,7 @@ def run_operator(
     writes = epoch.writes(operator.id, partition)
     filling = initial and (epoch.first < epoch.number or operator.id in epoch.asking)
     if filling and not writes and operator.spec.remembers:
-        # A history that is taken as one epoch would draw other values than those that others have seen.
+        # Filling takes the whole history as one epoch, and would draw other values than those already seen outside.
         step = _remembered(operator, low, high, epoch)
     else:
         with named(operator, epoch.number):
@@ -336,12 +346,12 @@ def run_operator(
             _note_written(report, operator, suffix, directory, name)
     report.spent[operator.id] = report.spend("write", since) - begun
     if epoch.undo is not None:
-        return step.output  # for the operators behind it; what it changed is noted
+        return step.output  # for the operators after this one; _note_undone has noted the change
     return _noted(report, operator, epoch, step.output)
 
 
 def context_of(operator: Compiled, epoch: EpochSpec, low: int, high: int) -> Context:
-    """What a step of an operator is told of the epoch, and of the range of hashes that it has."""
+    """The context of an operator's step: the epoch, and the operator's range of hashes."""
     return Context(
         epoch.number,
         low,
@@ -355,14 +365,15 @@ def context_of(operator: Compiled, epoch: EpochSpec, low: int, high: int) -> Con
 
 
 def opened(operator: Compiled, suffix: str, layout: Layout, low: int, high: int, epoch: EpochSpec) -> Trace:
-    """A trace of an operator as of the epoch before."""
+    """Open a trace of an operator as of the epoch before."""
     as_of = -1 if epoch.first == 0 else epoch.first - 1
     return Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, as_of, epoch.chain)
 
 
 def _undone(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
-    """A step of a rewind: the operator's traces get the negated changes since the epoch to go back to. State is
-    additive, so it is then what it was. It hands nothing on: each operator does the same for itself."""
+    """Run one operator's step of a rewind: write to its traces the negated changes since the epoch to go back to. State
+    is additive, so it is then as it was at that epoch. The output is empty, because every operator undoes its own
+    changes."""
     assert epoch.undo is not None
     since = time.perf_counter()
     low, high = partition_range(partition, epoch.partitions)
@@ -384,7 +395,7 @@ def _undone(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskRe
 
 
 def _minus_present(block: Block, directory: Path, layout: Layout, low: int, high: int, epoch: EpochSpec) -> Block:
-    """What turns the rows that a trace has into those of ``block``."""
+    """The change that turns the rows of a trace into those of ``block``."""
     present = Trace.open(directory, layout, low, high, epoch.number - 1, epoch.chain).scan()
     return consolidate(Block.concat([block, _negated(present)]).at(epoch.number), layout)
 
@@ -394,7 +405,7 @@ def _negated(block: Block) -> Block:
 
 
 def _note_undone(report: TaskReport, operator: Compiled, block: Block) -> None:
-    """What a rewind changed in an operator."""
+    """Note in the report what a rewind changed in an operator."""
     if operator.spec.keeps_collection:
         report.rows[operator.id] = block.rows
         report.net[operator.id] = exact.total(block.diff)
@@ -402,7 +413,8 @@ def _note_undone(report: TaskReport, operator: Compiled, block: Block) -> None:
 
 @contextmanager
 def named(operator: Compiled, epoch: int) -> Iterator[None]:
-    """Say of which view and epoch it is that an expression failed, or that rows cannot be counted any more."""
+    """Add the view and the epoch to the errors of the body: a failed expression, a diverged loop, an overflowing row
+    count."""
     try:
         yield
     except EvaluationError as error:
@@ -424,14 +436,14 @@ def named(operator: Compiled, epoch: int) -> Iterator[None]:
 
 
 def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskReport) -> pa.Table:
-    """A step to which nothing arrived: it changes nothing, so its traces are not even opened. It advances all the same:
-    by an empty layer."""
+    """Run the step of an operator to which nothing arrived. It changes nothing, so its traces are not even opened. It
+    writes an empty layer, so that the partition advances with the others."""
     since = time.perf_counter()
     low, high = partition_range(partition, epoch.partitions)
     for suffix, layout in operator.spec.layouts().items():
         directory = trace_directory(epoch, operator.id, suffix)
         with suppress(FileNotFoundError):
-            # Close to what the partition has: all files, by the number of partitions.
+            # Roughly this partition's share: all files of the trace, divided by the number of partitions.
             report.layers[f"{operator.id}.{suffix}"] = len(os.listdir(directory)) // epoch.partitions
         if epoch.writes(operator.id, partition):
             name = _written(
@@ -444,7 +456,7 @@ def _quiet(operator: Compiled, partition: int, epoch: EpochSpec, report: TaskRep
 
 
 def _footer(operator: Compiled, answers: Mapping[str, str]) -> dict[str, str]:
-    """What the footer of a layer says beside its rows."""
+    """The metadata of a layer's footer: the answers of outside functions, if the operator asks any."""
     return answers_footer(answers) if operator.spec.asks else {}
 
 
@@ -463,15 +475,16 @@ def _noted(report: TaskReport, operator: Compiled, epoch: EpochSpec, output: pa.
 
 
 def _answers(operator: Compiled, epoch: EpochSpec) -> Mapping[str, str] | None:
-    """In a replay, what the lineage says: nobody is asked again, and a question that it does not answer is an error.
-    Only an operator that is new, and being filled, asks now."""
+    """The answers to use: in a replay, those of the lineage, so that no outside function is called again, and a
+    question without an answer is an error. None, that is to call outside functions, in an ordinary epoch and for a new
+    operator that is being filled."""
     if epoch.answers is None or operator.id in epoch.asking:
         return None
     return epoch.answers.get(operator.id, {})
 
 
 def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> StepResult:
-    """What the operator has given up to the epoch, from the traces that it has already."""
+    """Rebuild the operator's output up to the epoch from the traces that it has already."""
     at = epoch.number if epoch.undo is None else epoch.undo
     traces = {
         suffix: Trace.open(trace_directory(epoch, operator.id, suffix), layout, low, high, at, epoch.chain)
@@ -483,7 +496,8 @@ def _remembered(operator: Compiled, low: int, high: int, epoch: EpochSpec) -> St
 def _step(
     operator: Compiled, arrived: list[pa.Table], traces: dict[str, Trace], context: Context, epoch: EpochSpec
 ) -> StepResult:
-    """The operator's step. What it asks outside is answered once, however often the task runs."""
+    """Run the operator's step. The answers of outside functions are fixed by a file, so that every attempt of the task
+    uses the same ones."""
     if isinstance(operator.spec, LoopSpec) and epoch.round_jobs is not None and context.low == 0:
         return loop_step(operator.id, operator.spec, arrived, traces, context, epoch.round_jobs)
     if context.answers is not None or not operator.spec.asks:
@@ -497,7 +511,8 @@ def _step(
 
 
 def _written(directory: Path, block: Block, layout: Layout, **extent: Any) -> LayerName:
-    """Write a layer. A disk that is full, or read-only, is the user's to mend: a clear error, and nothing is lost."""
+    """Write a layer. Raises `LogError` if the disk is full or read-only, which is the user's to mend; nothing is lost
+    then."""
     try:
         return write_layer(directory, block, layout, **extent)
     except OSError as error:

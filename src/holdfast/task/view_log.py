@@ -33,15 +33,15 @@ class ViewLog:
         return self.table_of(self._scan(low, high, at), at)
 
     def over(self, low: int, high: int, read: Callable[[ViewLog, int, int], pa.Table]) -> pa.Table:
-        """What ``read`` gives for a range of key hashes, where the layers of that range are."""
+        """Return the result of ``read`` for a range of key hashes, run where the layers of that range are."""
         return read(self, low, high)
 
     def trace(self, covers: OpenCovers, at: int) -> Trace:
-        """Its trace of all hashes as of epoch ``at``, kept open among ``covers``."""
+        """The log's trace of all hashes as of epoch ``at``, kept open among ``covers``."""
         return covers.trace(host_path(self.directory), self.spec.layouts()["rows"], at, self.chain)
 
     def table_of(self, block: Block, at: int) -> pa.Table:
-        """Rows of its trace, consolidated as of epoch ``at``, as a table: each as often as it is there."""
+        """Rows of the log's trace, consolidated as of epoch ``at``, as a table: each as often as it is there."""
         try:
             return self._table(block).take(pa.array(exact.repeated(block.diff)))
         except MultiplicityOverflow as error:
@@ -54,7 +54,7 @@ class ViewLog:
         return table.append_column("_epoch", pa.array(block.epoch)).append_column("_diff", pa.array(block.diff))
 
     def history(self, low: int, high: int, upto: int) -> pa.Table:
-        """All changes up to ``upto``. What was compacted is one change, at the earliest epoch that can be read."""
+        """All changes up to ``upto``. Compacted epochs appear as one change, at the earliest epoch that can be read."""
         try:
             return self.changes(low, high, -1, upto)
         except EpochUnavailable as error:
@@ -76,8 +76,9 @@ class ViewLog:
         return self.changes(0, 2**64, epoch - 1, epoch).drop_columns(["_epoch"])
 
     def quiet_after(self, epoch: int, at: int) -> tuple[int, pa.Table] | None:
-        """The epoch up to which nothing changed since ``epoch``, although compaction has passed that, and the change of
-        nothing; None if that cannot be told. ``at``: an epoch as of which the collection can be read."""
+        """Whether nothing changed after ``epoch``, where compaction has passed ``epoch``. Return (the epoch up to which
+        nothing changed, an empty change), or None if that cannot be told. ``at``: an epoch as of which the collection
+        can be read."""
         folded = self.folded(0, 2**64, epoch, at).column("upto").to_pylist()
         if None in folded or max(folded) <= epoch:
             return None
@@ -87,15 +88,15 @@ class ViewLog:
         return quiet, self.changes(0, 2**64, at, at).drop_columns(["_epoch"])
 
     def folded(self, low: int, high: int, after: int, at: int) -> pa.Table:
-        """`Trace.folded_after` of each part of a range, as a table."""
+        """`Trace.folded_after` of a range of hashes, as a table: over several hosts, one row per host."""
         return pa.table({"upto": pa.array([self.open(low, high, at).folded_after(after)], pa.int64())})
 
     def quiet(self, low: int, high: int, after: int, upto: int, at: int) -> pa.Table:
-        """`Trace.is_quiet` of each part of a range, as a table."""
+        """`Trace.is_quiet` of a range of hashes, as a table: over several hosts, one row per host."""
         return pa.table({"quiet": [self.open(low, high, at).is_quiet(after, upto)]})
 
     def check(self, name: str, epoch: int) -> None:
-        """Raise unless the collection can be read as of ``epoch``."""
+        """Raise `EpochUnavailable` unless the collection can be read as of ``epoch``."""
         try:
             self.open(0, 2**64, epoch)
         except EpochUnavailable as error:
@@ -127,7 +128,7 @@ class ViewLog:
         )
 
     def open(self, low: int, high: int, at: int) -> Trace:
-        """Its trace in a range of key hashes, as of epoch ``at``."""
+        """Open the log's trace in a range of key hashes, as of epoch ``at``."""
         return Trace.open(host_path(self.directory), self.spec.layouts()["rows"], low, high, at, self.chain)
 
     def _table(self, block: Block) -> pa.Table:
