@@ -1,4 +1,4 @@
-"""Everything that speaks to Spark: sessions, analysis of queries, epoch jobs, reads and membership.
+"""All code that uses Spark: sessions, analysis of queries, epoch jobs, reads and membership.
 
 Private: it may change from one version to the next.
 """

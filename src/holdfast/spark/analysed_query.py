@@ -1,7 +1,7 @@
 """A query, analysed by Spark, for `frontend.catalyst` to convert.
 
-The analysed plan is rewritten by some of Spark's own rules (`spark.decorrelation`), which make the keys of groups
-columns and turn correlated subqueries into joins. Spark's optimiser as a whole would also replace ``now()`` by a
+Some of Spark's own rules (`spark.decorrelation`) rewrite the analysed plan: they make the keys of groups columns, and
+turn correlated subqueries into joins. Spark's whole optimiser is not used, because it would also replace ``now()`` by a
 literal.
 
 Uses Spark's internals, through py4j: `LogicalPlan`, its rules and its expressions.
@@ -37,23 +37,23 @@ _FOLDING = ("ReplaceExpressions", "RewriteWithExpression", "ConstantFolding")
 _MODES = ("evalMode", "evalContext")
 _OTHER_MODES = re.compile(r"\b(TRY|LEGACY)\b")
 _NUMBERS = re.compile(r"(?<=CommonExpressionId\()\d+|(?<=\)#)\d+")
-"""What Spark counts by itself: parts that it names, calls of Python functions."""
+"""Numbers that Spark assigns from counters of its own: ids of common expressions, and of calls of Python functions."""
 
 _NO_MEANING = ("origin", "qualifier", "metadata", "name", "nullable")
 
 
 class Analysed:
-    """The analysed plan of a query: ``plan`` for Python, and Spark's own objects behind it."""
+    """The analysed plan of a query. ``plan`` is its form in Python; Spark's own objects are reached through paths."""
 
     def __init__(
         self, session: SparkSession, read: Any, subject: str = "", functions: Mapping[str, UserFunction] | None = None
     ) -> None:
-        """``read``: Spark's analysis of a query (`spark.statements`). ``functions``: those that were declared for the
+        """``read``: Spark's analysis of a query (`spark.statements`). ``functions``: the functions declared for the
         flow."""
         self._session, self._subject, self._functions = session, subject, functions or {}
         self._read = read
         self.statics: dict[str, Table] = {}
-        """The leaves that are not the flow's, by the names that they have as sources."""
+        """The static tables that the query reads, by the names that they have as sources."""
 
         shown = unpacked(read.described())
         described = json.loads(shown)
@@ -66,18 +66,18 @@ class Analysed:
             told = json.loads(shown)
         self._found: dict[Path, Any] = {}
         self._made: dict[Path, Any] = {}
-        """Objects that are not in the plan, by the paths that they have all the same."""
+        """Objects made here that are not in Spark's plan, by the paths that the Python plan gives them."""
 
         self._ansi: set[Path] = set()
-        """The paths of expressions that are known to fail as ANSI SQL does."""
+        """The paths of expressions known to have ANSI SQL's error behaviour."""
 
-        # A name or a text with such a word is shown as a mode is: then each expression is looked at by itself.
+        # TRY or LEGACY may also stand in a name or a text of the query. Then each expression is examined on its own.
         self._all_ansi = bool(told["ansi"]) and "TRY" not in shown and "LEGACY" not in shown
         self.has_collations = "string collate " in shown or "__COLLATIONS" in shown or "ResolvedCollation" in shown
         self.plan: CatalystOperator = read_plan(_completed(told["plan"], read))
 
     def object(self, path: Path) -> Any:
-        """Spark's own object at a path of the plan."""
+        """Return Spark's own object at a path of the plan."""
         if path not in self._found:
             above = next((each for each in self._made if path[: len(each)] == each), ())
             start = self._made[above] if above else self._root
@@ -90,7 +90,8 @@ class Analysed:
         return self._read.root()
 
     def _asked(self, path: Path, *methods: str) -> str:
-        """What methods of the object at a path say, one of what the one before gives: in one call."""
+        """Call a chain of methods on the object at a path, each on the result of the one before, in one call of the
+        JVM."""
         if any(path[: len(each)] == each for each in self._made):
             found = self.object(path)
             for method in methods:
@@ -100,7 +101,7 @@ class Analysed:
 
     def type_of(self, expression: CatalystExpression) -> str:
         found = self._asked(expression.path, "dataType", "catalogString")
-        # Spark's text of a struct says nothing of where the names of its fields end.
+        # In Spark's text of a struct, the end of a field's name cannot be found.
         return type_of_json(self._asked(expression.path, "dataType", "json")) if "struct<" in found else found
 
     def position(self, node: CatalystExpression | CatalystOperator) -> tuple[int, int] | None:
@@ -141,7 +142,7 @@ class Analysed:
     def pivot_values(self, expression: CatalystExpression) -> list[CatalystExpression]:
         own, jvm = self.object(expression.path), self._session.sparkContext._jvm
         types, expressions = jvm.org.apache.spark.sql.types, jvm.org.apache.spark.sql.catalyst.expressions
-        # Values that crossed to Python by themselves would lose their types.
+        # Passed to Python one by one, the values would lose their types.
         values = jvm.org.apache.spark.sql.catalyst.util.GenericArrayData(own.pivotColumnValues())
         listed = expressions.Literal(values, types.ArrayType(own.pivotColumn().dataType(), True))
         number = scala_object(self._session, f"{CATALYST}.expressions.Literal")
@@ -167,7 +168,7 @@ class Analysed:
             try:
                 for rule in _FOLDING:
                     plan = scala_object(self._session, f"{CATALYST}.optimizer.{rule}").apply(plan)
-            except (Py4JJavaError, PySparkException):  # 1 / 0 fails where there are rows, and not before
+            except (Py4JJavaError, PySparkException):  # 1 / 0 must fail only when there are rows
                 return None
             own = plan.condition() if plan.getClass().getSimpleName() == "Filter" else own
             if own.getClass().getSimpleName() != "Literal":
@@ -204,7 +205,7 @@ class Analysed:
         return self._asked(expression.path, name)
 
     def _meaning(self, expression: CatalystExpression, holes: Set[Path]) -> str:
-        """A text that is equal for expressions of equal meaning, whatever the names and ids in them."""
+        """Return a text that is equal for expressions of equal meaning, whatever the names and ids in them."""
         shape = json.dumps(self._shape(expression, holes, {}), sort_keys=True, default=str)
         text = str(self.object(expression.path).toString())
         for part in expression.walk():
@@ -212,13 +213,14 @@ class Analysed:
                 name = part.parameters.get("name", "scalar-subquery")
                 text = text.replace(f"{name}#{part.id}", "#")
             if part.kind == "GetStructField" and (spelled := part.parameters.get("name")) is not None:
-                # The statement's spelling of the field's name; the struct may have another, since names ignore case.
+                # Spark's text has the statement's spelling of the field; the struct's may differ, since names ignore
+                # case.
                 text = re.sub(rf"\.{re.escape(spelled)}(?!\w)", f".{self._field(part)}".replace("\\", r"\\"), text)
         modes = [] if self.is_ansi(expression) else [self.mode(each) for each in expression.walk() if _has_mode(each)]
         return f"{shape}\n{_NUMBERS.sub('', text)}\n{modes}"
 
     def _field(self, expression: CatalystExpression) -> str:
-        """The name of the field that is taken out of a struct, as the struct has it."""
+        """The name of the field that the expression takes out of a struct, as the struct spells it."""
         return str(self.object(expression.path).childSchema().fields()[expression.parameters["ordinal"]].name())
 
     def _shape(self, value: Any, holes: Set[Path], numbers: dict[str, int]) -> Any:
@@ -231,7 +233,7 @@ class Analysed:
                 if key not in _NO_MEANING
             }
             if value.kind == "Literal" and (own["dataType"] == "binary" or not isinstance(own["dataType"], str)):
-                own["value"] = str(self.object(value.path).sql())  # JSON shows where its bytes are in memory
+                own["value"] = str(self.object(value.path).sql())  # JSON shows the address of its bytes in memory
             if value.kind == "Like":
                 own["escapeChar"] = self.hidden(value, "escapeChar")
             if value.kind == "ScalaUDF":
@@ -240,7 +242,7 @@ class Analysed:
         if isinstance(value, dict):
             if "jvmId" in value:
                 return numbers.setdefault(str(value["id"]), len(numbers))
-            if "num-children" in value:  # a tree within a tuple: it is among the children
+            if "num-children" in value:  # a tree within a tuple is among the children, too
                 return None
             return {key: self._shape(each, holes, numbers) for key, each in value.items()}
         return [self._shape(each, holes, numbers) for each in value] if isinstance(value, list) else value
@@ -265,8 +267,8 @@ def _has_mode(expression: CatalystExpression) -> bool:
 
 
 def _shown_whole(expression: CatalystExpression) -> Iterator[list[CatalystExpression]]:
-    """All parts of an expression that have a mode, in groups: ``asCode`` of the first of a group shows all of it. It
-    does not look into lists."""
+    """Yield the parts of an expression that have a mode, in groups: ``asCode`` of a group's first member shows the
+    whole group. (It does not show the elements of lists.)"""
     waiting = [expression]
     for root in waiting:
         within, found = [root], False
@@ -284,7 +286,7 @@ def _text(path: Path) -> str:
 
 
 def _completed(nodes: list[dict[str, Any]], read: Any) -> list[dict[str, Any]]:
-    """The JSON of a plan with what Spark leaves out: lists of lists that a DataFrame made (``unpivot``)."""
+    """Fill into the JSON of a plan what Spark leaves out: lists of lists that a DataFrame made (``unpivot``)."""
 
     def lacks(node: dict[str, Any]) -> bool:
         return node["class"].endswith(".Expand") and node["projections"] is None

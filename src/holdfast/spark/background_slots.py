@@ -1,7 +1,7 @@
-"""Work beside epochs: how much of it a Spark context has at once, however many flows it has.
+"""Background work: how many merges and copies a Spark context runs at once, however many flows it has.
 
-Spark does not interrupt a task for an epoch that comes meanwhile. So that none ever waits for one to end, merges and
-copies take turns, and a local session has as many slots more than cores as they can take (`session.py`).
+Spark does not interrupt a running task for an epoch that arrives. So that an epoch never waits for such a task to end,
+merges and copies take turns, and a local session has as many slots beside its cores as they can fill (`session.py`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from pyspark import SparkContext
 from holdfast.runtime.runner import Beside
 
 _COPIES = 3
-"""So many copies are made at once, in a task each. Copying mostly waits for storage, and one that waits for
-long should not hold up all others."""
+"""Copies made at once, in a task each. A copy mostly waits for storage, and a slow one must not block all others."""
 
 
 def _slots(work: Beside, cores: int) -> int:
-    """The tasks of one flow's merging, or of its copying."""
+    """The number of tasks of one flow's merging, or of its copying."""
     return max(1, cores // 2) if work is Beside.MERGING else 1
 
 
 def spare(cores: int) -> int:
-    """The slots beside those for epochs that a local session has: for all the tasks that there can be at once."""
+    """Return the slots that a local session has beside those for epochs: one for each task that can run at once."""
     return _slots(Beside.MERGING, cores) + _COPIES * _slots(Beside.COPYING, cores)
 
 
@@ -37,8 +36,9 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def turn(context: SparkContext, work: Beside) -> Iterator[int]:
-    """Wait until it is this work's turn among the flows of a context, and have so many slots until the block is
-    left. Of copies to slow places there is one at a time, so that these never take all turns of copying."""
+    """Wait until it is this work's turn among the flows of a context, and hold it during the block. Yields the number
+    of tasks that it may run. Copies to slow locations also take turns among themselves, one at a time, so that they
+    never take all turns of copying."""
     with ExitStack() as turns:
         if work is Beside.LAGGING:
             turns.enter_context(_gate(context, Beside.LAGGING))
@@ -49,7 +49,7 @@ def turn(context: SparkContext, work: Beside) -> Iterator[int]:
 
 @contextmanager
 def quiet(context: SparkContext, seconds: float) -> Iterator[None]:
-    """Until the block is left nothing of this begins. What has begun is waited for, so many seconds at the most."""
+    """During the block, no background work begins. First waits up to ``seconds`` for running work to end."""
     deadline = time.monotonic() + seconds
     taken: list[threading.Semaphore] = []
     try:

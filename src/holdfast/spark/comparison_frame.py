@@ -12,7 +12,7 @@ from holdfast.spark.schemas import ddl
 
 
 def comparison_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[Field]) -> DataFrame:
-    """``rows`` of a comparison of views with these columns."""
+    """Return ``rows`` of a comparison of views as a DataFrame. ``fields``: the columns of the views."""
     batches = rows.to_batches()
 
     def given(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
-"""What the user's configuration of Spark says before a session is started.
+"""The user's configuration of Spark, read before a session is started.
 
-Under ``spark-submit`` the JVM runs already and knows: the command's options, ``spark-defaults.conf``, the environment.
-Elsewhere the JVM is started by the session, with settings that must be known before: so ``spark-defaults.conf`` and
-``PYSPARK_SUBMIT_ARGS`` are read here, as Spark itself will read them.
+Under ``spark-submit`` the JVM already runs and knows it: the command's options, ``spark-defaults.conf``, the
+environment. Otherwise the session starts the JVM, with settings that must be known before. So ``spark-defaults.conf``
+and ``PYSPARK_SUBMIT_ARGS`` are read here, as Spark itself will read them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Linear stretches that need Spark's own expressions: rows go from a task through Spark and back.
+"""Linear stretches that need Spark's own expressions: rows cross from a task through Spark and back.
 
-Every message of the stage passes, in one DataFrame: rows that need Spark ride in a struct column per producer
-(``__in0``, ``__in1``, …; null in all other rows), everything else stays packed in ``__buffer``. What Spark makes of
-them (`spark.stretches`) are columns ``__out0``, …, one per path, whose rows are packed into messages again. So the
-stage's operators run once, whatever the number of paths.
+All messages of the stage pass through one DataFrame. Rows that need Spark ride in a struct column per producer
+(``__in0``, ``__in1``, …; null in all other rows); everything else stays packed in ``__buffer``. Spark's expressions
+(`spark.stretches`) turn them into columns ``__out0``, …, one per path, whose rows are packed into messages again. So
+the stage's operators run once, whatever the number of paths.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ class Crossing:
     """The paths of one stage that cross through Spark."""
 
     entries: tuple[tuple[Entry, tuple[Field, ...]], ...]
-    """What enters, a column each. Rows that a generator multiplies have a column to themselves."""
+    """The inputs of the crossing, a column each: (producer and native steps done, fields). Paths share an input, except
+    a path whose generator multiplies rows: it has an input of its own."""
 
     stretches: tuple[SparkStretch, ...]
     routes: tuple[Route, ...]
 
     @property
     def plain(self) -> bool:
-        """Whether what enters is the rows of one producer as they are."""
+        """Whether the only input is one producer's rows, unchanged."""
         return len(self.entries) == 1 and not self.entries[0][0][1]
 
 
 def crossing(flow: Dataflow, program: Program, producers: Sequence[str]) -> Crossing | None:
-    """What of ``producers`` must cross through Spark; None if nothing."""
+    """Return the crossing of the paths out of ``producers``; None if none of them needs Spark."""
     entries: list[tuple[Entry, tuple[Field, ...]]] = []
     shared: dict[Entry, int] = {}
     stretches: list[SparkStretch] = []
@@ -87,7 +88,7 @@ def wide_schema(cross: Crossing) -> str:
 
 
 def wide_batches(cross: Crossing, messages: Sequence[Message], router: Router) -> Iterator[pa.RecordBatch]:
-    """A finished task's messages, and the rows that Spark must see, in the wide schema."""
+    """Yield a finished task's messages, and its rows for Spark, in the wide schema."""
     schemas = [change_schema(fields) for _, fields in cross.entries]
     structs = [pa.struct(list(schema)) for schema in schemas]
 
@@ -160,7 +161,7 @@ def _packer(
 
 
 def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Calls functions of the user's on rows that are on their way from one of Spark's expressions to another."""
+    """Call users' functions on rows between two of Spark's expressions."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = ["__owner", "__channel", "__buffer", *(name for name, _ in one.columns)]
@@ -184,7 +185,7 @@ def _caller(one: Round) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
 
 
 def _called(rows: pa.StructArray, steps: Sequence[NativeStep]) -> pa.StructArray:
-    """The steps' calls on the rows that are there; the others stay NULL."""
+    """Run the steps on the rows that are not NULL; NULL rows stay NULL."""
     there = np.asarray(rows.is_valid())
     table = _flattened(rows.filter(pa.array(there)))
     for step in steps:
@@ -202,7 +203,8 @@ def _flattened(rows: pa.StructArray) -> pa.Table:
 
 
 def utc(column: pa.Array) -> pa.Array:
-    """Spark hands timestamps over in the session's time zone; the instant is what counts."""
+    """Return the column with its timestamps labelled UTC. Spark labels them with the session's time zone; instants are
+    equal."""
     kind = _in_utc(column.type)
     return column if kind == column.type else column.cast(kind)
 
@@ -232,7 +234,7 @@ def _pack(messages: Sequence[Message]) -> Iterator[pa.RecordBatch]:
 
 
 def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -> DataFrame:
-    """A source's DataFrame as wide rows with that one producer."""
+    """Return a source's DataFrame as wide rows, with the source as the only producer."""
     columns = [
         f"CAST({quoted(field.name)} AS {ddl_type(field.type)}) AS c{index}" for index, field in enumerate(fields)
     ]
@@ -246,7 +248,7 @@ def frame_of_source(frame: DataFrame, fields: Sequence[Field], retracts: bool) -
 def wide_rows(
     source: str, program: Any, cross: Crossing
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For a source that Spark reads: route its rows along all paths, those that cross included."""
+    """For a source that Spark reads: route its rows along all paths, and give the rows that must cross to Spark."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         report = TaskReport(0, 0)
@@ -287,6 +289,6 @@ def send_rows(source: str, program: Any) -> Callable[[Iterator[pa.RecordBatch]],
 
 
 def to_frame(spark: SparkSession, rdd: RDD[Message]) -> DataFrame:
-    """Messages as a DataFrame, for a stage whose rows cross through Spark."""
+    """Return messages as a DataFrame, for a stage whose rows cross through Spark."""
     flat = rdd.map(lambda message: (message[0], message[1][0], message[1][1]))
     return spark.createDataFrame(flat, MESSAGE, verifySchema=False)

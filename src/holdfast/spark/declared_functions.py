@@ -1,4 +1,4 @@
-"""A function of the user's, declared by name: what SQL needs to know of it."""
+"""A user's function, declared by name: what SQL needs to know to call it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.spark.pickled_functions import pickled
 
 
 def user_function(name: str, function: Callable[..., Any], returns: str | None) -> nodes.UserFunction:
-    """What `Flow.udf` was given, checked."""
+    """Check the arguments of `Flow.udf`, and return the function. Raises `DeclarationError`."""
     subject = f"udf {name!r}"
     if not isinstance(name, str) or not name.isidentifier():
         raise DeclarationError(f"{subject}: the name must be one that SQL can call, such as 'geocode'")
@@ -24,7 +24,8 @@ def user_function(name: str, function: Callable[..., Any], returns: str | None) 
 
 
 def described(subject: str, name: str, found: Described, returns: str | None = None) -> nodes.UserFunction:
-    """A function of which it is known how it is called; ``returns``: what else was said that it returns."""
+    """Return a function whose style of call is known. ``returns``: a declared return type, which must equal the
+    function's own, if it has one. Raises `DeclarationError`."""
     if found.style is None:
         raise DeclarationError(f"{subject}: expected a function of one row, found one of groups or batches", name=name)
     given = [parse_type(each, subject=subject) for each in (returns, found.returns) if each is not None]

@@ -1,14 +1,14 @@
-"""Executors that Spark decommissions hand over what they keep before they go.
+"""Executors that Spark decommissions hand over their layers before they end.
 
-Spark gives an executor that is being decommissioned no more tasks, and the executor ends when it has none: layers of
-its host that are in no copy yet would be lost. So whoever watches sees that a host's executors are all to go, asks
-Spark's scheduler to give them tasks a little longer, has others take over what the host keeps (``flow.drain``), and
-lets Spark go on then. An executor looks for the first time after a pause whether it has nothing to do
-(``spark.test.executor.decommission.initial.sleep.millis``, a second unless Holdfast's settings are used): that is the
-time that there is. If it is too short, the member is lost as any other, and what no copy has is computed again.
+Spark gives no more tasks to an executor that is being decommissioned, and the executor ends when it has none: layers of
+its host that are in no copy yet would be lost. So the watch notices when all executors of a host are being
+decommissioned, makes Spark's scheduler give them tasks a little longer, has other members take over the host's layers
+(``flow.drain``), and then lets Spark continue. There is limited time for it: an executor first checks whether it is
+idle after a pause (``spark.test.executor.decommission.initial.sleep.millis``, a second unless Holdfast's settings are
+used). If that is too short, the member is lost like any other, and layers without a copy are computed again.
 
-Spark tells no listener of it. What is asked and changed here are the maps by which `TaskSchedulerImpl` and
-`CoarseGrainedSchedulerBackend` know who is to go.
+Spark reports a decommission to no listener. So this file reads and changes the maps in which `TaskSchedulerImpl` and
+`CoarseGrainedSchedulerBackend` keep the executors being decommissioned.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LOG = logger("holdfast.membership")
 
 _ENABLED = "spark.decommission.enabled"
 _PAUSE = 0.2
-"""Seconds between two looks. An epoch's tasks wait so long if their member is to go."""
+"""Seconds between two checks. The tasks of an epoch may wait this long if their member is being decommissioned."""
 
 
 class Decommissioning:
-    """What Spark's scheduler knows of executors that are to go."""
+    """The state in Spark's scheduler of executors that are being decommissioned."""
 
     def __init__(self, context: SparkContext) -> None:
         scala: Any = context._jsc.sc()
@@ -40,37 +40,38 @@ class Decommissioning:
         self._held: dict[str, Any] = {}
 
     def is_pending(self, executor: str) -> bool:
-        """Whether an executor is to go."""
+        """Whether an executor is being decommissioned."""
         return bool(self._scheduler.isExecutorDecommissioned(executor))
 
     def hold(self, executor: str) -> None:
-        """Have an executor that is to go be given tasks, until `release`."""
+        """Make Spark give tasks to an executor that is being decommissioned, until `release`."""
         said = self._backend.executorsPendingDecommission().remove(executor)
         if said.isDefined():
             self._held[executor] = said.get()
             self._backend.reviveOffers()
 
     def release(self, executor: str) -> None:
-        """Let an executor go."""
+        """Let the decommission of an executor continue."""
         said = self._held.pop(executor, None)
         if said is not None and self._backend.getExecutorIds().contains(executor):
             self._backend.executorsPendingDecommission().put(executor, said)
 
 
 class DecommissionWatch:
-    """Looks, while a flow is open, for members whose executors are all to go, and has them hand over what they keep."""
+    """While a flow is open, finds members whose executors are all being decommissioned, and has them hand over their
+    layers."""
 
     def __init__(
         self, context: SparkContext, placement: Callable[[], PlacedWork | None], hand_over: Callable[[str], object]
     ) -> None:
-        """``placement``: who is where now; ``hand_over``: called with each such member, once, in a thread of its
-        own."""
+        """``placement``: returns the present members and executors. ``hand_over``: called once with each such member,
+        in a thread of its own."""
         self._spark = Decommissioning(context)
         self._placement = placement
         self._hand_over = hand_over
         self._closing = threading.Event()
         self._going: dict[str, frozenset[str]] = {}
-        """Member → its executors when it was found to go."""
+        """Member → its executors when their decommission was noticed."""
 
         self._thread = InheritableThread(target=self._watch, daemon=True, name="holdfast-decommissioning")
         self._thread.start()
@@ -81,14 +82,14 @@ class DecommissionWatch:
         return bool(context.getConf().get(_ENABLED, "false") == "true")
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the watch."""
         self._closing.set()
 
     def _watch(self) -> None:
         while not self._closing.wait(_PAUSE):
             try:
                 self._look()
-            except Py4JError as error:  # the session has ended, or this Spark keeps it in another way
+            except Py4JError as error:  # the session has ended, or this version of Spark has other maps
                 if not self._closing.is_set():
                     _LOG.warning("executors that Spark decommissions are not seen any more: %s", error)
                 return
@@ -110,7 +111,7 @@ class DecommissionWatch:
         try:
             self._hand_over(member)
         except HoldfastError as error:
-            # It is lost then as any other; the flow recovers from that.
+            # The member will be lost like any other, and the flow recovers from that.
             _LOG.warning("member %s could not hand over what it keeps: %s", member, error, extra={"member": member})
         finally:
             for executor in executors:

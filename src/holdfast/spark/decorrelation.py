@@ -1,15 +1,14 @@
-"""Subqueries to joins, by Spark's own rules.
+"""Subqueries turned into joins, by Spark's own rules.
 
-Spark's optimiser applies these rules to a plan and to the plans of its subqueries, of which some stay what they are: a
-subquery that refers to nothing outside of it is an expression still. `decorrelated` does so too, in the same order:
-what a subquery says of the enclosing query is pulled out of it, then the subqueries inside it are rewritten, then it
-becomes a join itself.
+Spark's optimiser applies these rules to a plan and to the plans of its subqueries. A subquery that refers to nothing
+outside itself stays an expression. `decorrelated` does the same in the same order: conditions of a subquery on the
+enclosing query are pulled out of it, then the subqueries inside it are rewritten, then it becomes a join itself.
 
-The rules look at nothing but the plan: not at statistics, nor at whether an input is empty, so that a view's plan is
-the same whatever its inputs hold.
+The rules look only at the plan, not at statistics, nor at whether an input is empty. So a view's plan is the same
+whatever its inputs hold.
 
-NOT is moved inwards first where there is IN below it, as Spark does: ``NOT (a OR x IN (S))`` asks for ``x NOT IN (S)``,
-which is another question where something is NULL.
+If a NOT has an IN below it, NOT is moved inwards first, as Spark does: ``NOT (a OR x IN (S))`` becomes ``x NOT IN
+(S)``, which has another answer where something is NULL.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _INWARDS = "optimizer.BooleanSimplification"
 
 
 def decorrelated(session: SparkSession, plan: Any) -> Any:
-    """An analysed plan whose correlated subqueries are joins."""
+    """Return the analysed plan with its correlated subqueries turned into joins."""
     rules = _Rules(session)
     return rules.applied(rules.inlined(plan))
 
@@ -43,14 +42,16 @@ class _Rules:
         self._subquery = self._pattern("PLAN_EXPRESSION")
 
     def inlined(self, plan: Any) -> Any:
-        """The plan, if a correlated subquery in it has a WITH of its own, with the definitions of the statement written
-        out where they are used: the rules pull no condition out of a definition."""
+        """If a correlated subquery of the plan has a WITH of its own, return the plan with the statement's definitions
+        inlined where they are used, because the rules pull no condition out of a definition. Otherwise return it
+        unchanged."""
         if not plan.containsPattern(self._subquery) or not self._has_with(plan, False):
             return plan
         return jvm_class(self._session, f"{CATALYST}.optimizer.InlineCTE")(False, False, False).apply(plan)
 
     def _has_with(self, plan: Any, correlated: bool) -> bool:
-        """Whether a correlated subquery below here, which this is if ``correlated``, defines something by WITH."""
+        """Whether a correlated subquery in ``plan`` has a WITH. ``correlated``: ``plan`` itself is in a correlated
+        subquery."""
         if not plan.containsPattern(self._pattern("CTE")):
             return False
         if correlated and plan.nodeName() == "WithCTE":
@@ -84,7 +85,7 @@ class _Rules:
         return kept(self._session, f"pattern {name}", lambda: getattr(patterns, name)())
 
     def _inside(self, plan: Any) -> Any:
-        """The plan with the plans of its subqueries rewritten."""
+        """Return the plan with the plans of its subqueries rewritten."""
         if not plan.containsPattern(self._subquery):
             return plan
         plan = plan.withNewChildren(self._sequence([self._inside(child) for child in _each(plan.children())]))
@@ -108,7 +109,7 @@ def _each(sequence: Any) -> list[Any]:
 
 
 class _Function:
-    """A Scala function."""
+    """A Scala function that calls a Python function."""
 
     def __init__(self, function: Any) -> None:
         self._function = function

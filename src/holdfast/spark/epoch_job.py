@@ -4,9 +4,11 @@
 
 The exchange moves messages ``(partition, (channel, buffer))``; a partition is a range of key hashes. All operators of a
 stage run in one task per partition, so a job has as many exchanges as the dataflow has stages, however many operators.
-An epoch that is as small as the one before it was is a single task instead (`task.single_task`), unless rows must cross
-through Spark on their way: if it can be had, one that stays (`resident_task`), and no job at all.
-The RDDs are built anew each epoch (an RDD that ran has its exchange behind it); the program is broadcast once.
+
+If the last epoch was small, the next one runs as a single task (`task.single_task`), unless its rows must cross through
+Spark. If a resident task is free (`resident_task`), it runs that single task, and no job is needed.
+
+RDDs are built anew each epoch, because an RDD that ran keeps the output of its exchange. The program is broadcast once.
 """
 
 from __future__ import annotations
@@ -68,14 +70,14 @@ from holdfast.task.single_task import SMALL, weight
 from holdfast.task.stage import EpochSpec, TaskReport, reports_of
 
 EPOCHS = "holdfast-epochs"
-"""The group of the jobs of epochs, by which they can be cancelled."""
+"""The job group of epochs, by which they can be cancelled."""
 
 _ITEM = "name string, part binary"
 _ONLY = "HOLDFAST_PATH"
-"""Environment: the one way in which small epochs are run (``resident``, ``task`` or ``stages``), for tests."""
+"""Environment variable, for tests: the only path for small epochs (``resident``, ``task`` or ``stages``)."""
 
 _WARMING = 5.0
-"""So many seconds whoever warms up waits for the task that stays."""
+"""Seconds that a warm-up waits for the resident task."""
 
 
 class EpochJob:
@@ -91,8 +93,9 @@ class EpochJob:
         heals: bool = True,
         copies: tuple[Location, ...] = (),
     ) -> None:
-        """With a ``placement`` each partition's tasks run on the member that has its layers. ``heals``: when one is
-        lost, the error says that it can be made up for. ``copies``: where a task on another member finds layers."""
+        """``placement``: where members have directories of their own, it runs each partition's tasks on the partition's
+        owner. ``heals``: whether the flow can recover from a lost member by itself; the error says so. ``copies``: the
+        locations from which a task on another member fetches layers."""
         self._heals = heals
         self._copies: Copies = None if placement is None else spark.sparkContext.broadcast(copies)
         self._spark = spark
@@ -113,17 +116,17 @@ class EpochJob:
         self._crosses = any(path.catalyst for path in flow.paths)
         self._loops = LoopJobs(spark.sparkContext, program, self._broadcast)
         self._exchanged: dict[int, RDD[Message]] = {}
-        """Stage → what was exchanged before it, of the epoch at hand."""
+        """Stage → the exchanged RDD that it reads, in the present epoch."""
 
         self._size: int | None = None
-        """How large the last epoch was (`weight`); None before the first."""
+        """The size of the last epoch (`weight`); None before the first."""
 
         self._resident = resident_of(spark.sparkContext) if self._may_be_together else None
         self._key = program_key()
 
     def over(self, partitions: int, placement: PlacedWork | None) -> EpochJob:
-        """The same job for another number of partitions. All that does not depend on that is shared: the program, where
-        it was sent, the crossings that were planned, and how large epochs are; so the next epoch is as fast as ever."""
+        """Return the same job for another number of partitions. Everything else is shared: the program and its
+        broadcast, the planned crossings, the size of the last epoch. So the next epoch is not slower."""
         other = copy(self)
         other._partitions, other._placement = partitions, placement
         return other
@@ -137,7 +140,8 @@ class EpochJob:
         return Prepared(self._spark, build)
 
     def run(self, epoch: EpochSpec, work: Sequence[Work], subject: str) -> Outcome:
-        """Run an epoch to its end. Raises the user's error, if there is one; then nothing of the epoch counts."""
+        """Run an epoch to its end. If a row or a user's function fails, raises that error, and nothing of the epoch
+        counts."""
         started = time.perf_counter()
         self._blame.sources = frozenset(one.name for one in work)
         messages: list[Message] | None = None
@@ -155,7 +159,7 @@ class EpochJob:
                 try:
                     messages = self._collected(self._whole(items), subject)
                 except TasksLost:
-                    self._size = None  # it may have been too much for one task; the next attempt takes several
+                    self._size = None  # it may have been too much for one task; the next attempt uses several
                     raise
         if messages is None or messages == [ENOUGH]:
             with self._announced(subject):
@@ -171,8 +175,8 @@ class EpochJob:
     def _in_stages(
         self, epoch: EpochSpec, rdd: RDD[Message], senders: int, subject: str
     ) -> tuple[EpochPath, tuple[TaskReport, ...]]:
-        """Run the stages. When a loop's next round is too large for its task, rounds are run as jobs, and the stages
-        from the loop's on again: what was exchanged before it is still there."""
+        """Run the stages. If a loop's next round is too large for its task, run rounds as jobs, and then the stages
+        again from the loop's stage on: what was exchanged before that stage still exists."""
         path: EpochPath = "stages"
         given = epoch
         make_scratch(given)
@@ -191,24 +195,24 @@ class EpochJob:
             remove_scratch(given)
 
     def _small_items(self, epoch: EpochSpec, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
-        """The parts to read in one task; None if the epoch is not one for a single task. It is taken to be like the
-        last one. Replays are few, and write what they are told to."""
+        """Return the parts to read, if the epoch may run as a single task; else None. The epoch is assumed to be as
+        large as the last one. Replays always run in stages: they are rare, and write only selected layers."""
         usual = epoch.first == epoch.number and epoch.run is None and epoch.write is None
         small = self._may_stay or self._allowed("task", SMALL)
         return self._items(work) if usual and self._may_be_together and small else None
 
     def _allowed(self, path: str, limit: int) -> bool:
-        """Whether an epoch like the last one may take this path."""
+        """Whether an epoch of the last one's size may take this path."""
         return os.environ.get(_ONLY, path) == path and self._size is not None and self._size <= limit
 
     @property
     def _may_stay(self) -> bool:
-        # A task that is given up on may live on. What it was told from outside must not be written then.
+        # A resident task that was given up may still be running, and must not write other answers of outside functions.
         stays = self._resident is not None and not any(each.spec.asks for each in self._program.operators)
         return stays and self._resident is not None and self._allowed("resident", self._resident.limit)
 
     def _stayed(self, epoch: EpochSpec, items: list[tuple[str, bytes]]) -> list[Message] | None:
-        """What the task that stays answers; None if a job is needed."""
+        """Return the resident task's messages, or [`ENOUGH`] if there are too many rows; None if a job is needed."""
         if self._resident is None or not self._may_stay:
             return None
         told = replace(epoch, owners=(), copies=(), senders=0)
@@ -220,7 +224,7 @@ class EpochJob:
         return self._placement is None and not self._crosses
 
     def _items(self, work: Sequence[Work]) -> list[tuple[str, bytes]] | None:
-        """The parts that an epoch reads; None if its rows come from where only Spark reads."""
+        """Return the parts that an epoch reads; None if one of its sources can be read by Spark only."""
         items: list[tuple[str, bytes]] = []
         for one in work:
             for offer in one.offers:
@@ -233,9 +237,11 @@ class EpochJob:
         return self._spark.sparkContext.parallelize([items], 1).mapPartitions(whole_task(self._broadcast))
 
     def warm_up(self, epoch: EpochSpec, sources: Sequence[str], subject: str) -> None:
-        """Run an epoch over nothing, as if these sources had something: what it needs is planned and loaded then."""
+        """Run an epoch without rows, as if these sources had input, so that its crossings are planned and its code is
+        loaded."""
         with self._announced(subject):
-            # Whichever sources have something in an epoch, the crossing of just those is the one that is used.
+            # A crossing is planned per set of sources that have input. Likely sets are all sources, and each source
+            # alone.
             likely = {tuple(sorted(sources)), *((name,) for name in sources)}
             for names in [(), *(some for some in sorted(likely) if self._reader(some) is not None)]:
                 owners = self._owners()
@@ -249,7 +255,7 @@ class EpochJob:
             if self._resident is not None and self._resident.wait(_WARMING):
                 self._stayed(epoch, [])
             if self._size is None:
-                self._size = 0  # who warms up wants the first epoch fast; if it is large after all, little is lost
+                self._size = 0  # the first epoch is tried as a small one; if it is large after all, little is lost
 
     def _collected(self, rdd: RDD[Message], subject: str) -> list[Message]:
         losses = self._placement.losses if self._placement is not None else 0
@@ -270,7 +276,7 @@ class EpochJob:
             raise
 
     def _announced(self, subject: str) -> AbstractContextManager[None]:
-        """The jobs of the block are an epoch's."""
+        """Mark the jobs that the block starts as an epoch's."""
         return own_jobs(self._spark.sparkContext, "epoch", subject, EPOCHS)
 
     def _tell(self, epoch: EpochSpec, senders: int = 0) -> None:
@@ -280,20 +286,20 @@ class EpochJob:
         return self._placement.owners() if self._placement is not None else ()
 
     def plan(self, work: Sequence[Work], partitions: int | None = None) -> tuple[RDD[Message], int]:
-        """The job's RDD, and how many tasks read the sources."""
+        """Return the job's RDD, and the number of tasks that read the sources."""
         partitions = partitions or self._partitions
         owners = self._owners()
         read = self._source_stage(work, owners)
         return self._after(read, partitions, owners), read.getNumPartitions()
 
     def _after(self, rdd: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
-        """The stages after the first."""
+        """The stages after stage 0."""
         if not self._program.stages:
             return rdd
         return self._from(1, rdd.partitionBy(partitions, own_partition), partitions, owners)
 
     def _from(self, first: int, exchanged: RDD[Message], partitions: int, owners: tuple[str, ...]) -> RDD[Message]:
-        """The stages from one on, over what was exchanged before it."""
+        """The stages from ``first`` on, over the messages exchanged before it."""
         for stage in range(first, self._program.stages + 1):
             self._exchanged[stage] = exchanged
             if stage in self._crossings:
@@ -332,7 +338,7 @@ class EpochJob:
     def _specs(
         self, items: list[tuple[str, bytes]], kept: Sequence[int | None], owners: tuple[str, ...]
     ) -> RDD[tuple[str, bytes]]:
-        """The parts to read, for tasks to take; those that are read from the log, where it is."""
+        """The parts to read, one item each. Parts of the flow's own log are read on the member that keeps them."""
         context = self._spark.sparkContext
         if self._placement is None or all(low is None for low in kept):
             return context.parallelize(items, max(1, min(len(items), 4 * context.defaultParallelism)))
@@ -343,7 +349,7 @@ class EpochJob:
         return located(context, placed).map(where_it_belongs)
 
     def _reader(self, names: tuple[str, ...]) -> Prepared | None:
-        """The crossing of stage 0 when these sources are read by tasks; None if nothing crosses."""
+        """The prepared crossing of stage 0 if tasks read these sources; None if nothing crosses."""
         if names not in self._reading:
             cross = crossing(self._flow, self._program, names)
             self._reading[names] = (

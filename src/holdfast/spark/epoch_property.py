@@ -1,7 +1,7 @@
-"""How tasks are told of the epoch: by a property of the job, so that what is sent to them never changes.
+"""The epoch of a task, sent as a property of the job, so that the functions sent to tasks never change.
 
-Properties of jobs are written to Spark's event log and shown by its web page. The log's locations may have credentials
-in them, so they are no part of the property: tasks have them from a broadcast, which Spark shows to nobody.
+Spark writes properties of jobs to its event log and shows them on its web page. The log's locations may contain
+credentials, so they are not in the property: tasks get them from a broadcast, which Spark does not show.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from holdfast.task.stage import EpochSpec
 _PROPERTY = "holdfast.epoch"
 
 Copies: TypeAlias = "Broadcast[tuple[Location, ...]] | None"
-"""The log's locations, for tasks; None where no task asks them."""
+"""The log's locations, for tasks; None where no task needs them."""
 
 
 def tell(context: SparkContext, epoch: EpochSpec) -> None:
-    """The jobs that this thread starts next are of ``epoch``."""
+    """Set the epoch of the jobs that this thread starts next."""
     told = replace(epoch, copies=()), bool(epoch.copies)
     context.setLocalProperty(_PROPERTY, base64.b64encode(cloudpickle.dumps(told)).decode())
 
 
 def current_epoch(copies: Copies = None) -> EpochSpec:
-    """In a task: the epoch it belongs to, with the log's locations if it has any and ``copies`` brings them."""
+    """In a task: return its epoch, with the log's locations if the epoch has any and ``copies`` is given."""
     task = TaskContext.get()
     told = task.getLocalProperty(_PROPERTY) if task is not None else None
     if told is None:
@@ -40,6 +40,6 @@ def current_epoch(copies: Copies = None) -> EpochSpec:
 
 
 def current_partition() -> int:
-    """In a task: its partition."""
+    """In a task: return its partition."""
     task = TaskContext.get()
     return task.partitionId() if task is not None else 0

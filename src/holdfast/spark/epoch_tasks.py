@@ -1,7 +1,7 @@
-"""What the tasks of an epoch's job run: functions that Spark sends to its workers.
+"""The functions that an epoch's job sends to Spark's workers.
 
-Each knows the program from a broadcast and its epoch from a property of the job (`epoch_property`), so that what is
-sent never changes from one epoch to the next.
+A task takes the program from a broadcast and its epoch from a property of the job (`epoch_property`), so the functions
+are the same in every epoch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from holdfast.trace.inner_loops import memory_kept
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 KEPT = 1 << 30
-"""So many free bytes a task of a loop keeps while it runs: it gets columns of the same sizes in every round."""
+"""Free bytes that a task with a loop keeps while it runs: it allocates columns of the same sizes in every round."""
 
 ENOUGH: Message = (0, (COUNT, b"enough"))
-"""What a task sends that has more to do than it was sent for."""
+"""The message of a single task that found more work than it should do."""
 
 
 def where_it_belongs(packed: bytes) -> tuple[str, bytes]:
@@ -100,7 +100,7 @@ def wide_stage_task(broadcast: Any, stage: int, cross: Crossing, copies: Copies)
 
 
 def _plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    # A row is a whole buffer of rows: there are few.
+    # Each row holds a whole buffer of rows, so there are few.
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 

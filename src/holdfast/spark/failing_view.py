@@ -1,9 +1,9 @@
-"""Which view it is in whose expressions Spark failed.
+"""Finds the view whose expression failed in Spark.
 
-All paths that cross through Spark go in one query, so that an error of Spark's says nothing of views. It says, of most
-expressions, where they stand in a text: of one that Holdfast wrote, the text names the path's channel
-(`stretches.failing_channel`); of one of Spark's own (`spark.spark_expressions`), the text is the user's. Where it says
-nothing, or the same expression occurs in several views, it is one of those that got rows.
+All paths that cross through Spark go in one query, so Spark's error names no view. But for most expressions it quotes
+where they stand in a text. For an expression that Holdfast wrote, the text names the path's channel
+(`stretches.failing_channel`); for an expression of Spark's own (`spark.spark_expressions`), it is the user's text. If
+the error quotes nothing, or several views have the same expression, the candidates are the views whose paths got rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class FailingView:
     def __init__(self, flow: Dataflow, program: Program) -> None:
         self._flow, self._program = flow, program
         self.sources: frozenset[str] | None = None
-        """The sources that the epoch at hand takes rows of; None: any."""
+        """The sources from which the present epoch takes rows. None: any."""
 
     def views(self, error: str) -> list[str]:
-        """The views that an error of Spark's, in its own words, can be about."""
+        """Return the views that an error of Spark, given as its text, can be about."""
         if (channel := failing_channel(error)) is not None:
             return [self._view(channel)]
         paths = list(self._crossing())
@@ -34,7 +34,7 @@ class FailingView:
         return list(dict.fromkeys(self._view(channel) for _, channel in about or paths))
 
     def _crossing(self) -> Iterator[tuple[Path, int]]:
-        """Paths on which rows of this epoch cross, with their channels."""
+        """Yield the paths on which rows of this epoch may cross through Spark, with their channels."""
         for producer, routes in self._program.routes.items():
             origins = {producer, *self._flow.ancestors({producer})}
             if self.sources is None or origins & self.sources:

@@ -1,9 +1,9 @@
-"""Errors that tasks meet, on their way to the user.
+"""Errors of tasks, translated for the user.
 
-An error of the data (a bad file, a row deleted twice) is a result like any other (`task/stage.py`): the task sends
-it to the driver and ends well, so that Spark neither retries what can only fail again nor buries it under traces. What
-Spark itself raises (an overflow in an expression, say) is translated here, and so is what the file system said to a
-task about the flow's own files: Spark may have tried it several times by then.
+An error of the data (a bad file, a row deleted twice) is an ordinary result (`task/stage.py`): the task sends it to the
+driver and ends normally, so that Spark neither retries what can only fail again nor buries it under traces. This file
+translates the errors that Spark itself raises (an overflow in an expression, for example), and the errors of the file
+system that a task met in the flow's own files. Spark may have tried such a task several times before.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from holdfast.foundation.os_errors import fix
 def translated(
     error: BaseException, subject: str, views: Callable[[str], list[str]] = lambda _: []
 ) -> HoldfastError | None:
-    """The user's error behind one that Spark raised; None if it is not the user's.
+    """Return the user's error behind an error of Spark; None if it is not the user's.
 
-    ``views`` finds the views that an error can be about in its text; ``subject`` says the rest.
+    ``views``: finds, in the text of an error, the views that it can be about. ``subject``: begins the message.
     """
     text = str(error)
     if (refused := _refused(text, subject)) is not None:
@@ -52,7 +52,7 @@ def translated(
 
 
 def lost(error: BaseException, subject: str) -> TasksLost | None:
-    """What Spark means by an error of a job whose tasks died, or that it cannot run any more; None if it is another."""
+    """Return `TasksLost` if Spark's error says that tasks died, or that Spark can run none any more; else None."""
     text = str(error)
     if isinstance(error, Py4JNetworkError | ConnectionError) or "Answer from Java side is empty" in text:
         return TasksLost(
@@ -93,7 +93,7 @@ _LACKING = re.compile(
     r"(?:Error from python worker:\s+(?P<python>\S+): .*?|cloudpickle\.loads\([^\n]*\n[ ^]*\nModuleNotFoundError: )"
     r"No module named '(?P<module>[\w.]+)'"
 )
-"""A worker that does not start, and one that cannot read what it is to run."""
+"""Matches the error of a worker that does not start, and of one that cannot load its function."""
 
 _DIED = (
     (r"Python worker exited unexpectedly|Python worker .*crashed", "the Python worker that ran a task died"),
@@ -107,7 +107,7 @@ _FROM = re.compile(r"(?:Failed to connect to|Connection to|Connecting to|from) /
 
 
 def not_exchanged(error: BaseException, subject: str) -> ExchangeFailed | None:
-    """The error behind one that Spark raised when it gave up an exchange between executors; None if it is another."""
+    """Return `ExchangeFailed` if Spark's error says that it gave up an exchange between executors; else None."""
     text = str(error)
     if not _NOT_FETCHED.search(text):
         return None
@@ -128,7 +128,8 @@ _SYSTEM = re.compile(
 
 
 def _refused(text: str, subject: str) -> LogError | None:
-    """An error of the file system that a task of ours met; None if it is another, or one that a user's function met."""
+    """Return `LogError` for an error of the file system in Holdfast's own code in a task; None for another error, or
+    one in a user's function."""
     found = list(_SYSTEM.finditer(text))
     if not found:
         return None
@@ -146,9 +147,9 @@ def _is_library(frame: str) -> bool:
 
 
 _STATES = ("0A", "21", "22", "23", "42", "54", "P0")
-"""The classes of SQLSTATE that speak of an expression and its values: a construct that is not supported, a cardinality,
-a value, a constraint (a key twice in a map), an argument (a pattern for dates), a limit, an error that was raised on
-purpose. The others speak of Spark, of its storage, or of Python functions."""
+"""The classes of SQLSTATE for errors of an expression and its values: an unsupported construct, a cardinality, a value,
+a constraint (a key twice in a map), an argument (a pattern for dates), a limit, an error raised on purpose. The other
+classes are about Spark, its storage, or Python functions."""
 
 _EVALUATION = (
     "ARITHMETIC_OVERFLOW",
@@ -172,4 +173,4 @@ _EVALUATION = (
     "INVALID_FRACTION_OF_SECOND",
     "DATETIME_FIELD_OUT_OF_BOUNDS",
 )
-"""Conditions of such errors that come without a SQLSTATE, or with one of another class."""
+"""Error conditions of expressions that come without a SQLSTATE, or with one of another class."""

@@ -1,8 +1,8 @@
-"""The first seconds of a local session, spent side by side.
+"""The first seconds of a local session, used in parallel.
 
 The JVM takes seconds to start, and this process waits for it: meanwhile a thread imports what a flow needs. Then the
-JVM analyses the first views, which do not need Spark's daemon of Python workers: a job that does nothing has it started
-meanwhile, so that the first epoch finds it there.
+JVM analyses the first views, which needs no Python workers: meanwhile a job that does nothing makes Spark start its
+daemon of workers, so that it is ready for the first epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEEDED = (
 
 @contextmanager
 def importing_meanwhile() -> Iterator[None]:
-    """Import what a flow needs while something else goes on. It is imported when this ends."""
+    """Import what a flow needs while the block runs. The imports are complete when the block ends."""
     loading = threading.Thread(target=_load, name="holdfast-imports", daemon=True)
     loading.start()
     try:
@@ -37,17 +37,17 @@ def importing_meanwhile() -> Iterator[None]:
 
 def _load() -> None:
     for module in _NEEDED:
-        with suppress(Exception):  # whoever needs it imports it again, and is told
+        with suppress(Exception):  # the code that needs the module imports it again, and raises
             import_module(module)
 
 
 def start_workers(session: SparkSession) -> None:
-    """Have Spark start its Python workers. Nobody waits for that."""
+    """Make Spark start its Python workers, without waiting for it."""
     threading.Thread(target=_run_nothing, args=(session,), name="holdfast-first-job", daemon=True).start()
 
 
 def _run_nothing(session: SparkSession) -> None:
     with suppress(Exception):  # the session may be stopped by now
-        # A lambda: a function with a name would have workers import this module, and with it all of pyspark.sql, which
-        # they would then collect garbage over after every task.
+        # A lambda, because for a named function workers would import this module and all of pyspark.sql, which the
+        # garbage collector would then walk through after every task.
         session.sparkContext.parallelize([0], 1).mapPartitions(lambda items: items).count()

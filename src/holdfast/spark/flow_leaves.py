@@ -1,13 +1,13 @@
-"""A collection of a flow as a table of Spark's: each query over it reads the collection as it is when Spark plans it.
+"""A collection of a flow as a Spark table: each query over it reads the collection as it is when Spark plans the query.
 
 Spark asks a table for its rows on the driver, whenever it plans a query (`V1Scan.toV1TableScan`). The answer is an RDD
-that Python makes then, of the layers as of one epoch, so a plan never changes its mind: adaptive execution, which plans
-again, gets the same RDD. The next query has a new plan. The tables of one query must agree on the epoch: Spark
-optimises a query under a tracker of its own, so whoever asks under the same tracker is the same query, and has the same
-number.
+that Python makes then, of the layers as of one epoch. A plan keeps its RDD: adaptive execution, which plans again, gets
+the same one. The next query has a new plan. All tables of one query must be read as of the same epoch. Spark optimises
+each query under a tracker of its own, so requests under the same tracker belong to the same query and get the same
+query number.
 
-`_SOURCE` is compiled by the compiler that Spark has for its own generated code. It runs in the driver's JVM alone:
-classes that Spark calls while it plans cannot be written in Python where they are not interfaces.
+`_SOURCE` is compiled by the compiler that Spark has for its own generated code. It runs in the driver's JVM only. It is
+Java because Spark calls these classes while it plans, and py4j can implement interfaces but not classes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ public class Leaf implements Table, SupportsRead {
 """
 
 Read = Callable[[str, Sequence[Field], int], DataFrame]
-"""The rows of a collection: its name, the columns that are wanted (with their types), the number of the query."""
+"""Read a collection: (its name, the wanted columns with their types, the number of the query) → its rows."""
 
 
 class FlowLeaves:
@@ -149,22 +149,24 @@ class FlowLeaves:
         self.session, self._read = session, read
         ensure_callback_server_started(session.sparkContext._gateway)
         self.first: Any = leaf(session).reading(_Reading(self))
-        """A leaf that stands for no collection yet."""
+        """A leaf without a collection, from which the others are made."""
 
         pinned = isinstance(session.sparkContext._gateway, ClientServer)
         self._threads: Any = jvm_class(session, "java.lang.Thread") if pinned else None
         self._callers: dict[int, int] = {}
-        """The JVM's thread → the thread of Python for which it is at work."""
+        """JVM thread → the Python thread for which it works."""
 
         self._failed: dict[int, BaseException] = {}
-        """Thread of Python → why what it wants to read could not be read."""
+        """Python thread → the error that its read met."""
 
     def plan(self, name: str, fields: Sequence[Field], prefix: str) -> Any:
-        """A plan of Spark's that reads the collection, under its name; below that, with ``prefix`` before it."""
+        """Return Spark's plan of the collection, aliased to its name; below that alias is another, ``prefix`` +
+        name."""
         return self.first.plan(name, ddl(fields), prefix)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a method of the JVM's that may read collections. What goes wrong in Python then is raised as it is."""
+        """Call a method of the JVM that may read collections. An error that Python met while reading is raised
+        unchanged."""
         me = threading.get_ident()
         thread = self._own_thread()
         if thread is not None:
@@ -181,11 +183,11 @@ class FlowLeaves:
                 self._callers.pop(thread, None)
 
     def _own_thread(self) -> int | None:
-        """The thread of the JVM that does what this one asks for; None if that is another one each time."""
+        """Return the JVM thread that serves this Python thread; None if there is no fixed one."""
         return int(self._threads.currentThread().getId()) if self._threads is not None else None
 
     def rows(self, name: str, schema: str, query: int, thread: int) -> Any:
-        """Called by Spark: the rows, as an RDD of its own rows."""
+        """Called by Spark. Return the rows as an RDD of Spark's internal rows."""
         wanted = StructType.fromJson(json.loads(schema))
         caller = self._callers.get(thread, threading.get_ident())
         try:
@@ -200,7 +202,7 @@ class FlowLeaves:
 
 
 class _Reading:
-    """A Scala function of (name, schema, query, thread) that gives an RDD."""
+    """A Scala function of (name, schema, query, thread) that returns an RDD."""
 
     def __init__(self, leaves: FlowLeaves) -> None:
         self._leaves = leaves
@@ -216,5 +218,5 @@ class _Reading:
 
 
 def leaf(session: SparkSession) -> Any:
-    """A leaf of no flow: what others are made of."""
+    """The compiled leaf class, without a flow or a collection."""
     return compiled(session, _CLASS, _SOURCE)

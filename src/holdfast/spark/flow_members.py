@@ -1,6 +1,6 @@
-"""The members of a flow: who wants to be told of them, and what a loss means.
+"""The members of a flow: the handlers to tell of them, and the consequence of a loss.
 
-A flow that nobody asks about its members does not listen for them.
+A flow listens to membership events only if a handler or its policy needs them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ H = TypeVar("H", bound=Handler)
 
 _AGAIN = 0.1
 _TIMES = 50
-"""A flow that a loss stops has its jobs cancelled every so many seconds, so often, or until it has stopped."""
+"""When a loss stops a flow, its jobs are cancelled every `_AGAIN` seconds, at most `_TIMES` times, until the flow has
+stopped."""
 
 
 class FlowMembers:
     """Watches the members of a flow's Spark application, if there is a reason to."""
 
     def __init__(self, flow: str, terminate: bool) -> None:
-        """``terminate``: a loss stops the flow."""
+        """``terminate``: whether a loss stops the flow."""
         self._flow = flow
         self._terminate = terminate
         self._handlers: list[Handler] = []
@@ -40,7 +41,7 @@ class FlowMembers:
         self._begun = False
         self._loss: Change | None = None
         self._told = threading.Event()
-        """Whether whoever runs the flow was told of the loss that stops it."""
+        """Set when the thread that runs the flow was told of the loss that stops it."""
 
     def add(self, handler: Handler) -> None:
         self._handlers.append(handler)
@@ -50,7 +51,7 @@ class FlowMembers:
             self._listen(self._spark)
 
     def start(self, spark: SparkSession, epoch: Callable[[], int]) -> None:
-        """The flow has a session now. Nothing is told before the first epoch, or `wait`."""
+        """Take the flow's session. Handlers are told nothing before the first epoch, or `wait`."""
         self._spark, self._epoch = spark, epoch
         if self._watch is None and (self._handlers or self._terminate):
             self._listen(spark)
@@ -75,8 +76,8 @@ class FlowMembers:
         self._loss, context = change, self._spark.sparkContext
 
         def cancel() -> None:
-            # Again and again: a job that begins just now would not be among those that are cancelled.
-            # Not for ever: if the flow is at rest, the jobs are those of others, who try again.
+            # Repeated, because a job that starts just after a cancel is missed by it. Bounded, because if the flow is
+            # at rest, the cancelled jobs are other flows', which try again.
             for _ in range(_TIMES):
                 if not self._told.is_set():
                     context.cancelJobGroup(EPOCHS)
@@ -85,14 +86,15 @@ class FlowMembers:
         threading.Thread(target=cancel, name="holdfast-terminating", daemon=True).start()
 
     def wait(self, least: int, timeout: float | None) -> None:
-        """Wait for so many members: they are the initial set."""
+        """Wait for at least ``least`` members, which become the initial set."""
         assert self._spark is not None  # the flow has started
         (self._watch or self._listen(self._spark)).wait(least, timeout)
         self._begun = True
 
     @contextmanager
     def watched(self, safe: Callable[[], int]) -> Iterator[None]:
-        """While an epoch runs: a loss that stops the flow, or a handler that raised, is what went wrong."""
+        """Around an epoch: raise the loss that stops the flow, or a handler's error, instead of the error that it
+        caused."""
         if not self._begun:
             self._begun = True
             if self._watch is not None:

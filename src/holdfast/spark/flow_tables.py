@@ -1,7 +1,7 @@
-"""A flow's collections as DataFrames: what is read when Spark runs one.
+"""A flow's collections as DataFrames: how Spark reads them when it runs a query.
 
-The tables of one query are read as of one epoch: the one that was asked for, or the last one when Spark asked for the
-first of them.
+All tables of one query are read as of one epoch: the epoch that the user gave, or the last one when Spark asked for the
+query's first table.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from holdfast.spark.flow_leaves import FlowLeaves
 
 _QUERIES = 1000
-"""So many queries at once may be between the first and the last of their tables."""
+"""Queries whose epoch is remembered, in case Spark asks for another of their tables."""
 
 
 class FlowTables:
     """The rows of a flow's collections, for Spark."""
 
     def __init__(self, flow: Flow, at: int | None = None) -> None:
-        """``at``: the epoch as of which they are read; None: the last."""
+        """``at``: the epoch as of which collections are read. None: the last."""
         self._at = at
-        # A DataFrame may outlive its flow, and must not keep it.
+        # A DataFrame may outlive its flow, and must not keep it alive.
         self._flow = weakref.ref(flow)
         self.mark = secrets.token_hex(4)
-        """By it a flow knows its own collections."""
+        """Marks the flow's own collections in plans."""
 
         self._epochs: OrderedDict[int, int] = OrderedDict()
         """Query → its epoch."""
@@ -49,7 +49,7 @@ class FlowTables:
             from holdfast.spark.flow_leaves import FlowLeaves
 
             flow = self._flow()
-            assert flow is not None  # it asks
+            assert flow is not None  # the flow itself called this
             self._leaves = FlowLeaves(flow._session(), self.rows)
         return self._leaves
 
@@ -90,7 +90,7 @@ class FlowTables:
             hidden = [field.name for field in kept.fields if field.name == DELETED.name not in known]
             wanted_too = [*columns, *hidden]
             frame = read_frame(spark, kept, as_of, engine.partitions, order, flow._placement, engine.lost, wanted_too)
-            # A source whose rows are ordered versions also keeps keys that are gone.
+            # A source whose rows are ordered versions also keeps the keys that were deleted.
             return frame.filter(f"NOT {hidden[0]}").select(*map(quoted, columns)) if hidden else frame
         if name not in engine.sources:
             raise _unread(name, "no view reads it, so nothing of it was taken")
@@ -102,7 +102,7 @@ class FlowTables:
 
 
 def _check_there(engine: Engine, name: str, at: int) -> None:
-    """`EpochUnavailable` if it cannot be said what was taken of a source up to an epoch."""
+    """Raise `EpochUnavailable` if the input taken from a source up to an epoch is not known."""
     history = engine.history
     if at > history.last:
         raise EpochUnavailable(

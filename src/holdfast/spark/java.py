@@ -1,4 +1,4 @@
-"""Why Spark did not start: mostly for want of a Java that it runs on."""
+"""Reasons why Spark did not start: usually there is no suitable Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DO = f"install Java {_LEAST} or newer (Debian and Ubuntu: apt-get install openj
 
 
 def not_started(error: Exception) -> SparkNotStarted:
-    """The reason, as far as it can be found out after the JVM did not come up."""
+    """Return the reason why the JVM did not start, as far as it can be found."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") if home is None else shutil.which(Path(home) / "bin" / "java")
     if java is None:

@@ -1,6 +1,7 @@
 """Classes and objects of the JVM, by name.
 
-py4j asks the JVM once for every part of a dotted name. What was found is kept for as long as the gateway is the same.
+py4j asks the JVM once for every part of a dotted name, so found objects are cached for as long as the gateway is the
+same.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from pyspark.sql import SparkSession
 CATALYST = "org.apache.spark.sql.catalyst"
 
 _found: dict[tuple[int, str], tuple[Any, Any]] = {}
-"""(Id of the gateway's view of the JVM, name) → that view, so that its id is nobody else's, and what was found."""
+"""(id of the gateway's JVM view, name) → (that view, the object). The view is kept so that no other object gets its
+id."""
 
 
 def jvm_class(session: SparkSession, name: str) -> Any:
-    """A class: call it to make an object, or take a static member of it."""
+    """Return a class: call it to make an object, or take a static member of it."""
     return _kept(session, name, lambda jvm: _walk(jvm, name))
 
 
 def scala_object(session: SparkSession, name: str) -> Any:
-    """A Scala object."""
+    """Return a Scala object."""
     return _kept(session, f"{name}$", lambda jvm: getattr(_walk(jvm, f"{name}$"), "MODULE$"))
 
 
 def java_class(session: SparkSession, name: str) -> Any:
-    """The ``java.lang.Class`` of that name."""
+    """Return the ``java.lang.Class`` of that name."""
     return _kept(session, f"class {name}", lambda jvm: _walk(jvm, "java.lang.Class").forName(name))
 
 
 def compiled(session: SparkSession, name: str, source: str, beside: Any = None) -> Any:
-    """An object of the Java class ``name``, whose ``source`` is compiled in the driver's JVM by the compiler that Spark
-    has for its own generated code. It may use the class of the object ``beside``, which was compiled before."""
+    """Compile the ``source`` of the Java class ``name`` in the driver's JVM, with the compiler that Spark has for its
+    own generated code. Return an object of it. The source may use the class of the object ``beside``, which was
+    compiled before."""
 
     def compile(jvm: Any) -> Any:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -48,7 +51,7 @@ def compiled(session: SparkSession, name: str, source: str, beside: Any = None) 
 
 
 def kept(session: SparkSession, name: str, find: Any) -> Any:
-    """What ``find`` gives, asked once: ``name`` stands for it."""
+    """Return the result of ``find``, which is called once per ``name``."""
     return _kept(session, f"kept {name}", lambda jvm: find())
 
 

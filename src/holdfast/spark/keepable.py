@@ -1,7 +1,7 @@
-"""What can be kept: checks of a view's plan that its conversion does not make by itself.
+"""Checks of a view's plan, beyond those of its conversion, that it can be kept up to date.
 
-Every column of every node must be of a type that Holdfast can keep, groups must be by what can be compared, and a
-condition on the clock must be sure of the session's time zone.
+Every column of every node must have a type that Holdfast can keep, the keys of groups must be comparable, and a
+condition on the clock must be reliable in the session's time zone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.spark.time_zones import keeps_dates, keeps_days
 
 
 class Subject(NamedTuple):
-    """What is checked."""
+    """The collection whose plan is checked."""
 
     name: str
     kind: str
@@ -29,7 +29,8 @@ class Subject(NamedTuple):
 
 
 def check_keepable(name: str, plan: Node, session: SparkSession, kind: str = "view") -> None:
-    """Raise if a view, or another ``kind`` of collection, with this plan cannot be kept up to date."""
+    """Raise `TypeMismatch` or `Unsupported` if a collection with this plan, a view or another ``kind``, cannot be kept
+    up to date."""
     subject = Subject(name, kind)
     for node in reachable(plan):
         _check_types(subject, node)
@@ -50,7 +51,7 @@ def _check_types(subject: Subject, node: Node) -> None:
                 column=field.name,
                 near=near.replace("`", ""),
             ) from None
-        # Spark hands no such struct to anybody but itself.
+        # Spark itself cannot pass such a struct to Python.
         if (name := doubled_field(field.type)) is not None:
             construct = f"a struct with two fields called {name!r}"
             message = f"{subject}: {construct} is not supported: name one of them with AS"
@@ -58,7 +59,8 @@ def _check_types(subject: Subject, node: Node) -> None:
 
 
 def _check_maps(subject: Subject, node: Node) -> None:
-    """Equal maps may have their entries in another order; Spark sorts them first, Holdfast does not."""
+    """Refuse maps as keys: equal maps may differ in the order of entries. Spark sorts the entries first, Holdfast does
+    not."""
     for name in node.compared:
         kind = node.inputs[0].types[name]
         if "map<" in kind:
@@ -71,7 +73,7 @@ def _check_maps(subject: Subject, node: Node) -> None:
 
 
 def _check_zone(subject: Subject, calendar: str, session: SparkSession) -> None:
-    """When a condition on the clock holds is computed from rows; that must be right in the session's time zone."""
+    """Refuse a condition on the clock whose moments, computed from rows, would be wrong in the session's time zone."""
     zone = session.conf.get("spark.sql.session.timeZone") or ""
     if calendar == "fixed" and not keeps_days(session, zone):
         construct, advice = (

@@ -1,8 +1,9 @@
-"""Lateral subqueries that make rows of one row: ``FROM t, LATERAL explode(t.xs)``, ``LATERAL (SELECT t.a + 1 AS b)``.
+"""Lateral subqueries that compute from one row: ``FROM t, LATERAL explode(t.xs)``, ``LATERAL (SELECT t.a + 1 AS b)``.
 
-Spark turns a lateral subquery into a join with the distinct values of what it refers to. One that reads nothing but
-the row it stands beside (its leaf is a single empty row) needs no join: with the row itself in the place of that leaf,
-it is a projection, a filter or a generator. So its arguments may be of a type that no join goes by, as a variant.
+Spark turns a lateral subquery into a join with the distinct values of the columns that it refers to. A subquery that
+reads nothing but the outer row (its leaf is a single empty row) needs no join: with the outer row in the place of that
+leaf, it is a projection, a filter or a generator. So its arguments may be of a type that cannot be a join key, such as
+a variant.
 
 Uses Spark's internals, through py4j: `LateralJoin`, `Generate`, `OuterReference`.
 """
@@ -17,7 +18,7 @@ from holdfast.spark.jvm import CATALYST, jvm_class, kept
 
 
 def without_laterals(session: SparkSession, plan: Any) -> Any:
-    """The plan with such subqueries in the place of their joins."""
+    """Return the plan with the lateral joins of such subqueries replaced."""
     patterns = jvm_class(session, f"{CATALYST}.trees.TreePattern")
     pattern = kept(session, "pattern LATERAL_JOIN", patterns.LATERAL_JOIN)
     return _Laterals(session.sparkContext._jvm).replaced(plan) if plan.containsPattern(pattern) else plan
@@ -40,7 +41,7 @@ class _Laterals:
         return plan if found is None else found
 
     def _beside(self, join: Any) -> Any | None:
-        """The rows of the left side with what the subquery makes of each; None if it needs a join."""
+        """Return a plan of the left rows extended with the subquery's columns; None if the subquery needs a join."""
         outer = _kind(join.joinType()) == "LeftOuter$"
         referred = join.right().outerAttrs()
         for place in range(referred.size()):
@@ -55,7 +56,8 @@ class _Laterals:
             plan = plan.children().apply(0)
         if not outer and _kind(join.joinType()) not in ("Inner$", "Cross$"):
             return None
-        # A row of which nothing is made must stay: only a generator alone says which.
+        # An outer join keeps a left row for which the subquery makes no row. Only a plan of a single generator can do
+        # so.
         condition = join.condition().get() if join.condition().isDefined() else None
         if condition is not None and str(condition.toString()) == "true":
             condition = None
@@ -67,12 +69,12 @@ class _Laterals:
         return made if condition is None else self._plans.Filter(condition, made)
 
     def _is_generated(self, plan: Any) -> bool:
-        """Whether all columns are those of the generator, under whatever names: they alone are NULL where it makes no
-        row. (A constant, or what is computed of them, would not be.)"""
+        """Whether all columns are the generator's, under any names: only those are NULL where the generator makes no
+        row. (A constant, or an expression over them, may not be NULL.)"""
         projects = []
         while (kind := _kind(plan)) != "Generate":
             if kind == "OneRowRelation":
-                return True  # it makes one row, always
+                return True  # it always makes one row
             projects += [plan] if kind == "Project" else []
             plan = plan.children().apply(0)
         made = {int(each.exprId().id()) for each in _listed(plan.generatorOutput())}
@@ -87,7 +89,7 @@ class _Laterals:
         return True
 
     def _over(self, plan: Any, left: Any, outer: bool) -> Any:
-        """The operators of a subquery over the rows of ``left``, whose columns they keep."""
+        """Return the subquery's operators over the rows of ``left``, whose columns they keep."""
         kind = _kind(plan)
         if kind == "OneRowRelation":
             return left
@@ -111,7 +113,7 @@ class _Laterals:
         )
 
     def _own(self, expression: Any) -> Any:
-        """The expression with references to the outer row as references to its own."""
+        """Return the expression with references to the outer row as references to its own input."""
         if _kind(expression) == "OuterReference":
             return expression.e()
         children = expression.children()

@@ -1,7 +1,7 @@
-"""Hearing of Spark's events in Python: a ``SparkListenerInterface`` behind py4j's callback server.
+"""Spark's events in Python: a ``SparkListenerInterface`` behind py4j's callback server.
 
-Spark calls it in a thread of its own, after the fact; a slow listener delays nobody but itself. One listener per Spark
-context takes what any part of Holdfast wants to hear, as plain values.
+Spark calls the listener in a thread of its own, after the event; a slow listener delays only itself. One listener per
+Spark context hands events, as plain values, to the parts of Holdfast that registered.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TaskEnded:
     """``Success``, ``ExecutorLostFailure``, ``FetchFailed``, ``Resubmitted``, ``ExceptionFailure``, …"""
 
     text: str
-    """What the failure says; empty for a success."""
+    """The text of the failure; empty for a success."""
 
 
 Event = ExecutorJoined | ExecutorLost | JobStarted | StageSubmitted | TaskEnded
@@ -66,7 +66,7 @@ Hear = Callable[[Event], None]
 
 
 class Listener:
-    """All of Spark's events; those that somebody wants are passed on, in order, one at a time."""
+    """Receives all of Spark's events, and passes the wanted ones on, in order, one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +74,8 @@ class Listener:
         self._tasks: list[Hear] = []
 
     def add(self, hear: Hear, *, tasks: bool = False) -> None:
-        """Tell ``hear`` of members, and of jobs and ``tasks`` too if wanted (there are many)."""
+        """Register ``hear`` for members' events; with ``tasks`` also for events of jobs, stages and tasks, which are
+        many."""
         with self._lock:
             (self._tasks if tasks else self._all).append(hear)
 
@@ -93,11 +94,11 @@ class Listener:
             try:
                 hear(event)
             except Exception as error:
-                # Spark would only log it, and those after this one would hear nothing.
+                # Spark would only log the error, and the listeners after this one would miss the event.
                 said = f"{type(error).__name__}: {error}"
                 _LOG.warning("a listener failed: %s", said, extra={"error": said})
 
-    # Names are Spark's.
+    # The names of these methods are Spark's.
 
     def onExecutorAdded(self, event: Any) -> None:
         info = event.executorInfo()
@@ -106,7 +107,7 @@ class Listener:
         self._tell(ExecutorJoined(Member(event.executorId(), info.executorHost(), info.totalCores())))
 
     def onExecutorRemoved(self, event: Any) -> None:
-        if self._all:  # while anybody watches the members: at the end of a program they all go
+        if self._all:  # no warning at the end of a program, when all executors go
             member, reason = event.executorId(), event.reason()
             _LOG.warning("executor %s was lost: %s", member, reason, extra={"member": member, "reason": reason})
         self._tell(ExecutorLost(event.executorId(), event.reason()))
@@ -127,7 +128,7 @@ class Listener:
     def onTaskEnd(self, event: Any) -> None:
         if self._tasks:
             info, reason = event.taskInfo(), event.reason()
-            # A case class is called after itself, an object after itself and a dollar.
+            # The class name of a Scala case class is its name; that of a Scala object ends with a dollar.
             kind = reason.getClass().getSimpleName().rstrip("$")
             self._tell(
                 TaskEnded(
@@ -137,7 +138,7 @@ class Listener:
             )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        # The interface has two dozen more.
+        # The interface has two dozen more methods.
         if name.startswith("on"):
             return _ignored
         raise AttributeError(name)
@@ -164,7 +165,7 @@ _ATTACHING = threading.Lock()
 
 
 def listener_of(context: SparkContext) -> Listener:
-    """The listener of a Spark context; attached when first asked for."""
+    """Return the listener of a Spark context, which is attached at the first call."""
     with _ATTACHING:
         if context.applicationId not in _LISTENERS:
             ensure_callback_server_started(context._gateway)

@@ -1,8 +1,8 @@
-"""Few rows as a DataFrame that Spark runs no job for: they are part of its plan.
+"""Few rows as a DataFrame that needs no Spark job: the rows are part of its plan.
 
-A job costs tens of milliseconds, and the first one that runs Python seconds, however few rows there are. So a view of
-few rows is read by the driver, where it can read the layers, and handed to the JVM as one Arrow batch. Spark takes that
-for a local relation: `collect`, `show` and `toPandas` of it run no job.
+A job costs tens of milliseconds, and the first one that runs Python costs seconds, however few rows there are. So if a
+view has few rows and the driver can read its layers, the driver reads them and hands them to the JVM as one Arrow
+batch. Spark makes a local relation of it: `collect`, `show` and `toPandas` run no job.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from holdfast.spark.schemas import ddl
 from holdfast.task.view_log import ViewLog
 
 MOST_ROWS = 10_000
-"""So many rows, stored in layers, are few."""
+"""Rows stored in layers up to which a collection has few rows."""
 
 _MOST_BYTES = 4 << 20
 
 _WORDS = "boolean|tinyint|smallint|int|bigint|float|double|decimal|string|binary|date|timestamp|timestamp_ntz"
 _PLAIN = re.compile(rf"({_WORDS})(\(\d+,\s*\d+\))?")
-"""The types whose Arrow form is the same wherever Spark makes one."""
+"""Matches the types whose Arrow form is the same wherever Spark makes it."""
 
 
 def few_rows(kept: ViewLog, at: int, order: Sequence[Order]) -> pa.Table | None:
-    """The rows of a collection as of epoch ``at``, in ``order``, if they are few and plain; None if a job must read
-    them. What cannot be read here is left to a job, too, which says why."""
+    """Return the rows of a collection as of epoch ``at``, in ``order``; None if they are not few or of other types, and
+    a job must read them. Also None if reading fails: the job then raises the error."""
     return _few(kept, at, lambda: _ordered(kept.rows(0, 2**64, at), order))
 
 
 def few_changes(kept: ViewLog, after: int, upto: int) -> pa.Table | None:
-    """The changes of a collection with after < epoch ≤ ``upto`` (-1: all there are), in the same way."""
+    """Return the changes of a collection with after < epoch ≤ ``upto`` (-1: all there are); None as in `few_rows`."""
     return _few(kept, upto, lambda: kept.history(0, 2**64, upto) if after < 0 else kept.changes(0, 2**64, after, upto))
 
 
@@ -66,7 +66,7 @@ def _ordered(table: pa.Table, order: Sequence[Order]) -> pa.Table:
 
 
 def local_frame(spark: SparkSession, table: pa.Table, fields: Sequence[Field]) -> DataFrame:
-    """These rows, as part of a plan."""
+    """Return a DataFrame whose plan contains these rows."""
     schema = StructType.fromDDL(ddl(fields))
     kinds = [(name, arrow_type(field.type)) for name, field in zip(table.column_names, fields, strict=True)]
     exact = table.cast(pa.schema(kinds))

@@ -1,14 +1,14 @@
 """Views that are loops: WITH RECURSIVE of all kinds, and iterations of a function of DataFrames.
 
-Either way Spark analyses ordinary queries over a leaf that stands for the loop's variable, and what they become is put
-together as a `Loop` (`operators.loops.building`).
+In both cases Spark analyses ordinary queries over a leaf that stands for the loop's variable, and the converted pieces
+are put together as a `Loop` (`operators.loops.building`).
 
-Definitions of a WITH RECURSIVE that refer to each other, or to themselves, are the variables of one loop. Their columns
-are those of a term that refers to none of them; if Spark makes the union wider than that (INT and BIGINT), the columns
-are those of the union, and everything is analysed once more.
+Definitions of a WITH RECURSIVE that refer to each other, or to themselves, are the variables of one loop. The columns
+of a definition are those of a term that refers to no definition of the group. If Spark makes the union's columns wider
+(INT and BIGINT), the union's columns are used, and everything is analysed once more.
 
-A WITH RECURSIVE may be anywhere in a statement. In the parsed plan its recursive names are given leaves in their place;
-so the statement around it is an ordinary one.
+A WITH RECURSIVE may be anywhere in a statement. In the parsed plan it is replaced by a query over leaves for its
+recursive names, so that the statement around it is an ordinary one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from holdfast.spark.recursive_statements import Definition, RecursiveStatement, 
 from holdfast.spark.schemas import fields_of
 
 _TRIES = 5
-"""So often the columns of a recursive definition may become wider."""
+"""How many times the columns of a recursive definition may become wider."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a statement, converted."""
+    """A converted piece of a statement: its plan, the collections that it reads, its columns."""
 
     node: Node
     reads: frozenset[str]
@@ -48,14 +48,14 @@ class Part:
 
 
 Convert = Callable[[Any, Mapping[str, Node]], Part]
-"""Converts a plan that Spark analysed, given what further leaves stand for."""
+"""Convert a plan that Spark analysed. The mapping says what the leaves of loop variables stand for."""
 
 Leaf = Callable[[str, Sequence[Field]], tuple[str, Any]]
-"""A leaf of that name and these columns: how the conversion knows it, and a plan of Spark's."""
+"""Make a leaf of that name and these columns. Return its key for the conversion, and Spark's plan of it."""
 
 
 def groups(definitions: Sequence[Definition]) -> list[tuple[Definition, ...]]:
-    """The definitions, those together that refer to each other, each after those that it refers to."""
+    """Group definitions that refer to each other. Each group comes after the groups to which it refers."""
     by_name = {each.name.lower(): each for each in definitions}
     below = {name: {other for other in each.mentions if other in by_name} for name, each in by_name.items()}
     reach: dict[str, set[str]] = {}
@@ -86,14 +86,14 @@ def is_recursive(group: Sequence[Definition]) -> bool:
 
 
 def is_for_spark(group: Sequence[Definition]) -> bool:
-    """Whether Spark analyses the recursion itself: one definition, an anchor UNION ALL a term."""
+    """Whether Spark can analyse the recursion itself: a single definition of the form anchor UNION ALL term."""
     (first, *others) = group
     plain = not others and not first.has_own_with and first.union == "all" and len(first.terms) == 2
     return plain and first.name.lower() not in first.terms[0]
 
 
 class RecursiveQuery:
-    """A statement with a WITH RECURSIVE while it is converted."""
+    """The conversion of a statement with a WITH RECURSIVE."""
 
     def __init__(
         self,
@@ -105,32 +105,33 @@ class RecursiveQuery:
         bound: int | None,
         limits: RecursionLimits,
     ) -> None:
-        """``bound``: of all its loops, whatever their text says; ``limits``: of those whose text says nothing."""
+        """``bound``: the most rounds of every loop of the statement, whatever its text says. ``limits``: for the loops
+        whose text says nothing."""
         self._statement, self._subject, self._view = statement, subject, view
         self._convert, self._leaf, self._bound, self._limits = convert, leaf, bound, limits
         self._known: dict[str, Node] = {}
-        """What the leaves of recursive names stand for: a variable, and once it is made, the loop."""
+        """Key of a leaf → its meaning: the loop's variable, and once the loop is made, the loop."""
         self._reads: set[str] = set()
         self._statics: dict[str, Source] = {}
         self._clauses = 0
         self.is_inside = False
-        """Whether the piece that is analysed now is of a clause that is inside a query."""
+        """Whether the piece that is analysed now belongs to a WITH clause inside a query."""
 
     def converted(self) -> Part:
-        """The whole statement."""
+        """Convert the whole statement."""
         part = self._part(self._statement.plan, None)
         reads = frozenset(self._reads - self._known.keys())
         return Part(part.node, reads, part.fields, self._statics)
 
     def _part(self, plan: Any, around: WithClause | None) -> Part:
-        """A piece of the statement, which may use the names of a clause and of those around it."""
+        """Convert a piece of the statement, which may use the names of a clause and of the clauses around it."""
         part = self._convert(self._statement.analysed(self._plain(plan, around), around), self._known)
         self._reads |= part.reads
         self._statics |= part.statics
         return part
 
     def _plain(self, plan: Any, around: WithClause | None) -> Any:
-        """The plan, with leaves in the place of the recursive names that Spark does not take."""
+        """Return the plan with each WITH clause that needs loops replaced by a query over leaves."""
         for parsed in self._statement.clauses(plan):
             if needs_loops(self._statement, parsed):
                 plan = self._statement.replaced(plan, parsed, self._clause(parsed, around))
@@ -153,8 +154,9 @@ class RecursiveQuery:
         return found
 
     def _check_forward(self, clause: WithClause) -> None:
-        """Raise where a definition mentions a later one whose name is something else, too: to Spark it is that. (The
-        view itself, which is declared again, is nothing that its query can read.)"""
+        """Raise `Unsupported` if a definition mentions a later definition whose name is also a table, a view or an
+        outer definition: Spark would read that one. (The view's own name, when the view is declared again, is no such
+        case: its query cannot read the view itself.)"""
         later: dict[str, str] = {}
         for each in reversed(clause.definitions):
             for name in sorted(each.mentions & later.keys() - {each.name.lower()}):
@@ -201,7 +203,7 @@ class RecursiveQuery:
     def _first_columns(
         self, clause: WithClause, number: int, group: Sequence[Definition]
     ) -> dict[str, tuple[Field, ...]]:
-        """The columns of each definition, as the first term says that can be read."""
+        """Return the columns of each definition: those of the first of its terms whose names are all known."""
         schemas: dict[str, tuple[Field, ...]] = {}
         own = {each.name.lower() for each in group}
         while len(schemas) < len(group):
@@ -243,7 +245,7 @@ class RecursiveQuery:
     def _error(
         self, kind: type[DeclarationError], definition: Definition, message: str, **fields: object
     ) -> DeclarationError:
-        """An error at the place of a definition."""
+        """Return an error with the place of a definition in the text."""
         if definition.line is None or definition.column is None:
             return kind(f"{self._subject}: {message}", view=self._view, **fields)
         line, column = definition.line, definition.column
@@ -252,7 +254,7 @@ class RecursiveQuery:
 
 
 def needs_loops(statement: RecursiveStatement, parsed: Any) -> bool:
-    """Whether a WITH clause has a recursion that Spark does not analyse, in itself or further inside."""
+    """Whether a WITH clause, or a clause inside it, has a recursion that Spark does not analyse."""
     clause = statement.clause(parsed, None)
     if clause.is_recursive:
         recursions = [group for group in groups(clause.definitions) if is_recursive(group)]
@@ -273,7 +275,8 @@ def iterated(
     convert: Callable[[str, DataFrame, Mapping[str, Node]], Part],
     variable: tuple[str, DataFrame],
 ) -> Part:
-    """The loop of an iteration: its ``start``, converted, and the ``variable`` as a DataFrame with its key."""
+    """Build the loop of an iteration. ``start``: the converted start. ``variable``: the loop's variable as (key,
+    DataFrame)."""
     key, frame = variable
     leaf = LoopLeaf("iterated", start.fields)
     known: dict[str, Node] = {key: leaf}
@@ -287,9 +290,7 @@ def iterated(
     rounds = query.until if isinstance(query.until, int) else None
     if callable(query.until):
         found = query.until(frame, now)
-        if isinstance(
-            found, DataFrame
-        ):  # whether it has a row is all that counts, so its columns may be called anything
+        if isinstance(found, DataFrame):  # only whether it has a row counts, so its column names do not matter
             found = found.select(lit(1).alias("changing"))
         changing = convert("what until returns", found, known)
         parts.append(changing)
@@ -305,7 +306,7 @@ def iterated(
 
 
 def _check_columns(view: str, start: Sequence[Field], body: Sequence[Field]) -> None:
-    """Raise unless the body gives rows like those that it is given."""
+    """Raise `TypeMismatch` unless the body returns rows of the types that it is given."""
     if [each.type for each in start] == [each.type for each in body]:
         return
     wanted, found = (", ".join(f"{each.name} {each.type}" for each in some) for some in (start, body))

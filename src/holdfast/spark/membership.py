@@ -1,8 +1,8 @@
-"""Membership: user code is told who takes part, who joined and who was lost.
+"""Membership: user code is told of the members that take part, that joined and that were lost.
 
-The sequence is made in `coordinator/membership.py`; here it is fed with Spark's events, and handed to the user's
-functions: by one thread, so never two calls at once, each change once, in order. A function that raises is not called
-again; the error is kept (`Watch.failure`) for whoever runs the flow.
+`coordinator/membership.py` makes the sequence of changes. This file feeds it with Spark's events, and hands changes to
+the user's functions: by one thread, so two calls never overlap, each change once, in order. A function that raises is
+not called again; the error is kept (`Watch.failure`) for the flow to raise.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ H = TypeVar("H", bound=Handler)
 
 
 class Watch:
-    """Watches the members of a Spark application. Use it as a decorator of functions that want to be told."""
+    """Watches the members of a Spark application. Used as a decorator, it tells the function of changes."""
 
     def __init__(self, spark: SparkSession, epoch: Callable[[], int] = lambda: -1, *, begin: bool = True) -> None:
-        """``epoch`` gives the last complete one. With ``begin`` the initial set is who is there now; without, nothing
-        is told before `wait` has found enough."""
+        """``epoch``: returns the last complete epoch. ``begin``: whether the members present now are the initial set;
+        if False, functions are told nothing before `wait` has found enough members."""
         self._context = spark.sparkContext
         self._epoch = epoch
         self._sequencer = Sequencer()
@@ -48,7 +48,7 @@ class Watch:
         if begin:
             self.begin()
         self.failure: MembershipError | None = None
-        """What a handler raised."""
+        """The error that a handler raised, if one did."""
 
     def __call__(self, function: H) -> H:
         """Tell ``function`` of every change, from the initial set on."""
@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is there now."""
+        """The present members."""
         return self._sequencer.members
 
     @property
@@ -77,13 +77,14 @@ class Watch:
             return tuple(self._sequencer.changes)
 
     def begin(self) -> None:
-        """Whoever is there now is the initial set."""
+        """Take the present members as the initial set."""
         with self._changed:
             self._sequencer.begin(self._epoch())
             self._changed.notify_all()
 
     def wait(self, least: int, timeout: float | None) -> None:
-        """Wait until so many are there; `TooFewMembers` if they are not after ``timeout`` seconds."""
+        """Wait until at least ``least`` members are there. Raises `TooFewMembers` if they are not after ``timeout``
+        seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while len(found := self._sequencer.members) < least:
@@ -100,7 +101,8 @@ class Watch:
             self._changed.notify_all()
 
     def settle(self, seconds: float = 5.0) -> bool:
-        """Wait until every handler has been told of all changes so far; False if one still is not."""
+        """Wait until every handler has been told of all changes so far. Return False if that takes longer than
+        ``seconds``."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while any(told < len(self._sequencer.changes) for _, told in self._handlers) and self.failure is None:
@@ -109,12 +111,12 @@ class Watch:
         return True
 
     def check(self) -> None:
-        """Raise what a handler raised."""
+        """Raise the error that a handler raised, if one did."""
         if self.failure is not None:
             raise self.failure
 
     def close(self) -> None:
-        """Tell nobody any more. A call at work is waited for, unless it is the one that closes."""
+        """Stop telling handlers. Waits for a running call, unless that call itself closes the watch."""
         self._listener.remove(self._hear)
         with self._changed:
             self._closing = True
@@ -160,7 +162,7 @@ class Watch:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[Handler, Change] | None:
-        """The next call to make: who is furthest behind comes first."""
+        """Wait for the next call to make: (handler, change), of the handler furthest behind. None once closed."""
         with self._changed:
             while not self._closing:
                 changes = self._sequencer.changes
@@ -173,7 +175,7 @@ class Watch:
 
 
 def present(context: SparkContext) -> list[Member]:
-    """The executors that Spark has now. A local session has one member, the driver itself."""
+    """Return the executors that Spark has now. A local session has one member, the driver itself."""
     scala: Any = context._jsc.sc()
     if scala.isLocal():
         host = context.getConf().get("spark.driver.host") or "localhost"
@@ -199,9 +201,9 @@ def on_membership(spark: SparkSession) -> Watch:
         def changed(change):
             print(change.members, change.joined, change.lost)
 
-    The function is called with the initial set first, then once per change, in order, never twice at once. What this
-    returns can be kept: ``watch = hf.on_membership(spark)``, then ``@watch``, ``watch.members``, ``watch.close()``; an
-    error in a function is ``watch.failure``, and ends the watch.
+    The function is called with the initial set first, then once per change, in order; two calls never overlap. To keep
+    the watch: ``watch = hf.on_membership(spark)``, then ``@watch``, ``watch.members``, ``watch.close()``. If a function
+    raises, the watch ends, and the error is ``watch.failure``.
     """
     arguments.session("on_membership", spark)
     return Watch(spark)

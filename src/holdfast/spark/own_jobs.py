@@ -1,8 +1,8 @@
-"""Holdfast's jobs in a thread that is not its own: what they are told stays with them.
+"""Holdfast's jobs in a user's thread: their properties do not stay with the thread.
 
-Spark gives a job the properties of the thread that starts it: pool, group, description. Who calls ``flow.step()`` has
-set some for jobs of their own, perhaps; or else those that come next would be of Holdfast's pool and group, and be
-cancelled with an epoch.
+Spark gives a job the properties of the thread that starts it: pool, group, description. The thread that calls
+``flow.step()`` may have set its own. Without restoring them, the user's next jobs would be in Holdfast's pool and
+group, and would be cancelled with an epoch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark import SparkContext
 
 @contextmanager
 def own_jobs(context: SparkContext, pool: str, what: str, group: str | None = None) -> Iterator[None]:
-    """The jobs of the block belong to ``pool`` and, if that is said, to ``group``. Then the thread has all its
-    properties again."""
+    """Run the jobs of the block in ``pool`` and, if given, in ``group``. Afterwards the thread has its own properties
+    again."""
     spark = context._jsc.sc()
     before = spark.getLocalProperties()
     spark.setLocalProperties(before.clone())

@@ -1,4 +1,4 @@
-"""Functions of the user's as bytes that a worker can load, with what they close over."""
+"""Users' functions as bytes that a worker can load, with the values they close over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.errors import DeclarationError
 
 
 def pickled(subject: str, function: Callable[..., Any]) -> bytes:
-    """The function, pickled by Spark's own means. Plain pickle loads it."""
+    """Pickle a function with Spark's cloudpickle; plain pickle can load it. Raises `DeclarationError` if that fails."""
     try:
         result: bytes = cloudpickle.dumps(function)
     except Exception as error:
@@ -24,5 +24,6 @@ def pickled(subject: str, function: Callable[..., Any]) -> bytes:
 
 
 def ship_by_value(module: ModuleType) -> None:
-    """Have a module's functions and classes travel with the tasks: workers cannot import the user's own file."""
+    """Make a module's functions and classes travel with the tasks, because workers cannot import the user's own
+    file."""
     cloudpickle.register_pickle_by_value(module)

@@ -1,8 +1,8 @@
-"""Declaring views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts what it found.
+"""Planning of views: Spark analyses a query over the flow's names, and `frontend.catalyst` converts the analysed plan.
 
-In the session in which a query is read (`statement_session.py`) each collection of the flow, a source or a view, is a
-temporary view, whose leaf (`flow_leaves.py`) has an alias that the conversion recognises (`convert.COLLECTION`). The
-query is analysed and never run: no command in it takes effect.
+A query is read in a session (`statement_session.py`) in which each collection of the flow, a source or a view, is a
+temporary view. The leaf of that view (`flow_leaves.py`) has an alias that the conversion recognises
+(`convert.COLLECTION`). The query is analysed and never run: no command in it takes effect.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from holdfast.spark.statements import analysis
 
 Schema = Sequence[Field]
 _VARIABLE = "loop variable "
-"""How the name of a leaf begins that stands for a variable of a loop."""
+"""The prefix of the name of a leaf that stands for a loop's variable."""
 
 _LEVEL_LIMIT = "spark.sql.cteRecursionLevelLimit"
 _ROW_LIMIT = "spark.sql.cteRecursionRowLimit"
@@ -59,7 +59,7 @@ _MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a query is read with: its view, how errors begin, and the names that it may use."""
+    """The context in which a query is read: its view, the beginning of error messages, the names that it may use."""
 
     view: str
     subject: str
@@ -72,8 +72,8 @@ class Planner:
     """Plans the views of a flow."""
 
     def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, mark: str) -> None:
-        """``session``: the user's. ``meaning``: what SQL means, whatever that session says. ``mark``: by it the flow
-        knows its own collections in DataFrames."""
+        """``session``: the user's. ``meaning``: the settings that decide what SQL means, which override that session's.
+        ``mark``: marks the flow's own collections in DataFrames."""
         self.session, self._leaves, self._mark = session, leaves, f"{mark}:"
         self._meaning = meaning
         self._names = StatementSession(session, meaning, leaves, COLLECTION + self._mark)
@@ -86,7 +86,8 @@ class Planner:
         schemas: Mapping[str, Schema],
         functions: Mapping[str, UserFunction],
     ) -> Planned:
-        """The plan of a view over ``collections``, whose columns are ``schemas``."""
+        """Return the plan of a view over ``collections``, whose columns are ``schemas``. Raises `DeclarationError` if
+        it is refused."""
         reading = _Reading(view, f"view '{view}'", schemas, functions, Draws())
         known = {self._mark + name: node for name, node in collections.items()}
         try:
@@ -99,7 +100,7 @@ class Planner:
         return Planned(part.node, names, part.fields, part.statics)
 
     def _part(self, reading: _Reading, query: Query, known: Mapping[str, Node], bound: int | None = None) -> Part:
-        """A query, converted."""
+        """Convert a query of any kind."""
         if isinstance(query, Bounded):
             return self._part(reading, query.query, known, query.max_rounds)
         if isinstance(query, Iteration):
@@ -132,7 +133,7 @@ class Planner:
     def _converted(
         self, reading: _Reading, text: str, read: Any, known: Mapping[str, Node], bound: int | None = None
     ) -> Part:
-        """Spark's analysis of a query, converted; ``known``: what its leaves stand for."""
+        """Convert Spark's analysis of a query. ``known``: what its leaves stand for."""
         with explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
             analysed = Analysed(self.session, read, reading.subject, reading.functions)
         in_loop = any(isinstance(each, LoopLeaf) for each in known.values())
@@ -151,7 +152,7 @@ class Planner:
         return Part(node, reads, analysed.fields, analysed.statics)
 
     def _recursive(self, reading: _Reading, text: str) -> RecursiveStatement | None:
-        """A statement whose recursion Spark does not analyse; None if it is another one."""
+        """Return the parsed statement, if it has a recursion that Spark does not analyse; else None."""
         if "recursive" not in text.lower():
             return None
         with explained(reading.subject, reading.view, text, reading.schemas, reading.functions):
@@ -163,14 +164,14 @@ class Planner:
         return statement if ours else None
 
     def _limits(self) -> RecursionLimits:
-        """How far a recursion may go, as the session says."""
+        """How far a recursion may go, by the session's settings."""
         levels = int(self.session.conf.get(_LEVEL_LIMIT, str(RecursionLimits().levels)))
-        # Spark's default is for a recursion that is computed once and anew: only what somebody said counts.
+        # Spark's default suits a recursion that is computed once from scratch: only a limit that the user set counts.
         rows = int(self.session.conf.get(_ROW_LIMIT, "-1"))
         return RecursionLimits(levels if levels > 0 else _NO_LIMIT, rows if rows > 0 else None)
 
     def _variable(self, name: str, fields: Schema) -> tuple[str, Any]:
-        """A leaf for a variable of a loop: how the conversion knows it, and its plan."""
+        """Make a leaf for a variable of a loop: its key for the conversion, and Spark's plan of it."""
         prefix = f"{self._mark}{_VARIABLE}"
         return prefix + name, self._leaves.plan(name, fields, COLLECTION + prefix)
 
@@ -191,7 +192,7 @@ class Planner:
         return iterated(reading.view, query, start, converted, (key, frame))
 
     def expiring(self, source: Source, expires: str, functions: Mapping[str, UserFunction]) -> Node:
-        """The rows of ``source`` until the moment that the SQL expression ``expires`` gives for each."""
+        """Plan the rows of ``source``, each until the moment that the SQL expression ``expires`` gives for it."""
         subject = f"source '{source.name}', expires"
         if not expires.strip():
             raise DeclarationError(f"{subject}: expected a SQL expression such as 'ts + INTERVAL 1 DAY'")
@@ -215,21 +216,22 @@ class Planner:
         return linear(left, None, columns(left, source.columns))
 
     def table(self, name: str, fields: Schema) -> DataFrame:
-        """A collection as a DataFrame of the user's session."""
+        """Return a collection as a DataFrame of the user's session."""
         return renewed(self.session, self._names.plan(name, fields), self._leaves)
 
     def sql(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> DataFrame:
-        """A query over collections as a DataFrame of the user's session."""
+        """Return a query over collections as a DataFrame of the user's session."""
         return renewed(self.session, self._read("sql", "", text, schemas, functions).plan(), self._leaves)
 
     def check_function(self, name: str) -> None:
-        """Raise if Spark has a function of that name: SQL would call that one."""
+        """Raise if Spark has a function of that name, because SQL would call Spark's."""
         registry = jvm_class(self.session, f"{CATALYST}.analysis.FunctionRegistry")
         if registry.expressions().contains(name.lower()):
             raise DeclarationError(f"udf {name!r}: Spark has a function of that name; choose another", name=name)
 
     def _check_session(self, subject: str, view: str, session: SparkSession) -> None:
-        """A text is read as the flow's views are, whatever its session says; a DataFrame has been read."""
+        """Raise if the session of a DataFrame gives SQL another meaning than the flow's views have. (A text is always
+        read with the flow's meaning; a DataFrame was already analysed in its own session.)"""
         for name, value in differing(session, self._meaning).items():
             raise DeclarationError(
                 f"{subject}: its DataFrame is of a session with {name}={value}; the views of this flow have the "
@@ -251,7 +253,7 @@ class Planner:
         functions: Mapping[str, UserFunction],
         place: bool = True,
     ) -> Any:
-        """Spark's analysis of a text; in errors with its ``place`` in the text."""
+        """Return Spark's analysis of a text. ``place``: whether errors say the place in the text."""
         with explained(subject, view, text if place else "", schemas, functions):
             read = self._names.read(text, schemas, functions)
             command = read.command()
@@ -270,7 +272,7 @@ class Planner:
 
 
 def _check_types(statement: Statement, analysed: Analysed) -> None:
-    """Refuse output columns that cannot be kept."""
+    """Raise `TypeMismatch` for an output column whose type cannot be kept."""
     outputs = analysed.plan.expressions("projectList")
     for field, output in zip(analysed.fields, outputs, strict=True):
         try:

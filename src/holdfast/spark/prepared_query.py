@@ -2,9 +2,9 @@
 
 Parsing, analysing, optimising and generating code for a crossing costs a few hundred milliseconds in a fresh JVM and
 tens in a warm one, each time. The plan does not change from epoch to epoch, only its input does. So the physical plan
-is kept, and for each epoch a new chain of the same operators is set on the epoch's own input (an operator that ran
-remembers what it made, hence new ones). This uses Spark's internals, in this file only; should they not answer as
-expected, the query is planned anew each time, the plain way.
+is kept, and each epoch gets a new chain of the same operators over its own input (a new chain, because an operator that
+ran keeps its result). This uses Spark's internals, in this file only; if they do not behave as expected, the query is
+planned anew each time, in the ordinary way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class Prepared:
-    """``build`` makes the query over an input; it is asked once, for the plan, if the plan can be kept."""
+    """A query over changing input. ``build`` makes it; it is called once if the plan can be kept, else every time."""
 
     def __init__(self, spark: SparkSession, build: Callable[[DataFrame], DataFrame]) -> None:
         self._spark = spark
@@ -27,7 +27,7 @@ class Prepared:
         self._plain = False
 
     def over(self, frame: DataFrame) -> DataFrame:
-        """The query over ``frame``."""
+        """Return the query over ``frame``."""
         if self._plain:
             return self._build(frame)
         try:
@@ -47,7 +47,7 @@ class Prepared:
         if node.children().size() != 0:
             raise TypeError("not a chain of operators")
         while chain and chain[-1].nodeName().startswith(("WholeStageCodegen", "InputAdapter")):
-            chain.pop()  # these belong to the input, which brings its own
+            chain.pop()  # these belong to the input; the next input has its own
         self._chain, self._schema = chain, built._jdf.schema()
 
     def _again(self, frame: DataFrame) -> DataFrame:

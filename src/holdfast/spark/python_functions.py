@@ -1,9 +1,9 @@
 """Python functions in Spark's plans.
 
-A plan has the very function, pickled, whoever made it: PySpark's ``udf``, ``pandas_udf`` and ``arrow_udf``, or
-``spark.udf.register``. It is unpickled here to become a function of the flow's, as if `Flow.udf` had been given it.
-Functions that were given to `Flow.udf` are known to Spark as `DeclaredFunction`, so that a query can also be run by
-Spark.
+A plan contains the pickled function itself, whether it was made by PySpark's ``udf``, ``pandas_udf`` or ``arrow_udf``,
+or by ``spark.udf.register``. It is unpickled here and becomes a function of the flow, as if the user had given it to
+`Flow.udf`. Functions given to `Flow.udf` are registered in Spark as `DeclaredFunction`, so that Spark can run a query
+with them, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVAL_TYPES = {style: kind for kind, style in reversed(STYLES.items())}
 
 
 class DeclaredFunction:
-    """A function that was given to `Flow.udf`, for Spark to call."""
+    """A function that was given to `Flow.udf`, in the form that Spark calls."""
 
     def __init__(self, function: UserFunction) -> None:
         self.function = function
@@ -45,7 +45,7 @@ class DeclaredFunction:
 
 
 def known_to_spark(function: UserFunction) -> Any:
-    """A function of the flow's as the JVM's object, to be registered in a session."""
+    """Return the JVM's object of a flow's function, to be registered in a session."""
     deterministic = isinstance(function, Function)
     style = function.style if isinstance(function, Function) else "plain"
     made: Any = UserDefinedFunction(
@@ -57,8 +57,8 @@ def known_to_spark(function: UserFunction) -> Any:
 def function_of(
     subject: str, session: SparkSession, call: Any, names: list[str | None], known: Mapping[str, UserFunction]
 ) -> UserFunction:
-    """The function that a PythonUDF of Spark's calls. ``names``: of its arguments, where they are given by name.
-    ``known``: those that were declared for the flow; one that was declared again is meant as it is now."""
+    """Return the function that a PythonUDF of Spark calls. ``names``: the names of its arguments, where they are given
+    by name. ``known``: the functions declared for the flow; a function that was declared again counts as it is now."""
     function = _unpickled(f"{subject}: function {str(call.name())!r}", session, call.func())
     if isinstance(function, DeclaredFunction):
         declared = known.get(function.function.name, function.function)
@@ -74,7 +74,7 @@ def function_of(
 
 
 class NamedFunction:
-    """A function some of whose arguments are given by name."""
+    """A function with some arguments given by name."""
 
     def __init__(self, function: Callable[..., Any], names: tuple[str | None, ...]) -> None:
         self.__wrapped__, self.names = function, names

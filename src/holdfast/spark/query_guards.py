@@ -1,14 +1,15 @@
-"""Guards: what an executor had read is left out when it is lost, instead of being read again.
+"""Guards: if an executor is lost, the input that it had read is left out of the answer instead of being read again.
 
-Every leaf of a query's analysed plan (a scan, an RDD, a range) is wrapped in a pass-through task. Run a second time,
-because an executor was lost, it emits nothing and says so; Spark's own machinery then computes the answer from what the
-other tasks read. Leaves whose rows are in the plan itself (literals) cannot be lost, and are left as they are.
+Every leaf of a query's analysed plan (a scan, an RDD, a range) is wrapped in a pass-through task, the guard. When Spark
+runs a guard a second time, because an executor was lost, the guard emits nothing and records that; Spark's own
+machinery then computes the answer from the rows of the other tasks. Leaves whose rows are in the plan itself (literals)
+cannot be lost, and have no guard.
 
-A partition of a leaf is known by ``spark_partition_id()`` over that leaf, which holds under unions and coalescing,
-where the number of the task says nothing. A leaf's columns that the query does not use are not read.
+A partition of a leaf is identified by ``spark_partition_id()`` over that leaf, which also holds under unions and
+coalescing, where the number of the task does not identify it. Columns that the query does not use are not read.
 
-This file, like `prepared_query.py`, uses Spark's internals: it rewrites the plan through py4j, keeping the ids by which
-the rest of the plan refers to the leaf's columns.
+This file, like `prepared_query.py`, uses Spark's internals: it rewrites the plan through py4j, and keeps the ids by
+which the rest of the plan refers to the leaf's columns.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _ID = "_holdfast_partition"
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """What a guard did."""
+    """The work of one guard in one task."""
 
     leaf: int
     partition: int
-    """Of the leaf."""
+    """The partition of the leaf."""
 
     stage: int
     task: int
@@ -46,7 +47,7 @@ class ReadRecord:
 
     attempt: int
     rows: int
-    """-1: it emitted nothing, on purpose."""
+    """Rows passed on. -1: the guard left the partition out."""
 
 
 class _Records(AccumulatorParam[list[ReadRecord]]):  # type: ignore[misc]  # pyspark is not followed
@@ -63,7 +64,7 @@ class Guarded:
 
     frame: DataFrame
     inputs: list[QueryInputs]
-    """Leaf → its pieces."""
+    """Leaf → the pieces (files, partitions) that it reads."""
 
     _records: Accumulator[list[ReadRecord]] = field(repr=False)
 
@@ -80,8 +81,9 @@ class Guarded:
 def guarded(
     session: SparkSession, frame: DataFrame, skip: frozenset[tuple[int, int]], known: Mapping[str, QueryInputs]
 ) -> Guarded:
-    """``frame`` with guards; those of the leaves' partitions in ``skip`` emit nothing from the start. ``known``: what
-    is known of the parts of sources (`spark/query_tables.py`)."""
+    """Return ``frame`` with guards on its leaves. Guards of the (leaf, partition) pairs in ``skip`` emit nothing from
+    the start. ``known``: the parts of sources that are already known (`spark/query_tables.py`). Raises `Unsupported` if
+    a leaf cannot be guarded."""
     context = session.sparkContext
     ensure_callback_server_started(context._gateway)
     records = context.accumulator([], _Records())
@@ -113,7 +115,7 @@ class _Replace:
         self._records = records
         self.names: list[str] = []
         self.marks: dict[int, int] = {}
-        """Id of an attribute that a guard gives → its leaf."""
+        """Id of an attribute in a guard's output → its leaf."""
 
         self.failure: Unsupported | None = None
 
@@ -177,17 +179,17 @@ def _pass(
                     break
             rows += batch.num_rows
             yield batch
-        if partition >= 0:  # one without rows has nothing to lose
+        if partition >= 0:  # a partition without rows has nothing to lose
             place = (context.stageId(), context.partitionId(), context.taskAttemptId())
             records.add([ReadRecord(leaf, partition, *place, rows)])
         for _ in batches if rows < 0 else ():
-            pass  # what is left unread would be taken for an error
+            pass  # input left unread would count as an error
 
     return task
 
 
 def _used(plan: Any) -> set[int]:
-    """The ids of all attributes that a plan refers to."""
+    """Return the ids of all attributes that a plan refers to."""
     found: set[int] = set()
 
     def add(attributes: Any) -> None:
@@ -211,7 +213,7 @@ def _frame(session: SparkSession, plan: Any) -> DataFrame:
 
 
 def _name(leaf: Any, source: DataFrame) -> str:
-    """What a person calls a leaf."""
+    """The name of a leaf for people: its table, its directory, or its columns."""
     if leaf.nodeName() == "LogicalRelation" or leaf.nodeName().startswith("Relation"):
         table = leaf.catalogTable()
         if table.isDefined():
@@ -225,13 +227,13 @@ def _name(leaf: Any, source: DataFrame) -> str:
 
 
 def _initial(frame: DataFrame) -> Any:
-    """The physical plan as it begins; with adaptive execution, before it adapts."""
+    """The initial physical plan: with adaptive execution, before it adapts."""
     plan = frame._jdf.queryExecution().executedPlan()
     return plan.initialPlan() if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec" else plan
 
 
 def _find_pieces(plan: Any, replace: _Replace, inputs: list[QueryInputs], known: Mapping[str, QueryInputs]) -> None:
-    """What each leaf's partitions read, from the physical plan."""
+    """Find what each leaf's partitions read, in the physical plan, and note it in ``inputs``."""
 
     def walk(node: Any) -> None:
         leaf = None
@@ -252,5 +254,5 @@ def _find_pieces(plan: Any, replace: _Replace, inputs: list[QueryInputs], known:
 
 
 def missing_of(inputs: list[QueryInputs], places: frozenset[tuple[int, int]]) -> tuple[QueryInput, ...]:
-    """The pieces at these places (leaf, partition)."""
+    """Return the pieces at these places (leaf, partition)."""
     return tuple(inputs[leaf].pieces[partition] for leaf, partition in sorted(places))

@@ -1,4 +1,4 @@
-"""What the tasks of one query did, from Spark's events: which were lost, and which were done again, by whom."""
+"""The tasks of one query, from Spark's events: which were lost, which ran again, and where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOST = ("ExecutorLostFailure", "Resubmitted", "FetchFailed")
 
 
 class QueryHistory:
-    """The events of the jobs of one group. Called by the listener's thread, asked by others."""
+    """The events of one job group. The listener's thread adds them, other threads read them."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -42,29 +42,29 @@ class QueryHistory:
 
     @property
     def victims(self) -> bool:
-        """Whether a task ended because its executor did."""
+        """Whether a task failed because its executor ended."""
         return any(task.reason == "ExecutorLostFailure" for task in self.ended)
 
     def repeated(self, stages: Collection[int]) -> bool:
-        """Whether one of these stages was begun again after it had been complete."""
+        """Whether one of these stages was started again after it had been complete."""
         with self._lock:
             return any(self._attempts.get(stage, 0) > 0 for stage in stages)
 
     def held(self, lost: Collection[str]) -> set[tuple[int, int]]:
-        """The tasks (stage, partition) that one of these executors had done."""
+        """Return the tasks (stage, partition) that these executors had completed."""
         return {
             (task.stage, task.partition) for task in self.ended if task.reason == "Success" and task.executor in lost
         }
 
     def failed(self, places: Collection[tuple[int, int]]) -> TaskEnded | None:
-        """A task among these that failed by itself, not because somebody was lost."""
+        """Return a task among these that failed by itself, not because of a loss; None if there is none."""
         return next(
             (one for one in self.ended if one.reason == "ExceptionFailure" and (one.stage, one.partition) in places),
             None,
         )
 
     def progress(self) -> tuple[str, str]:
-        """What is done and what is not, as texts."""
+        """Return the stages that are done, and those that are not, as texts."""
         with self._lock:
             done: dict[int, set[int]] = {stage: set() for stage in self._stages}
             for task in self._ended:
@@ -82,7 +82,7 @@ class QueryHistory:
         return ", ".join(finished) or "nothing", ", ".join(open_ones) or "nothing"
 
     def recomputed(self) -> tuple[Recomputed, ...]:
-        """The tasks that were done again because of a loss, with who did them in the end."""
+        """Return the tasks that ran again because of a loss, and the executor that completed them."""
         by_place: dict[tuple[int, int], list[TaskEnded]] = {}
         for task in self.ended:
             by_place.setdefault((task.stage, task.partition), []).append(task)

@@ -1,4 +1,4 @@
-"""Spark's refusals of queries as errors of ours: what is wrong, where in the text, and the likely fix."""
+"""Spark's refusals of queries as Holdfast's errors: what is wrong, where in the text, and the likely fix."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Schema = Sequence[Field]
 def explained(
     subject: str, view: str, sql: str, schemas: Mapping[str, Schema], functions: Iterable[str]
 ) -> Iterator[None]:
-    """Say Spark's refusal of a query as an error of ours, with its place in the text."""
+    """Raise Spark's refusal of a query in the block as an error of Holdfast, with its place in the text."""
     try:
         with quietly():
             yield
     except PySparkException as refusal:
         raise refused(subject, view, sql, refusal, schemas, functions) from None
     except Py4JJavaError as failure:
-        # What Spark finds wrong without an exception that PySpark knows.
+        # Some errors of Spark have no exception class in PySpark.
         raise SqlError(f"{subject}: {_plainly(str(failure.java_exception.getMessage()))}", view=view) from None
 
 
@@ -42,7 +42,7 @@ def refused(
     schemas: Mapping[str, Schema],
     functions: Iterable[str] = (),
 ) -> DeclarationError:
-    """Spark's refusal of a query, whose text is ``sql``. ``functions``: the user's own."""
+    """Return Spark's refusal as an error of Holdfast. ``sql``: the text of the query. ``functions``: the user's own."""
     about = refusal.getMessageParameters() or {}
     condition = refusal.getCondition() or ""
     message = _sentence(refusal)
@@ -96,7 +96,7 @@ def refused(
 
 
 _FUNCTIONS = [name for name in dir(builtin) if name.islower() and name not in ("col", "lit", "sys", "udf")]
-"""Spark's functions, as far as PySpark has them."""
+"""The names of Spark's functions that PySpark has."""
 
 
 def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
@@ -105,7 +105,7 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
     for context in refusal.getQueryContext() or ():
         try:
             start = context.startIndex()
-        except PySparkException:  # of DataFrame code: it has a line of Python instead
+        except PySparkException:  # the context of DataFrame code is a line of Python
             continue
         if start >= 0:
             return _line_and_column(sql, start)
@@ -114,7 +114,7 @@ def _place(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
 
 
 def _named_in(refusal: PySparkException, sql: str) -> tuple[int, int] | None:
-    """Where the text has what Spark names in its message: expressions first, then words such as UNION."""
+    """Find in the text what Spark's message names: expressions first, then words such as UNION."""
     named = sorted((refusal.getMessageParameters() or {}).values(), key=lambda each: each[:1] not in '"`')
     for each in named:
         text = each.replace("`", "").strip('"')
@@ -130,7 +130,7 @@ def _line_and_column(text: str, place: int) -> tuple[int, int]:
 
 
 def placed(error: DeclarationError, subject: str, text: str) -> DeclarationError:
-    """An error about a construct, with the place at which the text has its first word, if the error has no place."""
+    """Return an error about a construct with the place of its first word in the text, if the error has no place."""
     word = re.match(r"\w+", str(error.fields.get("construct", "")))
     found = None if word is None or "line" in error.fields else re.search(rf"(?i)(?<![\w.]){word[0]}\s*\(", text)
     if found is None:
@@ -151,9 +151,9 @@ def _sentence(refusal: PySparkException) -> str:
 
 
 def _plainly(text: str) -> str:
-    """What Spark says, without its plan, its positions, its numbers for columns and its state code."""
+    """Spark's message without its plan, positions, column numbers and state code."""
     text = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", text.strip())
     text = re.split(r"\n\s*\n|\n== SQL|\n[+'!]|;\n", text, maxsplit=1)[0]
     text = re.sub(r"\s*(SQLSTATE:? \w+|\(line \d+, pos \d+\)|; line \d+ pos \d+;?)\s*", " ", text)
-    text = re.sub(r"#\d+L?\b", "", re.sub(r"\borg\.apache\.[a-z.]*", "", text))  # ids and packages of Java's
+    text = re.sub(r"#\d+L?\b", "", re.sub(r"\borg\.apache\.[a-z.]*", "", text))  # ids, and Java packages
     return " ".join(text.split()).rstrip(";")

@@ -1,4 +1,4 @@
-"""Which piece of its input each partition of a scan reads, and how many rows that is, where the source knows."""
+"""The piece of the input that each partition of a scan reads, with its number of rows, if the source knows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.results.query_results import QueryInput
 
 
 def pieces_of(table: str, node: Any) -> list[QueryInput]:
-    """The pieces of the scan below a physical node, in the order of its partitions."""
+    """Return the pieces of the scan below a physical node, in the order of its partitions."""
     while node.children().size() == 1:
         node = node.children().apply(0)
     kind = node.getClass().getSimpleName()
@@ -42,8 +42,8 @@ def _path(address: str) -> str:
 
 
 def rows_of(path: str, start: int, length: int) -> int | None:
-    """The rows of a Parquet file that Spark reads for these bytes: those of the row groups whose middle is there. None
-    if the footer cannot be read here."""
+    """Return the number of rows that Spark reads for a byte range of a Parquet file: the rows of the row groups whose
+    middle is in the range. None if the footer cannot be read here."""
     if not os.path.exists(path):
         return None
     try:

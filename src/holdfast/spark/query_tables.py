@@ -1,4 +1,4 @@
-"""Sources as tables of a one-off query: one task per part, which reads it wherever it can."""
+"""Sources as tables of a one-off query: one task per part, which can read it on any executor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from holdfast.results.query_results import QueryInput, QueryInputs
 from holdfast.spark.schemas import ddl
 
 PARTS = "_holdfast_parts_"
-"""How the column of a table's parts begins; the rest is the table's number."""
+"""Prefix of the name of a column of parts; the table's number follows."""
 
 
 def register(session: SparkSession, tables: Mapping[str, Source | DataFrame]) -> dict[str, QueryInputs]:
-    """Make temporary views of the tables in ``session``. What is known of the parts, by the name of their column."""
+    """Make temporary views of the tables in ``session``. Return the inputs that are known, by the name of the parts'
+    column."""
     known: dict[str, QueryInputs] = {}
     for number, (name, table) in enumerate(sorted(tables.items())):
         if not isinstance(table, Source):
@@ -58,7 +59,7 @@ def _of_source(session: SparkSession, name: str, source: Source, column: str) ->
 def parts_frame(
     session: SparkSession, parts: Sequence[Part], fields: Sequence[Field], column: str = "part"
 ) -> DataFrame:
-    """The rows of parts, each read by a task."""
+    """Return the rows of parts, each read by a task of its own."""
     packed = [(cloudpickle.dumps(part),) for part in parts]
     specs: DataFrame = session.createDataFrame(
         session.sparkContext.parallelize(packed, max(1, len(packed))), f"{column} binary", verifySchema=False

@@ -1,4 +1,4 @@
-"""PySpark keeps to itself what it would print of an error, where Holdfast says it in an error of its own."""
+"""Suppress PySpark's own printing of an error, where Holdfast raises an error that says the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Print nothing of the errors that PySpark finds meanwhile, in this thread."""
+    """In this thread, suppress PySpark's printing of errors during the block."""
     before = _quiet.set(True)
     try:
         yield

@@ -1,9 +1,9 @@
-"""Starting the JVM without what it and Spark always say: incubator modules, log profiles, native libraries, host names.
+"""Start of the JVM without the lines that it and Spark always print: incubator modules, log profiles, native libraries,
+host names.
 
-The JVM writes to the standard error that it inherits. While it is launched, that is a pipe, and a thread passes on what
-comes through it for as long as the JVM lives, except for lines that are the same at each start and tell nobody
-anything. Whatever else the JVM has to say is seen as before. So is a line that this process draws in place meanwhile:
-its progress.
+The JVM writes to the standard error that it inherits. While it is launched, that is a pipe, and a thread passes its
+lines on for as long as the JVM lives, except for lines that are the same at each start and useless to the user. All
+other output of the JVM appears as before, and so does a line that this process draws in place meanwhile: its progress.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOISE = (
 
 @contextmanager
 def quiet_launch() -> Iterator[None]:
-    """Keep what is said at every start from standard error, if the JVM is started in the meantime by this process."""
+    """Suppress those lines on standard error, if this process starts the JVM during the block."""
     running = SparkContext._gateway is not None
     if running or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
@@ -61,7 +61,7 @@ def _pass_on(reading: int, real: int) -> None:
             for line in lines:
                 if not any(noise in line for noise in _NOISE):
                     os.write(real, line + b"\n")
-            if b"\r" in left:  # drawn in place: it has no end to wait for, and the JVM writes none of these
+            if b"\r" in left:  # drawn in place: no line end follows; the JVM writes no such line
                 os.write(real, left)
                 left = b""
         if left:

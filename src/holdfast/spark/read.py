@@ -1,4 +1,4 @@
-"""Reading a kept collection as a Spark DataFrame, as of an epoch: by tasks, or, if there are few rows, by the driver
+"""Kept collections as Spark DataFrames, as of an epoch: read by tasks, or, if there are few rows, by the driver
 (`spark.local_rows`)."""
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def read_frame(
     without: Collection[int] = (),
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The rows of the collection as of epoch ``at``; in ``order``, if there is one (then they are few). ``without``:
-    the partitions that are lost, and left out. ``columns``: those that are wanted; by default all."""
+    """Return the rows of the collection as of epoch ``at``. ``order``: their order, if the view has one (then they are
+    few). ``without``: lost partitions, which are left out. ``columns``: the wanted columns; None: all."""
     fields = list(kept.fields)
     here = placement is None or not placement.scattered
     if here and not without and (few := few_rows(kept, at, order)) is not None:
         frame = local_frame(spark, few, fields)
         return frame if columns is None else frame.select(*map(col, map(quoted, columns)))
     if columns is not None and not order:
-        # One column at least, for the number of rows.
+        # Read at least one column, since the number of rows counts.
         fields = [field for field in fields if field.name in columns] or fields[:1]
     names = [field.name for field in fields]
 
@@ -60,19 +60,19 @@ def read_frame(
 
 
 def _ordered(frame: DataFrame, order: Sequence[Order], placement: PlacedWork | None) -> DataFrame:
-    # One task cannot read what several hosts keep: then the few rows are exchanged.
+    # One task cannot read the layers of several hosts, so the rows, which are few, are exchanged.
     one = frame.repartition(1) if placement is not None and placement.scattered else frame.coalesce(1)
     return one.sortWithinPartitions(*map(_sorting, order))
 
 
 def empty_frame(spark: SparkSession, fields: Sequence[Field]) -> DataFrame:
-    """No rows of these columns."""
+    """Return a DataFrame of these columns without rows."""
     schema = StructType.fromDDL(ddl(fields)) if fields else StructType([])
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema, verifySchema=False)
 
 
 def offered_frame(spark: SparkSession, source: Source, offers: Sequence[Offer], columns: Sequence[str]) -> DataFrame:
-    """The rows of offers that a source made, read again."""
+    """Return the rows of a source's offers, read again."""
     frames, parts = [], []
     for offer in offers:
         frame = source.frame(spark, offer)
@@ -100,7 +100,7 @@ def changes_frame(
     placement: PlacedWork | None = None,
     without: Collection[int] = (),
 ) -> DataFrame:
-    """Changes of logs (after epoch -1: all there are), and of edits, with ``_epoch`` and ``_diff``."""
+    """Return changes of logs (all there are, if after epoch -1) and of edits, with ``_epoch`` and ``_diff``."""
     schema = f"{ddl(fields)}, _epoch bigint, _diff bigint"
 
     def logged(one: LoggedSpan) -> DataFrame:
@@ -132,8 +132,8 @@ def changes_frame(
 
 
 def _pin(frame: DataFrame, kept: ViewLog, live: int) -> None:
-    """Hold the layers that the frame reads for as long as any plan reads them: this one, or one made of it. They all
-    have the same function; the JVM tells when nobody has it any more."""
+    """Keep the layers that the frame reads until no plan reads them: the frame's plan, or a plan made of it. All these
+    plans share one function object, and a weak reference in the JVM tells when it is gone."""
     jvm: Any = frame.sparkSession._jvm
     function = frame._jdf.queryExecution().logical().functionExpr().func()
     reference = jvm.java.lang.ref.WeakReference(function)
@@ -141,7 +141,7 @@ def _pin(frame: DataFrame, kept: ViewLog, live: int) -> None:
     def alive() -> bool:
         try:
             return reference.get() is not None
-        except Exception:  # the session is stopped, and whatever it read is over
+        except Exception:  # the session was stopped, so no plan reads any more
             return False
 
     hold(kept.directory, Pin(live, kept.chain.end), alive)

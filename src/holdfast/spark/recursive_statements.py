@@ -1,14 +1,14 @@
 """WITH RECURSIVE as Spark parses it, taken apart before it is analysed.
 
-Spark's analyser takes one kind of recursion: ``anchor UNION ALL term``, the term linear in what it defines. For all
-other kinds (UNION, several terms, definitions that refer to each other, aggregates over what is defined) the parsed
-statement is analysed piece by piece: each piece an ordinary query, over leaves that stand for the recursive names.
-`_SOURCE` does so in the driver's JVM; nothing looks at the text.
+Spark's analyser takes one kind of recursion: ``anchor UNION ALL term``, where the term is linear in the recursive name.
+All other kinds (UNION, several terms, definitions that refer to each other, aggregates over a recursive name) are
+analysed piece by piece: each piece is an ordinary query, in which leaves stand for the recursive names. `_SOURCE` does
+so in the driver's JVM, on Spark's parsed plan; the text of the query is never inspected.
 
-A WITH clause can be anywhere in a statement: around it, in a subquery, in a definition of another WITH. A clause knows
-the one around it, whose names its pieces may use.
+A WITH clause can be anywhere in a statement: around it, in a subquery, in a definition of another WITH. Each clause has
+a reference to the clause around it, whose names its pieces may use.
 
-The file is long because the Java class is in it.
+The file is long because the source of the Java class is in it.
 """
 
 from __future__ import annotations
@@ -302,9 +302,9 @@ public class Recursions {
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition of a WITH clause: what it is called, where its query begins in the text, ``all`` or ``distinct`` if
-    it is a union, whether a WITH of its own comes before that, the bound of levels that its text says, and for each
-    term the names that it mentions."""
+    """A definition of a WITH clause. ``line``, ``column``: where its query begins in the text. ``union``: ``all`` or
+    ``distinct`` if the query is a union, else empty. ``has_own_with``: whether the query begins with a WITH of its own.
+    ``depth``: the bound of levels in the text. ``terms``: for each term, the names that it mentions."""
 
     index: int
     name: str
@@ -321,7 +321,7 @@ class Definition:
 
 
 class WithClause:
-    """A WITH clause, whose names become known one after the other."""
+    """A WITH clause. Its names become known one after the other, as they are included or bound."""
 
     def __init__(self, parsed: Any, around: WithClause | None) -> None:
         self.parsed, self._around = parsed, around
@@ -341,33 +341,33 @@ class WithClause:
         )
 
     def knows_outside(self, name: str) -> bool:
-        """Whether a clause around this one defines a name."""
+        """Whether a clause around this one defines the name."""
         if self._around is None:
             return False
         return any(each.name.lower() == name for each in self._around.definitions) or self._around.knows_outside(name)
 
     def include(self, definition: Definition, plan: Any) -> None:
-        """From now on a definition is known, as this plan."""
+        """Make a definition known, as this parsed plan, to the pieces analysed later."""
         self.parsed.include(definition.index, plan)
 
     def bind(self, definition: Definition, plan: Any) -> None:
-        """From now on its name stands for a plan of Spark's."""
+        """Let a definition's name stand for a plan of Spark's in the pieces analysed later."""
         self.parsed.bind(definition.index, plan)
 
     def term(self, definition: Definition, place: int) -> Any:
-        """A term as it was parsed, with the definition's columns."""
+        """The parsed plan of a term, with the definition's column names."""
         return self.parsed.term(definition.index, place)
 
     def body(self, definition: Definition) -> Any:
-        """A definition as it was parsed."""
+        """The parsed plan of a definition."""
         return self.parsed.body(definition.index)
 
     def query(self) -> Any:
-        """The query behind the definitions, as it was parsed."""
+        """The parsed plan of the query after the definitions."""
         return self.parsed.query()
 
     def over(self, query: Any) -> Any:
-        """A parsed query over the names that are known now."""
+        """The query with a WITH clause around it that defines the names known so far."""
         return self.parsed.over(query)
 
 
@@ -380,29 +380,31 @@ class RecursiveStatement:
         """Whether the whole statement is one WITH clause and its query."""
 
     def has_table(self, name: str) -> bool:
-        """Whether a name without a definition is a table or a view: a collection of the flow, or one of the user's."""
+        """Whether the catalog has a table or view of that name: a collection of the flow, or one of the user's."""
         return bool(self._reading.catalog().tableExists(quoted(name)))
 
     def clauses(self, plan: Any) -> Iterator[Any]:
-        """The WITH clauses of a parsed plan that are inside no other."""
+        """Yield the outermost WITH clauses of a parsed plan."""
         found = self._jvm.outermost(plan)
         return (found.get(place) for place in range(found.size()))
 
     def clause(self, parsed: Any, around: WithClause | None) -> WithClause:
-        """A clause, and the one whose names it may use, too."""
+        """Wrap a parsed clause. ``around``: the clause around it, whose names it may use, too."""
         return WithClause(self._jvm.clause(self._reading, parsed, None if around is None else around.parsed), around)
 
     def replaced(self, plan: Any, old: Any, other: Any) -> Any:
-        """The plan with another one in the place of one of its clauses."""
+        """Return the plan with the clause ``old`` replaced by ``other``."""
         return self._jvm.replaced(plan, old, other)
 
     def analysed(self, plan: Any, around: WithClause | None) -> Any:
-        """What Spark makes of a parsed plan, which may use the names of a clause and of those around it."""
+        """Return Spark's analysis of a parsed plan, which may use the names of a clause and of the clauses around
+        it."""
         return self._jvm.analysed(self._reading, plan if around is None else around.parsed.within(plan))
 
 
 def recursive_statement(session: SparkSession, text: str, reading: Any) -> RecursiveStatement | None:
-    """The statement, if it has a WITH RECURSIVE anywhere; it is read by the JVM's session ``reading``."""
+    """Parse a text in the JVM's session ``reading``. Return the statement if it has a WITH RECURSIVE anywhere, else
+    None."""
     jvm = compiled(session, _CLASS, _SOURCE)
     parsed = jvm.parsed(text, reading)
     return None if parsed is None else RecursiveStatement(jvm, reading, parsed)

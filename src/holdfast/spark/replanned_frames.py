@@ -1,10 +1,11 @@
-"""DataFrames that are planned anew whenever they are run.
+"""DataFrames that are planned anew whenever they run.
 
-Spark plans a DataFrame once: collected again it gives what it read before, or, where only some of its parts are kept
-(exchanges, broadcasts), rows of two times. So the JVM's handle of a flow's DataFrame is a `Renewed`: what runs the plan
-runs a copy of it that Spark has not planned yet, and what makes a DataFrame of it gives a `Renewed` again. PySpark's
-verbs only ever call methods of the handle, so this holds for whatever they make of a flow's DataFrame. (A verb of
-*another* DataFrame that takes this one, ``other.join(table)``, gives one that Spark plans once.)
+Spark plans a DataFrame once: collected again it returns the same rows as before, or, where only some parts of its plan
+are kept (exchanges, broadcasts), rows of two different times. So the JVM's handle of a flow's DataFrame is a `Renewed`:
+a method that runs the plan runs a copy that Spark has not planned yet, and a method that makes another DataFrame
+returns a `Renewed` again. PySpark's verbs only call methods of the handle, so this holds for every DataFrame derived
+from a flow's. (A verb of *another* DataFrame that takes this one, ``other.join(table)``, returns a DataFrame that Spark
+plans once.)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _RUNS = frozenset((
     "collectToPython", "collectAsArrowToPython", "toPythonIterator", "tailToPython", "javaToPython", "checkpoint",
     "localCheckpoint",
 ))  # fmt: skip
-"""The methods that run the plan of the Dataset itself. All others that run something make another one first."""
+"""The methods that run the Dataset's own plan. All other methods that run a plan derive another Dataset first."""
 
 _CLASSIC = "org.apache.spark.sql.classic."
 _WRAPPED = frozenset(
@@ -31,25 +32,26 @@ _WRAPPED = frozenset(
     for name in ("Dataset", "RelationalGroupedDataset", "DataFrameNaFunctions", "DataFrameStatFunctions")
 )
 _PLAIN = frozenset(("checkpoint", "localCheckpoint", "toJSON"))
-"""What these give has rows of its own, or of another type."""
+"""The methods whose result has rows of its own, or of another type, and is not wrapped."""
 
 _KEEPS = frozenset(("cache", "persist", "checkpoint", "localCheckpoint"))
 """The methods of an RDD after which its rows are kept."""
 
 
 def renewed(session: SparkSession, plan: Any, leaves: FlowLeaves) -> DataFrame:
-    """A DataFrame of an analysed plan of Spark's, planned anew whenever it is run."""
+    """Return a DataFrame of an analysed plan that is planned anew whenever it runs."""
     own: Any = session
     return DataFrame(Renewed(dataset(session, own._jsparkSession, plan), leaves), session)
 
 
 def dataset(session: SparkSession, own: Any, plan: Any) -> Any:
-    """A Dataset of the JVM's session ``own``."""
+    """Return a Dataset of the JVM's session ``own``."""
     return jvm_class(session, f"{_CLASSIC}Dataset").ofRows(own, plan)
 
 
 class Renewed(JavaObject):  # type: ignore[misc]  # py4j is not typed
-    """The JVM's object ``inner`` (a Dataset, or what verbs take from one), whose plan is never run twice."""
+    """Stands for the JVM's object ``inner`` (a Dataset, or an object that a verb made of one), and runs no plan
+    twice."""
 
     def __init__(self, inner: JavaObject, leaves: FlowLeaves) -> None:
         _take_the_place(self, inner)
@@ -64,7 +66,7 @@ class Renewed(JavaObject):  # type: ignore[misc]  # py4j is not typed
         inner, leaves = self._inner, self._leaves
         if name in _RUNS:
             inner = dataset(leaves.session, inner.sparkSession(), inner.queryExecution().analyzed())
-            # Some are run by a thread of Spark's: it is to find a plan that is ready.
+            # Plan in this thread, because some of these methods run the plan in a thread of Spark's.
             leaves.call(inner.queryExecution().executedPlan)
         found = leaves.call(getattr(inner, name), *arguments)
         if name in _PLAIN:
@@ -80,8 +82,8 @@ class Renewed(JavaObject):  # type: ignore[misc]  # py4j is not typed
 
 
 class RenewedRows(JavaObject):  # type: ignore[misc]  # py4j is not typed
-    """The JVM's RDD behind ``DataFrame.rdd``, which PySpark makes once: what runs it (``foreach``, ``rdd.collect()``)
-    runs a new one, unless its rows are kept."""
+    """Stands for the JVM's RDD behind ``DataFrame.rdd``, which PySpark makes once. An action on it (``foreach``,
+    ``rdd.collect()``) runs a new RDD each time, unless its rows are kept."""
 
     def __init__(self, inner: JavaObject, renew: Callable[[], JavaObject]) -> None:
         _take_the_place(self, inner)
@@ -100,7 +102,8 @@ class RenewedRows(JavaObject):  # type: ignore[misc]  # py4j is not typed
 
 
 def _take_the_place(handle: Any, inner: JavaObject) -> None:
-    """Not as JavaObject's own constructor does it: the JVM would let go of the object when one handle is gone."""
+    """Copy the fields of ``inner``. JavaObject's own constructor is not used, because the JVM would free the object
+    when one of two handles is gone."""
     for name in ("_target_id", "_gateway_client", "_auto_field", "_methods", "_field_names", "_gateway_doc"):
         setattr(handle, name, getattr(inner, name))
     handle._fully_populated = False

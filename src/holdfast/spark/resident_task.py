@@ -1,13 +1,13 @@
-"""The driver's side of the task that stays (`task/resident.py`): one for each Spark context, shared by its flows.
+"""The driver's side of the resident task (`task/resident.py`): one for each Spark context, shared by its flows.
 
-It is a Spark job of one task, in a thread of its own. The task connects to a socket in a directory that only this user
-can enter. `ask` sends an epoch and waits for the answer. It never fails: whatever goes wrong (there is no task yet, it
-died, it is busy with another flow, it takes too long, it met an error), the answer is None, and the caller runs the
-epoch as an ordinary job. No guarantee depends on this file, since an epoch that is run twice writes the same layers.
+It is a Spark job of one task, started from a thread of its own. The task connects to a socket in a directory that only
+this user can enter. `ask` sends an epoch and waits for the answer. It never fails: if there is no task yet, or the task
+died, is busy with another flow, takes too long or meets an error, `ask` returns None, and the caller runs the epoch as
+an ordinary job. No guarantee depends on this file, since an epoch that runs twice writes the same layers.
 
-A task that stays holds a slot of the session. So there is one only where a slot is left over for it: in a local session
-that Holdfast has made (`session.local_master`), or where ``spark.holdfast.resident`` is ``true``. It ends by itself
-when nothing was asked for a while, and is started again, beside the epoch that misses it.
+A resident task holds a slot of the session. So there is one only where a slot is left over for it: in a local session
+that Holdfast made (`session.local_master`), or where ``spark.holdfast.resident`` is ``true``. The task ends when no
+epoch came for a while. The next epoch then runs as a job, and starts the task again.
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ from holdfast.task.single_task import staying
 from holdfast.task.stage import EpochSpec
 
 GROUP = "holdfast-resident"
-"""The group of its job."""
+"""The group of the resident task's job."""
 
 SETTING = "spark.holdfast.resident"
-"""``true``: a task may stay in any session; ``false``: in none. Not set: where the session has a slot left over."""
+"""A Spark setting. ``true``: any local session may have a resident task; ``false``: none has. Not set: a session with a
+slot left over."""
 
 _PATIENCE = 10.0
-"""Seconds that an epoch may take at the least before it is run as a job instead."""
+"""Seconds that an epoch may always take in the resident task; after `_SLOWER` times the last one's time, if that is
+more, it runs as a job."""
 
 _SLOWER = 20.0
-"""An epoch may take so many times what the last one took."""
+"""How many times the last epoch's time an epoch may take."""
 
 _AGAIN = 5.0
-"""Seconds between two attempts to have a task."""
+"""Seconds between two attempts to start a task."""
 
 _ENDING = 2.0
-"""Seconds for which a session that is stopped waits for the task."""
+"""Seconds that stopping a session waits for the task to end."""
 
 _MISSING = 60.0
-"""After so many seconds a job whose task has not connected is given up."""
+"""Seconds after which a job is given up if its task has not connected."""
 
 _LOG = logger("holdfast.resident")
 _KEYS = itertools.count()
@@ -67,13 +69,13 @@ TOO_MANY = TooMany()
 
 
 class ResidentTask:
-    """The task that stays, of one Spark context."""
+    """The resident task of one Spark context."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
         self._threads: int = context.defaultParallelism
         self.limit = staying(self._threads)
-        """Rows up to which an epoch is one for this task."""
+        """Rows up to which an epoch may run in this task."""
 
         self._turn = threading.Lock()
         self._listener: socket.socket | None = None
@@ -87,9 +89,9 @@ class ResidentTask:
     def ask(
         self, key: str, program: Callable[[], bytes], epoch: EpochSpec, items: Sequence[tuple[str, bytes]]
     ) -> list[Message] | TooMany | None:
-        """The messages of an epoch, `TOO_MANY`, or None: run it as a job. ``key`` names the program."""
+        """Return the messages of an epoch; `TOO_MANY`; or None: run it as a job. ``key`` names the program."""
         if not self._turn.acquire(blocking=False):
-            return None  # another flow's epoch is being run
+            return None  # it runs an epoch of another flow
         try:
             if not self._ready():
                 return None
@@ -99,7 +101,8 @@ class ResidentTask:
             self._end()
             return None
         except BaseException:
-            # An interrupt. The answer that is still to come must not be taken for that of the next epoch.
+            # After an interrupt, the answer to this request is still to come, and must not be taken for the next
+            # epoch's.
             self._end()
             raise
         finally:
@@ -114,7 +117,7 @@ class ResidentTask:
         told = None if key in self._sent else program()
         send(self._connection, Request(key, told, epoch, items, self.limit, self._threads))
         answer = _answer_of(self._connection, epoch)
-        if answer.unknown:  # the task has had too many others since
+        if answer.unknown:  # the task has dropped the program, having had too many others
             send(self._connection, Request(key, program(), epoch, items, self.limit, self._threads))
             answer = _answer_of(self._connection, epoch)
         self._sent.add(key)
@@ -127,7 +130,7 @@ class ResidentTask:
         return TOO_MANY if answer.too_many else list(answer.messages)
 
     def _ready(self) -> bool:
-        """Whether there is a task; if not one is started, for epochs to come."""
+        """Whether a task is connected. If not, start one, for later epochs."""
         if self._connection is not None:
             return True
         if self._listener is None:
@@ -142,7 +145,7 @@ class ResidentTask:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is a task, for those who warm up; whether there is one."""
+        """Wait until a task is connected, for a warm-up. Return whether one is."""
         deadline = time.monotonic() + seconds
         with self._turn:
             try:
@@ -170,14 +173,14 @@ class ResidentTask:
         self._thread.start()
 
     def _run(self, path: str) -> None:
-        """The job, in a thread of its own, until its task ends."""
-        with suppress(Exception):  # the task was killed, or the session was stopped: epochs are run as jobs then
+        """Run the job, in a thread of its own, until its task ends."""
+        with suppress(Exception):  # the task was killed, or the session stopped: epochs run as jobs then
             self._context.setLocalProperty("spark.scheduler.pool", "epoch")
             self._context.setJobGroup(GROUP, "holdfast: small epochs, told over a socket", interruptOnCancel=True)
             self._context.parallelize([path], 1).mapPartitions(_serve).collect()
 
     def _end(self) -> None:
-        """Let the task go. It ends when it finds that nobody listens."""
+        """Close the sockets. The task ends when it finds the connection closed."""
         for one in (self._connection, self._listener):
             if one is not None:
                 one.close()
@@ -186,12 +189,12 @@ class ResidentTask:
         self._sent.clear()
 
     def end(self) -> None:
-        """Let the task go, once the epoch that it runs is done."""
+        """Let the task end, after the epoch that it runs."""
         with self._turn:
             self._end()
 
     def end_before_stop(self) -> None:
-        """Let the task go and wait for its end, for a moment."""
+        """Let the task end, and wait up to `_ENDING` seconds for it."""
         if self._turn.acquire(timeout=_ENDING):
             try:
                 self._end()
@@ -214,7 +217,7 @@ def _serve(paths: Iterable[str]) -> Iterator[int]:
 
 
 def program_key() -> str:
-    """A name for a program that no other one of this process has."""
+    """Return a name for a program, unique in this process."""
     return f"{os.getpid()}-{next(_KEYS)}"
 
 
@@ -223,7 +226,7 @@ _MAKING = threading.Lock()
 
 
 def resident_of(context: SparkContext) -> ResidentTask | None:
-    """The task that stays of a context; None if it has no slot for one."""
+    """Return the resident task of a context; None if the session has no slot for one."""
     if not _has_room(context):
         return None
     with _MAKING:
@@ -236,9 +239,9 @@ def resident_of(context: SparkContext) -> ResidentTask | None:
 
 
 def _ended_first(context: SparkContext, task: ResidentTask) -> None:
-    """Have the task, and those of work beside epochs, end before the context is stopped, by whomever: Spark says of a
-    worker that it has to kill when a session is stopped that it crashed, and of a result that comes then that it met an
-    error."""
+    """Wrap ``context.stop``, so that the resident task and the tasks of background work end before the context is
+    stopped. Otherwise Spark has to kill their workers and reports a crash, or reports an error for a result that
+    arrives then."""
     stop = context.stop
 
     def stopped() -> None:

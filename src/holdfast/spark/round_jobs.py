@@ -1,15 +1,15 @@
 """The large rounds of a loop as Spark jobs, whose tasks each have a share of the loop's hashes.
 
-A loop runs in one task, as any operator without a key, until its next round is expected to be large
-(`operators/loops/epoch.py`). Then that task writes what it has for each share, and the epoch's job ends with
-`LargeRound`. Here rounds are run as jobs (`task/round_tasks.py`) until they are small again, or none is left. The
-epoch's job, from the loop's stage on, is then run again; its task takes over what the shares have, runs the rounds that
-are left, and writes the loop's layers. So the long tail of most loops costs no jobs, and a loop may change sides as
-often as its rounds do.
+A loop runs in one task, like any operator without a key, until its next round is expected to be large
+(`operators/loops/epoch.py`). Then that task writes its state for each share, and the epoch's job ends with
+`LargeRound`. `LoopJobs` runs rounds as jobs (`task/round_tasks.py`) until they are small again, or none is left. Then
+the epoch's job runs again, from the loop's stage on: its task takes over the state of the shares, runs the rounds that
+are left, and writes the loop's layers. So the long tail of small rounds, which most loops have, costs no jobs, and a
+loop may switch between task and jobs as often as its rounds change size.
 
-From one job to the next nothing but files is handed on: plans and lineage are those of one job, however many rounds
-there are. A job that fails, for whatever reason, is no error of the epoch: the loop is then run by the one task,
-without jobs, and that one says what is wrong, if anything is.
+Between two jobs nothing but files is handed on, so plans and Spark's lineage are those of one job, however many rounds
+there are. If a job fails, for whatever reason, that is no error of the epoch: one task runs the loop without jobs, and
+reports the error, if there is one.
 
 **When a round is large.** With *n* rows handed to operators and *c* cores, one task needs ``_ROW`` · n seconds of
 processor time, and a job (``_ROW`` + ``_EXCHANGED``) · n / c + ``_JOB``. `large_round` is where the two are equal
@@ -45,27 +45,27 @@ from holdfast.task.stage import EpochSpec
 from holdfast.trace.inner_loops import keep_memory
 
 _ONLY = "HOLDFAST_ROUNDS"
-"""Environment, for tests: ``jobs`` has every round run as a job, ``task`` none."""
+"""Environment variable, for tests: with ``jobs`` every round runs as a job, with ``task`` none does."""
 
 _ROW, _EXCHANGED, _JOB = 0.5e-6, 0.33e-6, 0.25
-"""Seconds: of a row in a round (without the layers it ends in, which one task writes), of what is added to it where
-rounds are jobs, and of a job."""
+"""Seconds per row in a round (without the layers, which one task writes), per row that is exchanged where rounds are
+jobs, and per job."""
 
 _TOGETHER = 2
-"""Rounds in one job: with two, a round costs 170 ms of processor time besides its rows, with one 210, with four 160
-(three stages, two cores); and what is behind the last round is for nothing."""
+"""Rounds in one job. Processor time per round besides its rows: 210 ms with one round, 170 with two, 160 with four
+(three stages, two cores). But work that a job does after the last round is wasted."""
 
 _KEPT = 1 << 28
-"""So many free bytes a worker keeps from one task to the next: it gets columns of the same sizes in every round."""
+"""Free bytes that a worker keeps from one task to the next: it allocates columns of the same sizes in every round."""
 
 _REASON = re.compile(r"^: (?:[\w.]+: )?(.+)$", re.MULTILINE)
-"""What Spark says in an error that py4j raises."""
+"""Spark's message in an error that py4j raises."""
 
 _LOG = logger("holdfast.epochs")
 
 
 def large_round(cores: int) -> int | None:
-    """Rows in a round from which on it is a job. None: no round is."""
+    """Return the rows from which on a round is a job; None if no round is."""
     only = os.environ.get(_ONLY)
     if only is not None:
         return 0 if only == "jobs" else None
@@ -74,7 +74,7 @@ def large_round(cores: int) -> int | None:
 
 
 def told_of_jobs(context: SparkContext, epoch: EpochSpec) -> EpochSpec:
-    """The epoch, with how its loops' rounds may run as jobs."""
+    """Return the epoch with the way in which its loops' rounds may run as jobs."""
     cores = min(context.defaultParallelism, MOST)
     large = large_round(cores)
     if large is None or epoch.undo is not None:
@@ -84,23 +84,23 @@ def told_of_jobs(context: SparkContext, epoch: EpochSpec) -> EpochSpec:
 
 
 def alone(epoch: EpochSpec) -> EpochSpec:
-    """The epoch for a task that has all of it: it only says that a round is too large."""
+    """Return the epoch for a single task, which only reports that a round is too large."""
     return epoch if epoch.round_jobs is None else replace(epoch, round_jobs=replace(epoch.round_jobs, scratch=""))
 
 
 def make_scratch(epoch: EpochSpec) -> None:
-    """Make the directory for what the rounds of an epoch hand on. Tasks make none: one that outlives its epoch would
-    leave it behind."""
+    """Make the directory for the state that an epoch's rounds hand on. Tasks do not make it, because a task that
+    outlives its epoch would leave it behind."""
     if epoch.round_jobs is not None:
         with suppress(OSError):  # then no round is a job
             Path(epoch.round_jobs.scratch).mkdir(parents=True, exist_ok=True)
 
 
 def remove_scratch(epoch: EpochSpec) -> None:
-    """Remove what the rounds of an epoch have left."""
+    """Remove the files of an epoch's rounds."""
     if epoch.round_jobs is not None:
         shutil.rmtree(epoch.round_jobs.scratch, ignore_errors=True)
-        with suppress(OSError):  # there is none, or another flow of this directory has an epoch, too
+        with suppress(OSError):  # it is not there, or another flow of this directory uses it
             Path(epoch.round_jobs.scratch).parent.rmdir()
 
 
@@ -111,9 +111,9 @@ class LoopJobs:
         self._context, self._program, self._broadcast = context, program, broadcast
 
     def run(self, epoch: EpochSpec, found: LargeRound, tell: Callable[[EpochSpec], None]) -> EpochSpec:
-        """Run the rounds of a loop from the one on that was found too large, until they are small; the epoch, with what
-        the loop's task must know of that, and without ``round_jobs`` if they failed. ``tell``: has jobs know the epoch.
-        Raises the user's error."""
+        """Run a loop's rounds as jobs, from the one that was found too large until they are small. Return the epoch
+        with what the loop's task must know of these rounds, or without ``round_jobs`` if the jobs failed. ``tell``:
+        sets the epoch for jobs. Raises the user's error."""
         assert epoch.round_jobs is not None
         jobs = epoch.round_jobs
         (operator,) = (each for each in self._program.operators if each.id == found.operator)
@@ -123,7 +123,7 @@ class LoopJobs:
                 done = run_rounds(operator, jobs, found, lambda job: self._rdd(job, operator, jobs.shares).collect())
         except HoldfastError:
             raise
-        except Exception as error:  # a task or a host was lost, or a file with it
+        except Exception as error:  # a task, a host or a file was lost
             text = str(error)
             if "[SPARK_JOB_CANCELLED]" in text:
                 raise
@@ -167,7 +167,7 @@ def _stage_task(
 
 
 def _said(epoch: EpochSpec, work: Callable[[], Iterator[Message]]) -> Iterator[Message]:
-    """What the work says; its error is what the task says instead."""
+    """Return the messages of ``work``, or messages with its error."""
     assert epoch.round_jobs is not None
     keep_memory(_KEPT)
     try:

@@ -31,7 +31,7 @@ from holdfast.task.program import Program, bounds
 
 
 def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], list[R]]:
-    """``function``, called in a thread of low priority."""
+    """Return ``function`` as one that runs in a thread of low priority."""
 
     def call(items: list[T]) -> list[R]:
         with ThreadPoolExecutor(1, initializer=yield_to_epochs) as thread:
@@ -41,7 +41,7 @@ def _yielding(function: Callable[[list[T]], list[R]]) -> Callable[[list[T]], lis
 
 
 _REOPENING = 10.0
-"""So long a flow that is opened waits for the members that it had before: they have its layers."""
+"""Seconds that a flow being opened waits for the members that it had before: they have its layers."""
 
 
 def _partition(low: int, partitions: int) -> int:
@@ -49,7 +49,7 @@ def _partition(low: int, partitions: int) -> int:
 
 
 class SparkRunner:
-    """Epoch jobs in one pool; upkeep in another, of less weight."""
+    """Runs a flow's work on Spark: epochs in one pool, maintenance in another, of less weight."""
 
     threads = True
     grace = GRACE
@@ -63,9 +63,9 @@ class SparkRunner:
         copies: tuple[Location, ...] = (),
         leaving: Collection[str] = (),
     ) -> None:
-        """``own`` is the session for Holdfast's queries, with its settings. ``heals``: a loss is made up for, at once;
-        if not, whoever asked for it stops the flow. ``copies``: the log's locations, for tasks.
-        ``leaving``: the members that are to go, and get no partition."""
+        """``own``: the session for Holdfast's queries, with its settings. ``heals``: the flow recovers from a loss at
+        once; if False, the flow is stopped by its own watch. ``copies``: the log's locations, for tasks. ``leaving``:
+        the members that will leave, and get no partition."""
         self._copies = copies
         self._heals = heals
         self._news = ""
@@ -95,8 +95,8 @@ class SparkRunner:
         return frozenset(self.placement.members)
 
     def close(self) -> None:
-        """Hear of members no more. A runner that no flow uses would cancel the epochs of others when a member is lost
-        that nobody needs. Twice does no harm."""
+        """Stop listening to membership events. Otherwise the runner of a closed flow would cancel other flows' epochs
+        when a member is lost. A second call does nothing."""
         if self._listener is not None:
             self._listener.remove(self._hear)
 
@@ -109,7 +109,7 @@ class SparkRunner:
                 if self._heals:
                     self._news = "lost"
                 if self.placement.lost(executor) and self._heals:
-                    # What runs now needs its layers. To go on without them would only be to fail later.
+                    # The running epoch needs the lost layers: cancel it now, since it would fail later.
                     self._spark.sparkContext.cancelJobGroup(EPOCHS)
 
     @property
@@ -123,7 +123,7 @@ class SparkRunner:
         lost, self._news = self._news == "lost", ""
         self.placement.refresh(settle)
         if lost:
-            # An executor that died is started again beside the same layers, most often.
+            # Spark usually starts a dead executor again, on the same layers.
             self.placement.await_members(known)
         if not self.placement.scattered:
             raise DeclarationError(f"executors must all have {LOCAL} in their environment, or none of them")
@@ -181,7 +181,7 @@ class SparkRunner:
                 shares.setdefault(owners[_partition(low(item), self.partitions)], []).append(item)
             with self._low_weight(what):
                 return self._placed(function, sorted(shares.items(), key=lambda one: one[0]))
-        # Spark pickles what it ships by value with its own serialiser; items may hold anything that cloudpickle takes.
+        # Spark pickles shipped values with its own serialiser; items may be anything that cloudpickle takes.
         packed = [cloudpickle.dumps(item) for item in items]
 
         def share(some: Iterator[bytes]) -> Iterator[bytes]:
@@ -203,7 +203,7 @@ class SparkRunner:
         return Reading(self.clock(), *self.uptime())
 
     def uptime(self) -> tuple[str, int]:
-        """A name of this start of the machine, and the microseconds since then, however long it slept."""
+        """Return an id of the machine's boot, and the microseconds since then, sleep included."""
         counted = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         try:
             start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

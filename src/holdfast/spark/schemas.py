@@ -17,7 +17,7 @@ def ddl(fields: Iterable[Field]) -> str:
 
 
 def type_of_json(kind: str) -> str:
-    """A type that the JVM has written as JSON (``DataType.json``), as text."""
+    """Return the text of a type that the JVM wrote as JSON (``DataType.json``)."""
     return type_text(_parse_datatype_json_string(kind))
 
 

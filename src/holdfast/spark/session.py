@@ -1,4 +1,4 @@
-"""The Spark session: a local one with the settings that epochs want, or the user's own."""
+"""The Spark session: a local one with settings that suit epochs, or the user's own."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ SETTINGS = {
     # Where a keyed task runs is decided by where its layers are, not by where its input is.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "0",
-    # What is exchanged are Arrow buffers of milliseconds' life, within one host.
+    # Exchanges move Arrow buffers that live for milliseconds, within one host.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
-    # Each epoch leaves an exchange behind; they are removed when the JVM collects garbage.
+    # Each epoch leaves an exchange's files behind; they are removed when the JVM collects garbage.
     "spark.cleaner.periodicGC.interval": "2min",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -48,26 +48,26 @@ SETTINGS = {
 }
 
 CLUSTER_SETTINGS = {
-    # A task waits a moment for the executor that has its layers; elsewhere it would have to fetch them.
+    # A task waits a moment for the executor that has its layers: on another host it would have to fetch them.
     "spark.locality.wait": "3s",
-    # An executor that is lost took its exchanges along: they are made again at once, not when they are missed.
+    # A lost executor's exchanged rows are computed again at once, not when a task misses them.
     "spark.shuffle.registration.timeout": "2000",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.rpc.askTimeout": "20s",
-    # A task that is cancelled while its Python worker is busy ends so soon.
+    # A cancelled task whose Python worker is busy ends after this time.
     "spark.python.task.killTimeout": "500ms",
-    # An executor that is decommissioned stays so long at least, in which it can hand over what its host keeps.
+    # A decommissioned executor stays at least this long, so that it can hand over its host's layers.
     "spark.test.executor.decommission.initial.sleep.millis": "10000",
 }
-"""Beside `SETTINGS`, for a session on a cluster."""
+"""Further settings, beside `SETTINGS`, for a session on a cluster."""
 
 _FAILED_TASKS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.api.python.PythonRunner",
 )
-"""The loggers by which Spark tells of a task that failed."""
+"""The loggers in which Spark reports a failed task."""
 
 _NOTEBOOK_SETTINGS = {
     # A DataFrame that is the last line of a cell shows its rows.
@@ -75,12 +75,13 @@ _NOTEBOOK_SETTINGS = {
 }
 
 _LOCAL_ONLY = frozenset(["spark.driver.memory", "spark.ui.enabled", "spark.ui.showConsoleProgress", "spark.log.level"])
-"""Those of `SETTINGS` that a cluster's users decide about."""
+"""The settings among `SETTINGS` that are left to the user on a cluster."""
 
 
 def detection(timeout: float) -> dict[str, str]:
-    """The Spark settings by which an executor that falls silent is lost after ``timeout`` seconds, or a little
-    before. (One that dies is heard of within a second, whatever these say.) They count when a Spark context starts."""
+    """Return the Spark settings with which a silent executor counts as lost after ``timeout`` seconds, or a little
+    earlier. (An executor that dies is noticed within a second, whatever these settings are.) They take effect when a
+    Spark context starts."""
     timeout = arguments.number("detection", "detection_timeout", timeout, 1.0)
     milliseconds = round(timeout * 1000)
     return {
@@ -88,9 +89,9 @@ def detection(timeout: float) -> dict[str, str]:
         "spark.storage.blockManagerHeartbeatTimeoutMs": f"{milliseconds * 7 // 10}ms",
         "spark.network.timeoutInterval": f"{milliseconds // 5}ms",
         "spark.network.timeout": f"{max(milliseconds, 10_000)}ms",
-        # Executors that hear the driver, but not each other: what one waits for from another (rows that were exchanged,
-        # pieces of a broadcast) is given up, and made or fetched elsewhere; and an exchange that fails twice, though
-        # all are there, is an error of the epoch.
+        # For executors that reach the driver but not each other: a fetch from another executor (exchanged rows, pieces
+        # of a broadcast) is given up, and the data is computed or fetched elsewhere. An exchange that fails twice
+        # although all executors are there is an error of the epoch.
         "spark.stage.maxConsecutiveAttempts": "2",
         "spark.shuffle.io.connectionTimeout": f"{milliseconds // 2}ms",
         "spark.shuffle.io.connectionCreationTimeout": f"{milliseconds // 2}ms",
@@ -99,8 +100,8 @@ def detection(timeout: float) -> dict[str, str]:
 
 
 def start_session(detection_timeout: float | None = None) -> SparkSession:
-    """Return the session that is active in this process, or start one: with the master and the settings that the user
-    configured (`configured`), and ours where there are none. With no master it is a local one."""
+    """Return the session that is active in this process, or start one: with the master and settings that the user
+    configured (`configured`), and Holdfast's where the user set none. Without a master it is a local session."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -131,14 +132,14 @@ def start_session(detection_timeout: float | None = None) -> SparkSession:
     if master is None or master.startswith("local"):
         start_workers(session)
     process = session.sparkContext._gateway.proc
-    # Under spark-submit it is the JVM that started this process.
+    # Under spark-submit there is no process to ask: the JVM is this process's parent.
     atexit.register(_end_workers, os.getppid() if process is None else process.pid)
     return session
 
 
 def _say_failures_once(session: SparkSession) -> None:
-    """Have Spark not log the Java stack of a task that failed. The driver is told the reason, and raises it: as an
-    error of Holdfast's, or of PySpark's for a query of the user's own."""
+    """Keep Spark from logging the Java stack of a failed task. The driver gets the reason, and raises it: as an error
+    of Holdfast, or of PySpark for a query of the user's."""
     jvm = session.sparkContext._jvm
     off = jvm.org.apache.logging.log4j.Level.OFF
     for name in _FAILED_TASKS:
@@ -146,25 +147,25 @@ def _say_failures_once(session: SparkSession) -> None:
 
 
 def _end_workers(jvm: int) -> None:
-    """At the end of the process, end Spark's Python workers. Spark would close their connections first, and each would
-    print a traceback that it cannot write any more."""
-    with suppress(OSError):  # no /proc: then they complain
+    """Kill Spark's Python workers at the end of the process. Spark would close their connections first, and each worker
+    would print a traceback that it can no longer write."""
+    with suppress(OSError):  # no /proc: the workers print their tracebacks
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError, ValueError):
                 parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
                 if parent == jvm and _WORKERS.encode() in (process / "cmdline").read_bytes():
-                    os.killpg(int(process.name), signal.SIGKILL)  # it leads a group of its own, with its workers
+                    os.killpg(int(process.name), signal.SIGKILL)  # the daemon leads a process group with its workers
 
 
 def local_master(cores: int) -> str:
-    """Name a local master for so many cores. Merging and copying have slots of their own: an epoch never waits for one
-    of their tasks to end (one that copies mostly waits for storage); the operating system shares the cores. One more is
-    for the task that stays (`resident_task`), which mostly waits to be told."""
+    """Return a local master for this many cores. It has more slots than cores: some for merging and copying, so that an
+    epoch never waits for such a task to end (a copying task mostly waits for storage), and one for the resident task
+    (`resident_task`), which mostly waits for a request. The operating system shares the cores."""
     return f"local[{cores + spare(cores) + 1}]"
 
 
 def local_builder(cores: int) -> SparkSession.Builder:
-    """A local session of so many cores."""
+    """Return a builder of a local session with this many cores."""
     builder = SparkSession.builder.master(local_master(cores))
     builder = builder.config("spark.default.parallelism", str(cores))
     for key, value in SETTINGS.items():

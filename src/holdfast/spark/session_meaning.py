@@ -1,11 +1,11 @@
-"""What a Spark session says that changes what a view means, and what a flow makes of it.
+"""The settings of a Spark session that change what a view means, and how a flow treats them.
 
-The time zone is the user's choice. It is recorded in the log when the flow first runs, and holds from then on: rows
-that were computed in one zone can only be taken back in the same one. A later session's zone changes nothing, and the
-flow says so once.
+The time zone is the user's choice. It is recorded in the log when the flow first runs, and holds from then on, because
+rows that were computed in one zone can only be retracted in the same one. A later session's zone changes nothing, and
+the flow says so once.
 
 All other settings must be Spark's defaults. Holdfast evaluates most expressions itself, as Spark does by default (ANSI
-mode, names that ignore case, …); in a session that says otherwise a view would be a mixture, so it is refused.
+mode, names that ignore case, …). With other settings a view would mix two meanings, so it is refused.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FIXED = (
     "spark.sql.parser.escapedStringLiterals",
     "spark.sql.timestampType",
 )
-"""Settings that change answers, and that must be as Spark has them by default. One that this Spark does not know is
-passed over."""
+"""Settings that change answers, and must have Spark's default. A setting that this version of Spark does not know is
+skipped."""
 
 
 def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
-    """What the session says, with the time zone as it resolves now (by default it is the host's). DeclarationError if
-    it asks for another SQL than the default one."""
+    """Return the session's settings that decide a view's meaning, the time zone resolved (by default it is the host's).
+    Raises `DeclarationError` if a setting in `FIXED` is not Spark's default."""
     jvm: Any = spark.sparkContext._jvm
     usual = jvm.org.apache.spark.sql.internal.SQLConf()
     present: Any = spark
@@ -61,7 +61,7 @@ def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
             continue
         value, default = settings.getConfString(name), usual.getConfString(name)
         if value is None and default is None:
-            continue  # Spark decides by another setting
+            continue  # another setting decides
         if str(value).lower() != str(default).lower():
             raise DeclarationError(
                 f"flow '{flow}': the Spark session says {name}={value}; views have the meaning that SQL has with "
@@ -77,8 +77,8 @@ def meaning_of(spark: SparkSession, flow: str) -> dict[str, str]:
 
 
 def planning_session(spark: SparkSession, meaning: Mapping[str, str]) -> SparkSession:
-    """A session of the same Spark for Holdfast's own queries, in which SQL means what ``meaning`` says, so that the
-    user's settings stay as they are, and do not count."""
+    """Return a session of the same Spark for Holdfast's own queries, with the settings of ``meaning``. The user's
+    session and its settings neither change nor matter."""
     own = spark.newSession()
     own.conf.set("spark.sql.adaptive.enabled", "false")
     for name, value in meaning.items():
@@ -87,7 +87,7 @@ def planning_session(spark: SparkSession, meaning: Mapping[str, str]) -> SparkSe
 
 
 def differing(spark: SparkSession, meaning: Mapping[str, str]) -> dict[str, str]:
-    """Settings of ``meaning`` of which the session says something else now, and what it says."""
+    """Return the settings of ``meaning`` that have another value in the session, with the session's value."""
     present: Any = spark
     settings = present._jsparkSession.sessionState().conf()
     found = {name: str(settings.getConfString(name)) for name in meaning}

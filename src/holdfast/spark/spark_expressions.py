@@ -1,9 +1,10 @@
 """Spark's own expressions, called by name.
 
-An expression that Holdfast does not compute by itself runs in Spark as the very object that Spark made when it analysed
-the view. It has a name, made of what it means, and in the texts of our own queries (`spark.stretches`) it is a call of
-that name over the values of its holes: columns, and whatever else Holdfast computes. `known_to` makes those names
-functions of a session: when Spark analyses such a query, it asks `_Builder` for the expression over given arguments.
+An expression that Holdfast does not compute itself runs in Spark as the very object that Spark made when it analysed
+the view. It gets a name, derived from its meaning, and in the texts of Holdfast's own queries (`spark.stretches`) it is
+a call of that name over the values of its holes: columns, and other parts that Holdfast computes. `known_to` registers
+those names as functions of a session: when Spark analyses such a query, it asks `_Builder` for the expression over the
+given arguments.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ _EXPRESSIONS = f"{CATALYST}.expressions"
 class _Kept:
     expression: Any
     holes: tuple[tuple[int, ...], ...]
-    """The ways from the expression to its holes."""
+    """The paths from the expression to its holes, as indices of children."""
 
 
 _kept: dict[str, _Kept] = {}
 _known: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-"""The names that are functions of a session already."""
+"""Session → the names already registered as its functions."""
 
 
 def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str:
-    """The name of an expression with these holes. ``meaning`` tells it from all that mean something else."""
+    """Keep an expression with these holes, and return its name. ``meaning``: differs for expressions that mean
+    something else."""
     mark = blake2b(f"{meaning}\n{list(holes)}".encode(), digest_size=8).hexdigest()
     name = foreign_name(str(expression.prettyName()), mark)
     _kept.setdefault(name, _Kept(expression, tuple(holes)))
@@ -44,7 +46,7 @@ def keep(expression: Any, holes: Sequence[tuple[int, ...]], meaning: str) -> str
 
 
 def error(session: SparkSession, condition: str) -> str:
-    """The name of an expression that fails with an error of Spark's that has no parameters."""
+    """Return the name of an expression that raises the Spark error ``condition``, which has no parameters."""
     jvm: Any = session.sparkContext._jvm
     types = jvm.org.apache.spark.sql.types.DataType
     literal = _object(jvm, "org.apache.spark.sql.catalyst.expressions.Literal").create
@@ -58,11 +60,11 @@ def error(session: SparkSession, condition: str) -> str:
 
 
 def collation_key(session: SparkSession, collation: str) -> str:
-    """The name of an expression that gives texts the same bytes if they are equal by a collation."""
+    """Return the name of an expression that maps texts to bytes: equal bytes for texts equal by the collation."""
     kind = jvm_class(session, "org.apache.spark.sql.types.DataType").fromDDL("string")
     text = scala_object(session, f"{_EXPRESSIONS}.Literal").create(None, kind)
     resolved = jvm_class(session, f"{_EXPRESSIONS}.ResolvedCollation")(collation)
-    # Whatever collation the argument has, or has lost.
+    # Collate sets the collation, whatever collation the argument has.
     own = jvm_class(session, f"{_EXPRESSIONS}.Collate")(text, resolved)
     return keep(jvm_class(session, f"{_EXPRESSIONS}.CollationKey")(own), [(0, 0)], f"collation key {collation}")
 
@@ -73,7 +75,7 @@ def _object(jvm: Any, name: str) -> Any:
 
 
 def is_about(name: str, text: str) -> bool:
-    """Whether an error of Spark's, in its own words, is about the expression ``name`` or a part of it."""
+    """Whether an error of Spark, given as its text, is about the expression ``name`` or a part of it."""
     if name not in _kept:
         return False
     waiting = [_kept[name].expression]
@@ -88,7 +90,7 @@ def is_about(name: str, text: str) -> bool:
 
 
 def known_to(session: SparkSession, query: str) -> None:
-    """Make the names in ``query`` functions of the session."""
+    """Register the names in ``query`` as functions of the session."""
     known = _known.setdefault(session, set())
     names = {found[0] for found in FOREIGN.finditer(query)} - known
     if not names:

@@ -1,8 +1,8 @@
-"""The session in which a statement is read: the user's own as it is now, with the flow's names before all others.
+"""The session in which a statement is read: a copy of the user's, in which the flow's names hide all others.
 
-Every statement has a copy of the user's session (Spark makes one in a millisecond): its temporary views, functions and
-variables, its current database. So names that are not the flow's mean what they mean to the user at that moment, and
-nothing of the flow's is left behind in the user's session.
+Each statement gets its own copy of the user's session (Spark makes one in a millisecond), with its temporary views,
+functions and variables, and its current database. So names that are not the flow's mean what they mean to the user at
+that moment, and the flow leaves nothing behind in the user's session.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _WORD = re.compile(r"\w+")
 
 
 class StatementSession:
-    """The names of a flow's collections and functions."""
+    """Reads statements over the names of a flow's collections and functions."""
 
     def __init__(self, session: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, prefix: str) -> None:
-        """``meaning``: settings that hold whatever the session says. ``prefix``: how the alias of a leaf begins that
-        the conversion recognises."""
+        """``meaning``: settings that override the session's. ``prefix``: the beginning of a leaf's alias, which the
+        conversion recognises."""
         self._leaves, self._prefix = leaves, prefix
         self._statements = statements(session, session.newSession(), meaning, leaves, prefix)
         self._functions: dict[str, tuple[UserFunction, Any]] = {}
 
     def plan(self, name: str, fields: Schema) -> Any:
-        """A plan of Spark's that reads a collection."""
+        """Return Spark's plan of a collection."""
         return self._leaves.plan(name, fields, self._prefix)
 
     def read(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
-        """The `Analysis` of a statement, in a session that has those of the flow's names that the text mentions."""
+        """Return the `Analysis` of a statement, read in a session with the flow's names that the text mentions."""
         if not mentioned(text, functions):
             return self._statements.read(text, _names(text, schemas))
         return self._statements.read(text, self.session(text, schemas, functions))
 
     def session(self, text: str, schemas: Mapping[str, Schema], functions: Mapping[str, UserFunction]) -> Any:
-        """A session of the JVM's that has those of the flow's names that the text mentions."""
+        """Return a session of the JVM with the flow's names that the text mentions."""
         session = self._statements.session(_names(text, schemas))
         for name in mentioned(text, functions):
             session.udf().registerPython(name, self._function(functions[name]))
@@ -63,8 +63,8 @@ def _names(text: str, schemas: Mapping[str, Schema]) -> str:
 
 
 def mentioned(text: str, names: Iterable[str]) -> list[str]:
-    """Those of the names that occur in the text, as names or as anything else; all, if it puts names together
-    (``IDENTIFIER('ord' || 'ers')``). A name that needs no quotes is a whole word."""
+    """Return the names that occur in the text, as a name or as anything else. A name that needs no quotes must be a
+    whole word. All names are returned if the text computes names (``IDENTIFIER('ord' || 'ers')``)."""
     lower = text.lower()
     if "identifier" in lower:
         return list(names)

@@ -1,8 +1,8 @@
-"""Statements, read by Spark in one call: in a copy of the user's session, with the flow's names before all others.
+"""Statements, read by Spark in one call: in a copy of the user's session, where the flow's names hide all others.
 
-To read a statement takes some ninety calls of the JVM, most of them shorter than what py4j needs to make a call. So
-`_SOURCE`, which is compiled in the driver's JVM (`spark.jvm`), makes them there. `Statements` reads a text; the
-`Analysis` that it gives tells at once what the conversion asks of every plan.
+To read a statement takes some ninety calls of the JVM, and py4j needs more time for most of them than the JVM does. So
+`_SOURCE`, which is compiled in the driver's JVM (`spark.jvm`), makes all of them there. `Statements` reads a text and
+returns an `Analysis`, which says at once what the conversion asks of every plan.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ public class Statements {
 def statements(
     session: SparkSession, own: SparkSession, meaning: Mapping[str, str], leaves: FlowLeaves, prefix: str
 ) -> Any:
-    """What reads statements in copies of ``session``. ``own``: a session in which Spark makes relations; ``meaning``:
-    settings that hold whatever the user's session says; ``prefix``: how the alias of a leaf begins."""
+    """Return the `Statements` that reads texts in copies of ``session``. ``own``: a session in which Spark makes
+    relations. ``meaning``: settings that override the user's session. ``prefix``: the beginning of a leaf's alias."""
     settings: Any = jvm_class(session, "java.util.Properties")()
     for setting, value in meaning.items():
         settings.setProperty(setting, value)
@@ -247,15 +247,15 @@ def analysis(session: SparkSession, plan: Any) -> Any:
 
 
 def _none(session: SparkSession) -> Any:
-    """What reads no statements: what others are made of."""
+    """The compiled `Statements` without a session, from which others are made."""
     return compiled(session, _CLASS, _SOURCE, leaf(session))
 
 
 def text_of(names: Mapping[str, str]) -> str:
-    """Collections, each with its columns as DDL, as one text: for a list py4j makes a call per item."""
+    """Return collections with their columns as DDL as one JSON text: for a list, py4j would make a call per item."""
     return json.dumps([part for pair in names.items() for part in pair])
 
 
 def unpacked(packed: bytes) -> str:
-    """What an `Analysis` says, as JSON."""
+    """Unpack the bytes of an `Analysis` into JSON."""
     return zlib.decompress(packed).decode()

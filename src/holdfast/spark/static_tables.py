@@ -1,8 +1,8 @@
-"""Tables and DataFrames that are not the flow's, taken as sources whose rows never change.
+"""Static tables: tables and DataFrames that are not the flow's, taken as sources whose rows never change.
 
-Each leaf of a plan that is no collection of the flow's becomes a source with a name that says what it is, so that the
-next process finds it again: a table by its own name, files by their path, rows that are in the plan itself or in this
-process (VALUES, ``createDataFrame``) by a hash of what they are.
+Each leaf of a plan that is not a collection of the flow becomes a source whose name identifies it, so that the next
+process finds it again: a table by its own name, files by their path, rows that are in the plan or in this process
+(VALUES, ``createDataFrame``) by a hash of their content.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from holdfast.trace.hashing import hash_columns
 from holdfast.trace.physical import Words
 
 PREFIX = "static "
-"""How the names of these sources begin."""
+"""Prefix of the names of static tables."""
 
 
 def static(session: SparkSession, leaf: Any, view: str) -> tuple[str, Table]:
-    """A leaf of an analysed plan as a source, and its name. ``view``: of the user's, in which it is."""
+    """Return (name, source) for a leaf of an analysed plan. ``view``: the user's temporary view that contains it, if
+    any."""
     kind = leaf.getClass().getSimpleName().rstrip("$")
     frame = _frame(session, leaf) if kind != "OneRowRelation" else session.range(1).selectExpr("true AS `row`")
-    table = Table(frame)  # first: it refuses types that cannot be kept, and so cannot be hashed
+    table = Table(frame)  # before hashing: it refuses types that cannot be kept, which cannot be hashed either
     for field in table.fields:
         if (name := doubled_field(field.type)) is not None:
             construct = f"a struct with two fields called {name!r}"
@@ -68,9 +69,9 @@ def _name(session: SparkSession, kind: str, leaf: Any, frame: DataFrame, view: s
 
 
 def _content(frame: DataFrame) -> str:
-    """A hash of the rows of a LocalRelation, in their order.
+    """Return a hash of the rows of a LocalRelation, in their order.
 
-    Of Arrow's values, and not of Python's: Python shows a timestamp in the time zone of its process, and has no year
+    The hash is of Arrow's values, because Python shows a timestamp in the time zone of its process, and has no year
     10000.
     """
     own: Any = frame  # toArrow refuses a variant that is NULL
@@ -81,7 +82,7 @@ def _content(frame: DataFrame) -> str:
 
 
 def _sum(frame: DataFrame) -> str:
-    """A hash of the rows, in whatever order and wherever they are."""
+    """Return a hash of the rows that does not depend on their order or place."""
     found = frame.mapInArrow(_sums, "count bigint, sum bigint").collect()
     count, total = sum(row[0] for row in found), sum(row[1] for row in found)
     return f"{count} {total % 2**64:016x}"
@@ -94,7 +95,7 @@ def _sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _hashes(batch: pa.RecordBatch) -> Words:
-    """One hash per row; floats by their bits."""
+    """Return one hash per row; floats are hashed by their bits."""
     return hash_columns(batch.columns, normalise=False, rows=batch.num_rows)
 
 
@@ -110,15 +111,16 @@ def _relation(leaf: Any) -> str:
         return str(relation.toString())
     paths = relation.location().rootPaths()
     places = sorted(shown(str(paths.apply(place).toString())) for place in range(paths.size()))
-    # How files are read says what is in them: a header, a separator. A hash: an option may say more than we know of.
+    # Reader options (a header, a separator) change the rows. Only their hash is in the name: an option may hold a
+    # secret.
     options = [each for each in _pairs(relation.options()) if not each.lower().startswith(("path=", "paths="))]
     read = f" {_digest(*options)}" if options else ""
     return f"{relation.fileFormat().toString()} {', '.join(places)}{read}"
 
 
 def _pairs(options: Any) -> list[str]:
-    """Options of a reader, a map of the JVM's, in order. Without credentials: these change where the rows do not, and
-    no hash of one is to be in a log."""
+    """Return a reader's options, from a JVM map, sorted. Credentials are left out: they do not change the rows, and not
+    even a hash of one may be in a log."""
     found, pairs = {}, options.iterator()
     while pairs.hasNext():
         pair = pairs.next()

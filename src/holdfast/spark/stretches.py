@@ -1,15 +1,15 @@
 """The paths of a crossing as Spark's queries.
 
-A path's row is a struct ``c0, c1, …, _diff`` in a column of its own, NULL in the rows of all others; each step makes
-the next such column of it. All paths go together, in one query over ``__wide``: analysing it once is much cheaper than
-column by column.
+A path's row is a struct ``c0, c1, …, _diff`` in a column of its own, which is NULL in rows of other paths; each step
+makes the next such column from it. All paths go together, in one query over ``__wide``: analysing one query is much
+cheaper than one query per path.
 
-- A `Linear` is ``CASE WHEN row AND predicate THEN struct(outputs) END``: the outputs are evaluated only where the
-  predicate holds, as in Spark's own plan.
-- A `Generate` is LATERAL VIEW OUTER of a generator whose argument is NULL unless the row is there, so that every other
-  row of the stage passes as it is, once. Generators that tell how many elements there are (a position that is NULL if
-  there is none) stand for those that do not: ``explode`` is ``posexplode`` without its position.
-- A step that Spark cannot run (an `Apply`) between two such steps is a *round*'s end: rows go to Python, and a further
+- A `Linear` is ``CASE WHEN row AND predicate THEN struct(outputs) END``: as in Spark's own plan, the outputs are
+  evaluated only where the predicate holds.
+- A `Generate` is LATERAL VIEW OUTER of a generator whose argument is NULL in rows of other paths, so that each of those
+  rows passes exactly once. A generator that cannot tell an empty argument from a NULL element is replaced by one that
+  gives positions (NULL if there is no element): ``explode`` is ``posexplode`` without its position.
+- A step that Spark cannot run (an `Apply`) between two such steps ends a *round*: rows go to Python, and a further
   query takes them on.
 """
 
@@ -26,7 +26,7 @@ from holdfast.plan.expression import Literal, quoted, sql
 from holdfast.plan.nodes import Field, Linear, Step
 from holdfast.plan.types import ddl_type
 
-# Spark has variant_explode in lateral joins alone, which it may plan as joins.
+# Spark allows variant_explode only in lateral joins, which it may plan as joins. So it is written out with arrays.
 _VARIANT = (
     "CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') "
     "THEN transform(CAST({0} AS array<variant>), e -> named_struct('key', CAST(NULL AS string), 'value', e)) "
@@ -37,24 +37,24 @@ _PASSED = ("__owner", "__channel", "__buffer")
 
 @dataclass(frozen=True)
 class SparkStretch:
-    """Steps of one path that Spark runs, and where its rows enter (``__in{entry}``)."""
+    """Steps of one path that Spark runs, and the column in which its rows enter (``__in{entry}``)."""
 
     entry: int
     steps: tuple[Step, ...]
     channel: int = 0
-    """The channel that it leads to: an error of Spark's about one of its expressions shows it (`failing_channel`)."""
+    """The channel at the path's end. Errors of Spark about one of its expressions name it (`failing_channel`)."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """A query over ``__wide``, and what is called on its rows before the next one."""
+    """A query over ``__wide``, and the native steps to run on its rows before the next round."""
 
     query: str
     columns: tuple[tuple[str, tuple[Field, ...]], ...]
-    """The structs behind the calls: name, and the fields it has."""
+    """The struct columns after the calls: (name, fields)."""
 
     calls: tuple[tuple[int, tuple[NativeStep, ...]], ...] = ()
-    """(which of the columns, what is called on it)."""
+    """(index of the column, the steps to run on it)."""
 
     @property
     def schema(self) -> str:
@@ -62,13 +62,13 @@ class Round:
 
 
 def struct_of(fields: Iterable[Field]) -> str:
-    """The type of rows of these fields."""
+    """The type of a struct of these fields and ``_diff``."""
     columns = [f"c{index}:{ddl_type(field.type)}" for index, field in enumerate(fields)]
     return f"struct<{','.join([*columns, '_diff:bigint'])}>"
 
 
 def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
-    """The queries that take all stretches to their ends (``__out0``, …), one after the other."""
+    """Yield the rounds, one after the other, that take all stretches to their ends (``__out0``, …)."""
     done = [0] * len(stretches)
     current = [f"__in{stretch.entry}" for stretch in stretches]
     columns = [f"__in{index}" for index in range(entries)]
@@ -77,7 +77,8 @@ def rounds(entries: int, stretches: Sequence[SparkStretch]) -> Iterator[Round]:
         while waiting := [number for number, stretch in enumerate(stretches) if _spark_is_next(stretch, done[number])]:
             steps = {number: stretches[number].steps[done[number]] for number in waiting}
             results = {number: f"__mid{number}_{done[number]}" for number in waiting}
-            # All that can be made at once is: a query as deep as there are paths would take Spark minutes to analyse.
+            # All waiting `Linear` steps are made at once: a query as deep as there are paths would take Spark minutes
+            # to analyse.
             together = [number for number, step in steps.items() if isinstance(step, Linear)]
             if together:
                 text.linear(
@@ -121,7 +122,7 @@ def _calls(stretch: SparkStretch, index: int) -> NativeStep:
 
 
 class _Query:
-    """A query that grows step by step; ``held`` are the columns it has."""
+    """A query that grows step by step. ``held``: its columns."""
 
     def __init__(self, held: list[str]) -> None:
         self.text, self.held = "__wide", list(held)
@@ -131,7 +132,8 @@ class _Query:
         return f"SELECT {', '.join([*_PASSED, *outputs])} FROM {self.text}"
 
     def linear(self, parts: Sequence[tuple[Step, str, str, str]]) -> None:
-        """Add columns: for each (step, current, result, alias) what the `Linear` makes of the column ``current``."""
+        """Add a column per (step, current, result, alias): the output of the `Linear` step for the column
+        ``current``."""
         named, made = [], []
         for step, current, result, alias in parts:
             assert isinstance(step, Linear)
@@ -147,7 +149,7 @@ class _Query:
         self._replace([(current, result) for _, current, result, _ in parts])
 
     def generate(self, step: Step, current: str, result: str) -> None:
-        """Add the column ``result``: what a `Generate` makes of the column ``current``."""
+        """Add the column ``result``: the output of a `Generate` step for the column ``current``."""
         assert isinstance(step, Generate)
         width = len(step.input.columns)
         names = [f"{current}.c{index} AS {quoted(name)}" for index, name in enumerate(step.input.columns)]
@@ -158,30 +160,32 @@ class _Query:
         self._replace([(current, result)])
 
     def _replace(self, made: Sequence[tuple[str, str]]) -> None:
-        """(current, result): what was made of a column that nobody else reads stands for it."""
+        """Take over the new columns of (current, result) pairs. A ``current`` that no other path reads is dropped."""
         read = {current for current, _ in made if current.startswith("__mid")}
         self.held = [name for name in self.held if name not in read] + [result for _, result in made]
 
 
 def _row(guard: str, values: Sequence[str], current: str) -> str:
-    """The row of a step, NULL where ``guard`` does not hold."""
+    """The expression of a step's output row, NULL where ``guard`` does not hold."""
     fields = "".join(f"'c{index}', {value}, " for index, value in enumerate(values))
     return f"CASE WHEN {guard} THEN named_struct({fields}'_diff', {current}._diff) END"
 
 
 def _named(number: int, channel: int) -> str:
-    """The struct in which a path's columns have the step's own names: another path may use the same names."""
+    """The name of the struct that gives a path's columns the step's names. It is unique, since paths may share
+    names."""
     return f"__named{number}_{channel}"
 
 
 def failing_channel(text: str) -> int | None:
-    """The channel of the path in one of whose expressions Spark failed, from its error; None if it does not say."""
+    """Return the channel of the path whose expression failed, from the text of Spark's error; None if the text lacks
+    it."""
     found = re.search(r"__named\d+_(\d+)", text)
     return int(found[1]) if found else None
 
 
 def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
-    """The LATERAL VIEW, the condition under which its row counts, and the values of the generator's columns."""
+    """Return the LATERAL VIEW, the condition under which its row counts, and the values of the generator's columns."""
     function, arguments, types = step.function, [sql(each) for each in step.arguments], step.made
     there = f"{current} IS NOT NULL"
 
@@ -206,7 +210,7 @@ def _lateral(step: Generate, current: str) -> tuple[str, str, list[str]]:
         return view("posexplode", _VARIANT.format(arguments[0]), (), 2), found, made
     fields = ",".join(f"f{index}:{ddl_type(field.type)}" for index, field in enumerate(types))
     whole = arguments[0] if function == "inline" else _stacked(step)
-    # A cast of structs goes by position: it gives the fields names that are known here.
+    # A cast of structs goes by position, so it renames the fields to known names.
     rows = f"CAST({whole} AS array<struct<{fields}>>)"
     return view("posexplode", rows, (), 2), found, [f"__made1.f{index}" for index in range(len(types))]
 

@@ -1,8 +1,8 @@
-"""What can be relied on in a time zone: whether days have 24 hours, and whether a date can come twice.
+"""Properties of a time zone: whether all days have 24 hours, and whether a date can come twice.
 
-A condition on the clock is turned into moments of a row (`frontend.temporal_filters`), which takes that what is
-compared with the row never goes back while time passes. Where clocks are put back, local time does; the date does so
-only where they are put back just after midnight.
+A condition on the clock is turned into moments of a row (`frontend.temporal_filters`). That requires that the value
+compared with the row never goes back while time passes. Local time goes back where clocks are put back; the date goes
+back only where they are put back just after midnight.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 _SINCE, _UPTO = 2020, 2100
-"""The years in which transitions are looked at: no flow has an earlier clock."""
+"""The years whose clock changes are checked: no flow has an earlier clock."""
 
 
 def keeps_days(spark: SparkSession, zone: str) -> bool:
-    """Do all days have 24 hours?"""
+    """Whether all days have 24 hours."""
     return bool(_rules(spark, zone).isFixedOffset())
 
 
 @lru_cache(maxsize=32)
 def keeps_dates(spark: SparkSession, zone: str, since: int = _SINCE) -> bool:
-    """Is every date over when the next one has begun? (In Newfoundland, clocks went from 0:01 back to 23:01 once.)"""
+    """Whether no date comes twice. (In Newfoundland, clocks once went from 0:01 back to 23:01.)"""
     rules = _rules(spark, zone)
     at = _time(spark).Instant.parse(f"{since}-01-01T00:00:00Z")
     while (transition := rules.nextTransition(at)) is not None:

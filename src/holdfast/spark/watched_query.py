@@ -1,4 +1,4 @@
-"""A one-off query, watched: it runs in a thread of its own while this one listens for losses."""
+"""A one-off query that runs in a thread of its own, while the calling thread listens for lost members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from holdfast.spark.query_history import QueryHistory
 from holdfast.spark.query_tables import register
 
 _GRACE = 1.0
-"""So long a cancelled query is waited for; then it is left to itself."""
+"""Seconds to wait for a cancelled query to end; after that it is left alone."""
 
 
 def run_query(
@@ -64,8 +64,8 @@ def _sql(session: SparkSession, text: str) -> DataFrame:
 
 
 def _own(spark: SparkSession) -> SparkSession:
-    """A session with the user's tables and settings, in which more can be put. How an input is cut into partitions must
-    not depend on how many executors are left."""
+    """Return a clone of the session, with the user's tables and settings, to which tables can be added. The number of
+    partitions of an input is fixed there, so that it does not depend on how many executors are left."""
     any_spark: Any = spark
     clone = any_spark._jsparkSession.cloneSession()
     own: SparkSession = SparkSession(spark.sparkContext, clone)
@@ -77,7 +77,7 @@ def _own(spark: SparkSession) -> SparkSession:
 
 
 class Watched:
-    """Runs DataFrames and hears of losses meanwhile."""
+    """Runs DataFrames, and records members that are lost meanwhile."""
 
     def __init__(self, spark: SparkSession, on_loss: OnLoss, deadline: float | None) -> None:
         self._context = spark.sparkContext
@@ -104,7 +104,7 @@ class Watched:
         return tuple(member for member, _ in self._lost)
 
     def run(self, frame: DataFrame, *, cancel_on_loss: bool, again: Any = lambda: False) -> pa.Table:
-        """The rows of ``frame``. ``again``: asked after every event whether to give up and begin anew (`Again`)."""
+        """Return the rows of ``frame``. ``again``: called after every event; if it is true, `Again` is raised."""
         self.runs += 1
         self.group = f"holdfast-query-{secrets.token_hex(6)}"
         self._forget()
@@ -122,7 +122,7 @@ class Watched:
 
     def _collect(self, frame: DataFrame, running: _Running) -> None:
         try:
-            # A cancelled task that waits for something must not keep its slot.
+            # Interrupt on cancel: a cancelled task that waits must not keep its slot.
             self._context.setJobGroup(self.group, "holdfast: query", interruptOnCancel=True)
             running.end(frame.toArrow(), None)
         except BaseException as error:
@@ -153,7 +153,8 @@ class Watched:
                 raise TimeoutError(f"query: not finished in time; done: {done}; not done: {not_done}")
 
     def _lost_late(self) -> list[tuple[Member, str]]:
-        """Who was lost, if a query failed because of that: it may be heard of after the failure."""
+        """Return the members whose loss made the query fail. News of a loss may come after the failure, so wait for
+        it."""
         self.settle()
         if not self.history.victims:
             return []
@@ -184,7 +185,7 @@ class Watched:
         )
 
     def settle(self) -> None:
-        """Wait until all events so far were heard."""
+        """Wait until the listener has received all events so far."""
         with suppress(Py4JError):
             self._context._jsc.sc().listenerBus().waitUntilEmpty(5000)
 
@@ -209,7 +210,7 @@ class Watched:
 
 
 class Again(Exception):
-    """The run at hand cannot give a consistent answer any more: begin anew, without what is lost."""
+    """Raised when this run can no longer give a consistent answer: start the query again, without the lost pieces."""
 
 
 @dataclass
@@ -226,11 +227,11 @@ class _Running:
 
 
 def _continued(watched: Watched, session: SparkSession, frame: DataFrame, known: Mapping[str, QueryInputs]) -> Answer:
-    """Run with guards until an answer is made of exactly the pieces that are not missing.
+    """Run with guards until an answer contains each piece entirely or not at all.
 
-    A loss while a leaf is being read costs the pieces that were lost, no more. If it costs what a later stage has
-    already read in part, Spark would read it once more, guards would give nothing, and the answer would have some rows
-    of a piece and not others: then the query begins again, without those pieces.
+    Usually a loss while a leaf is being read costs only the pieces that were lost. But if the loss takes data that a
+    later stage has already read in part, Spark would read the piece again, its guard would return nothing, and the
+    answer would have some rows of the piece without the others. Then the query starts again, without those pieces.
     """
     skip: frozenset[tuple[int, int]] = frozenset()
     while True:
@@ -254,8 +255,8 @@ def _continued(watched: Watched, session: SparkSession, frame: DataFrame, known:
 
 
 def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int]], bool]:
-    """The pieces (leaf, partition) that are not in the answer, or would not be if it were begun again; and whether one
-    of them is in it in part."""
+    """Return the pieces (leaf, partition) that are not in the answer, or would not be after another start; and whether
+    a piece is in the answer only in part."""
     lost = watched.history.held({member.id for member in watched.lost})
     records = query.records
     dropped = {(record.leaf, record.partition): record for record in records if record.rows < 0}
@@ -276,12 +277,12 @@ def _missing(query: Guarded, watched: Watched) -> tuple[frozenset[tuple[int, int
 
 
 def _failed(error: BaseException) -> BaseException:
-    """What a query failed with, by itself: an expression or a function of the user."""
+    """The error of a query that failed without a loss: an expression's or a user function's."""
     return EvaluationError(f"query: {_cause(str(error))}") if isinstance(error, PySparkException) else error
 
 
 def _cause(text: str) -> str:
-    """The line of a failure's text that says what went wrong: the last of Python's, if there is one."""
+    """The line of a failure's text that names the cause: Python's last error line, if there is one."""
     said: list[str] = re.findall(r"^\s*([A-Za-z_.]*(?:Error|Exception): .*)$", text, re.MULTILINE)
     own = [line for line in said if not line.startswith(("org.apache.", "java."))]
     return (own or said or [_sentence(text)])[-1]
